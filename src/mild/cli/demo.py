@@ -19,9 +19,9 @@ import typer
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_table, progress_bar, say
+from mild.cli.console import emit, fixed, note, percent, print_table, say
 from mild.cli.evaluate import print_baselines
-from mild.errors import counted, install_hint
+from mild.errors import UnsupportedError, install_hint
 
 # What the router of the demo should reach, as options of tune: a dollar per 1,000 queries.
 GOAL = ("--max-dollars", "1")
@@ -37,39 +37,15 @@ PATIENCE = 60.0
 
 
 def demo(
-    paper: Annotated[
-        bool,
-        Option("--paper", help="Compare all methods on the paper's setups instead: 2 minutes."),
-    ] = False,
-    seeds: Annotated[
-        int | None, Option(help="Number of random splits. Default: 5, quick: 2.")
-    ] = None,
-    setup: Annotated[
-        list[str] | None,
-        Option(metavar="NAME", help="I, II, III or severe; may be repeated. Default: all."),
-    ] = None,
-    experts: Annotated[
-        list[str] | None,
-        Option(metavar="KIND", help="synthetic or real; may be repeated. Default: both."),
-    ] = None,
-    cost: Annotated[
-        list[str] | None,
-        Option(metavar="TYPE", help="error or error+coverage; may be repeated. Default: both."),
-    ] = None,
-    quick: Annotated[bool, Option("--quick", help="Smaller grids; takes seconds.")] = False,
-    jobs: Annotated[
-        int | None, Option("--jobs", "-j", help="Worker processes. Default: one per core.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        Option(
-            "--out",
-            "-o",
-            help="Folder for what is written. Default: mild-demo, with --paper demo-results.",
-        ),
-    ] = None,
+    out: Annotated[Path, Option("--out", "-o", help="Folder for what is written.")] = Path(
+        "mild-demo"
+    ),
     as_json: o.AsJson = False,
-    no_figure: Annotated[bool, Option("--no-figure", help="Draw no figures.")] = False,
+    paper: Annotated[bool, Option("--paper", "--quick", "--no-figure", hidden=True)] = False,
+    of_paper: Annotated[
+        list[str] | None,
+        Option("--seeds", "--setup", "--experts", "--cost", "--jobs", "-j", hidden=True),
+    ] = None,
 ) -> None:
     """Show what mild does, on a table of real outcomes, in less than a minute.
 
@@ -77,28 +53,19 @@ def demo(
     table, a router for it, its verdict on rows that it has not seen, three queries with the reason for each
     choice, a chat request through the gateway, and a report. Every step prints the command that does it.
 
-    --paper compares 12 methods on the paper's expert setups, on scikit-learn's digits: setups I (7-2-1),
-    II (5-2-2-1), III (4-2-2-1-1) and severe (9-1) give the number of digits that each expert knows. All
-    other options but --out and --json belong to it and imply it.
+    The comparison on the paper's setups is `make demo-paper`, in a checkout.
 
     \b
     Example:
       mild demo
-      mild demo --paper --quick
-      mild demo --paper --setup III --experts real --seeds 10 --out setup-three
     """
-    of_paper = (seeds, setup, experts, cost, jobs)
-    if paper or quick or no_figure or any(option is not None for option in of_paper):
-        settings = {
-            "setups": setup,
-            "experts": experts,
-            "costs": cost,
-            "seeds": seeds,
-            "jobs": jobs,
-        }
-        _compare_on_digits(settings, quick, out or Path("demo-results"), as_json, no_figure)
-    else:
-        _tour(out or Path("mild-demo"), as_json)
+    if paper or of_paper:
+        raise UnsupportedError(
+            "the comparison on the paper's setups has moved out of the package; run `make demo-paper` or "
+            "`python -m experiments.digits --help` in a checkout of mild.",
+            code="moved_to_experiments",
+        )
+    _tour(out, as_json)
 
 
 class _Steps:
@@ -284,46 +251,3 @@ def _ask_gateway(steps: _Steps) -> None:
     steps.say(
         f"   {expert} answers: {text} (a stand-in for the expert; put your own in a mild.toml)"
     )
-
-
-def _compare_on_digits(
-    changes: Mapping[str, Any], quick: bool, out: Path, as_json: bool, no_figure: bool
-) -> None:
-    """The paper's expert setups on scikit-learn's digits."""
-    from joblib import cpu_count
-
-    from mild.evaluation.demo.run import DemoSettings, run_demo
-    from mild.evaluation.demo.tables import check_folder, render, write_results
-
-    base = DemoSettings.quick() if quick else DemoSettings()
-    settings = base.changed(**{**changes, "jobs": changes["jobs"] or cpu_count()})
-    check_folder(out)
-    figures = {} if no_figure else _figures()
-    with progress_bar("demo") as progress:
-        results = run_demo(settings, progress)
-    written = write_results(results, out, figures)
-    for sentence, cells in results.document["warnings"].items():
-        note(f"in {counted(cells, 'cell')}: {sentence}", "warning")
-
-    def show() -> None:
-        from rich.console import Console
-
-        console = Console()
-        for part in render(results, console.width):
-            console.print(part)
-        names = ", ".join(path.name for path in written)
-        seconds, jobs = results.document["seconds"], counted(settings.jobs, "job")
-        say(f"\nSaved in {out}: {names}. {seconds:.0f} s with {jobs}.")
-
-    emit(results.document, as_json, show)
-
-
-def _figures() -> dict[str, Any]:
-    """Figures to draw; none, with a warning, if matplotlib is missing."""
-    from mild.evaluation.demo.figures import draw_overview, draw_pictures
-
-    if find_spec("matplotlib") is None:
-        remedy = f"Install it with: {install_hint('demo')}."
-        note(f"the figures need matplotlib, which is not installed. {remedy}", "warning")
-        return {}
-    return {"overview.png": draw_overview, "pictures.png": draw_pictures}

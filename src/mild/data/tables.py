@@ -128,13 +128,12 @@ def _is_table(file: Path) -> bool:
     return file.is_file() and file.name[0] not in "._" and table_suffix(file) in SUFFIXES
 
 
-def read_table(source: Any, texts: Collection[str] = (), any_name: bool = False) -> Any:
+def read_table(source: Any, texts: Collection[str] = ()) -> Any:
     """Arrow table with at least one row, of files or of a frame with ``__arrow_c_stream__``.
 
     A source is a file, a pipe, ``"-"`` for the standard input, a folder, a pattern, or several files
     separated by commas or in a list. The columns ``texts`` of a file are text whatever they look like: a
-    prompt ``007`` is not a number. With ``any_name`` a file may have any name, and its first bytes say what
-    it is.
+    prompt ``007`` is not a number.
     """
     if isinstance(source, (str, os.PathLike)):
         files = find_tables(source)
@@ -145,16 +144,15 @@ def read_table(source: Any, texts: Collection[str] = (), any_name: bool = False)
     else:
         return _checked(_read_frame(source))
     if len(files) == 1:
-        return _read_file(files[0], texts, any_name)
+        return _read_file(files[0], texts)
     return _joined(files, texts)
 
 
-def _read_file(file: Path, texts: Collection[str], any_name: bool = False) -> Any:
+def _read_file(file: Path, texts: Collection[str]) -> Any:
     try:
         if str(file) == STDIN:
             return _checked(_read_content(sys.stdin.buffer.read(), texts))
-        unknown = any_name and table_suffix(file) not in (*SUFFIXES, *PICKLES) and file.is_file()
-        suffix = "" if unknown else check_file(file)
+        suffix = check_file(file)
         if not suffix:
             return _checked(_read_content(file.read_bytes(), texts))
         if file.suffix.lower() == ".gz":

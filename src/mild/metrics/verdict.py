@@ -54,7 +54,7 @@ class Verdict:
     dollars_per_1000 : price of the router minus that of the constant, per 1,000 inputs; None if unknown
     left_out : sentence about rows that were left out or that differ; None if there are none
     notes : remarks about the interval, for the sentence
-    reason : the sentence itself, where there was nothing to compare
+    told : the sentence, where it does not follow from the figures
 
     Examples
     --------
@@ -84,7 +84,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
     dollars_per_1000: float | None = None
     left_out: str | None = None
     notes: tuple[str, ...] = ()
-    reason: str | None = None
+    told: str | None = None
 
     def __post_init__(self) -> None:
         check_option("counted", self.counted, tuple(COUNTED))
@@ -112,8 +112,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
     @property
     def sentence(self) -> str:
         """The verdict in words."""
-        if self.reason is not None:
-            return self.reason
+        if self.told is not None:
+            return self.told
         if math.isnan(self.estimate):
             return (
                 f"{STARTS[None]}: too few {COUNTED[self.counted]} ({self.n_groups}) have a known cost for "

@@ -379,7 +379,7 @@ def _constant_result(task: Task) -> TuneResult:
             n_rows=task.table.rows,
             n_groups=task.table.rows,
             identical=True,
-            reason=fitted.note,
+            told=fitted.note,
         ),
         family="constant",
         params={},

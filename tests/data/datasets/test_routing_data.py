@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mild.data.datasets import digits_scenario, one_dimensional, regions
+from mild.data.datasets import one_dimensional, regions
 
 
 def test_take_keeps_rows_together():
@@ -22,12 +22,6 @@ def test_halves_share_no_row_and_lose_none():
     first, second = one_dimensional(101, random_state=0).halves(random_state=1)
     assert (len(first.X), len(second.X)) == (50, 51)
     assert np.array_equal(np.sort(np.concatenate([first.rows, second.rows])), np.arange(101))
-
-
-def test_best_experts_need_known_expectations():
-    assert digits_scenario("I").train.best_experts is None
-    data = regions(50, random_state=0)
-    assert np.array_equal(data.best_experts, data.expected_costs.argmin(axis=1))
 
 
 def test_datasets_are_frozen():

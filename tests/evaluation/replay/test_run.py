@@ -187,7 +187,7 @@ def test_experts_of_the_log_that_the_router_does_not_know_are_named(log):
     renamed = make_router(
         {kind: name.upper() for kind, name in NEW.items()}, [n.upper() for n in NAMES]
     )
-    found = replay(ledger_reader(path), renamed, is_ledger=False)
+    found = replay(ledger_reader(path), renamed)
     assert found["verdict"]["reason"] == "unseen"
     assert sorted(found["overlap"]["unknown"]) == sorted(NAMES)
     assert "which the router does not know" in found["verdict"]["sentence"]
@@ -243,8 +243,6 @@ def test_queries_may_come_from_elsewhere(tmp_path, router):
     path = write_log(tmp_path / "l.db", records, keep_text=False)
     nothing = replay(ledger_reader(path), router)
     assert "keep_text = true" in nothing["verdict"]["sentence"]
-    other = replay(ledger_reader(path), router, is_ledger=False)
-    assert "--text-column" in other["verdict"]["sentence"]
     texts = {entry.request_id: entry.text for entry in records}
     assert replay(ledger_reader(path), router, texts=texts)["rows"] == 300
 
@@ -275,13 +273,3 @@ def test_an_empty_span_is_told(log, router):
 def test_options_are_checked(log, router, options, words):
     with pytest.raises(InvalidInputError, match=words):
         replay(ledger_reader(log[0]), router, **options)
-
-
-def test_a_log_without_two_propensities_is_its_own_serving_policy(tmp_path, router):
-    records, _ = make_log(400)
-    for number, entry in enumerate(records):
-        entry.propensity *= 1 - 0.001 * (number % 2)
-    reader = ledger_reader(write_log(tmp_path / "l.db", records))
-    cost = replay(reader, router, is_ledger=False)["estimates"]["cost"]
-    assert cost["serving"] == cost["logged"]
-    assert replay(reader, router)["estimates"]["cost"]["serving"] != cost["logged"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mild.core.arrays import FloatArray, IntArray, invalid
-from mild.core.costs import cheapest, cost_matrix
+from mild.core.costs import cost_matrix
 
 # The line: share, centre and spread of each class; inputs lie in SPAN.
 CLASSES = ((0.3, 1.6, 0.9), (0.3, 4.0, 0.8), (0.25, 6.2, 0.9), (0.15, 8.5, 0.7))
@@ -43,11 +43,6 @@ class RoutingData:
     def n_experts(self) -> int:
         """Number of experts."""
         return self.costs.shape[1]
-
-    @property
-    def best_experts(self) -> IntArray | None:
-        """Expert of least expected cost given x, ties to the lowest index: the Bayes router."""
-        return None if self.expected_costs is None else cheapest(self.expected_costs)
 
     def take(self, rows: NDArray[Any]) -> RoutingData:
         """Some of the samples, by index or mask."""

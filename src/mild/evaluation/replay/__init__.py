@@ -1,7 +1,6 @@
 """Off-policy estimates: what another router would have cost on logged traffic."""
 
-from mild.evaluation.replay.bandit_logs import log_reader
 from mild.evaluation.replay.log import read_errors, read_texts
 from mild.evaluation.replay.run import replay
 
-__all__ = ["log_reader", "read_errors", "read_texts", "replay"]
+__all__ = ["read_errors", "read_texts", "replay"]

@@ -13,8 +13,7 @@ from mild.data.queries import QUERY_NAMES
 from mild.data.tables import read_table
 from mild.errors import DataFileError
 
-#: Gets names of a ledger's columns and a span of time; yields blocks of its rows, oldest first. The
-#: probabilities are a JSON text, or the number of experts where only that is known.
+#: Gets names of a ledger's columns and a span of time; yields blocks of its rows, oldest first.
 LogReader: TypeAlias = Callable[
     [Sequence[str], float | None, float | None], Iterator[list[tuple[Any, ...]]]
 ]
@@ -72,7 +71,7 @@ def read_draws(
                 text = texts.get(name)
             reason = _reason(asked, chosen, propensity, price, outcome, text)
             # The new router would have to choose among the same experts, and decides for all.
-            if reason is None and isinstance(shares, str) and "null" in shares:
+            if reason is None and "null" in (shares or ""):
                 reason = "could not be served by every expert"
             if reason is None and pinned_by is not None and pinned_by not in episodes:
                 reason = "pinned by a request that is not among the rows that count"
@@ -89,7 +88,7 @@ def read_draws(
             failed = outcome in ("failed", "cut")
             error = (errors or {}).get(name, 1.0 if failed else math.nan)
             drawn = pinned_by is None
-            experts = shares.count(",") + 1 if isinstance(shares, str) else shares or 2
+            experts = shares.count(",") + 1 if shares else 2
             block.append(
                 LoggedRow(
                     *(text, chosen, propensity, episode, drawn, price or 0.0, failed, error),

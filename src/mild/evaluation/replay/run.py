@@ -41,11 +41,10 @@ class ReplayVerdict(Verdict):
     """The verdict on a new router against the serving one; a draw counts once.
 
     ``reason`` is one word for it: "better", "worse", "same", "noise", "too_few", "unseen", "propensities"
-    or "nothing". ``words`` is the sentence.
+    or "nothing".
     """
 
     reason: str
-    words: str
 
     @property
     def pays(self) -> bool | None:
@@ -55,11 +54,6 @@ class ReplayVerdict(Verdict):
     @property
     def rows_needed(self) -> None:
         """Not known: it depends on how often experts are drawn."""
-
-    @property
-    def sentence(self) -> str:
-        """The verdict in words."""
-        return self.words
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; ``better`` is ``pays``."""
@@ -78,7 +72,6 @@ def replay(
     until: float | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-    is_ledger: bool = True,
 ) -> dict[str, Any]:
     """What a router that reads text would have cost on the logged traffic, per request, JSON-ready.
 
@@ -93,10 +86,6 @@ def replay(
     exploration of the log is no cost of a router. ``since`` and ``until`` are seconds since 1970. The
     result has ``estimates`` per quantity (cost, and dollars, failures and errors beside it) and method,
     ``verdict``, ``overlap``, ``rows``, ``left_out`` and ``shares``.
-
-    With ``is_ledger=False`` the log is one of another system, read by ``log_reader``: its costs may have
-    any unit, and failures are not known. Unless it has two propensities, as a router that explores has,
-    the serving policy is what was logged.
     """
     if errors is not None:
         check_price_weight(price_weight)
@@ -110,23 +99,50 @@ def replay(
         judged = ~np.isnan(rows.error)
         left_out["not judged"] += int((~judged).sum())
         rows = rows.kept(judged)
+    cost, quantities = "dollars", {"cost": rows.dollars, "failures": rows.failed}
+    if errors is not None:
+        cost = f"error + {price_weight:g} * dollars"
+        quantities = {
+            "cost": rows.error + (price_weight or 0.0) * rows.dollars,
+            "dollars": rows.dollars,
+            "errors": rows.error,
+            "failures": rows.failed,
+        }
+    return replay_rows(
+        rows,
+        quantities,
+        router,
+        cost=cost,
+        serving=rows.serving_weights(explore),
+        left_out=left_out,
+        explore=explore,
+        confidence=confidence,
+        seed=seed,
+    )
+
+
+def replay_rows(
+    rows: Rows,
+    quantities: Mapping[str, FloatArray],
+    router: Router,
+    *,
+    cost: str,
+    serving: FloatArray | None,
+    left_out: Mapping[str, int],
+    explore: float = 0.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Estimates of each quantity (n,) and the verdict on the quantity "cost".
+
+    ``cost`` says what that is, such as "dollars". ``serving`` are the weights of the serving router; None
+    if the policy of the log is the serving one.
+    """
     target = np.full((rows.wanted.size, router.n_experts), explore / router.n_experts)
     target[np.arange(rows.wanted.size), rows.wanted] += 1 - explore
     overlap = measure_overlap(rows.episodes(rows.dollars, target), router.expert_names)
     overlap |= rows.changes()
     overlap["unknown"] = [name for name in rows.drawn if name not in router.expert_names]
-    unit = "dollars" if is_ledger else "cost"
-    quantities = {"cost": rows.dollars}
-    if errors is not None:
-        quantities["cost"] = rows.error + (price_weight or 0.0) * rows.dollars
-        if is_ledger:
-            quantities["dollars"] = rows.dollars
-        quantities["errors"] = rows.error
-    if is_ledger:
-        quantities["failures"] = rows.failed
-    serving = None
-    if is_ledger or rows.two_propensities:
-        serving = rows.serving_weights(explore)
     found: dict[str, dict[str, Any]] = {}
     gap = None
     for name, values in quantities.items() if overlap["draws"] >= 2 else ():
@@ -138,8 +154,7 @@ def replay(
         }
         gap = every["difference_to_serving"] if name == "cost" else gap
     reasons = {reason: count for reason, count in left_out.items() if count}
-    unit_sign = "$" if errors is None and is_ledger else ""
-    reason, sentence = judge(overlap, gap, unit_sign, reasons, is_ledger)
+    reason, sentence = judge(overlap, gap, "$" if cost == "dollars" else "", reasons)
     verdict = ReplayVerdict(
         estimate=math.nan if gap is None else gap.mean,
         low=math.nan if gap is None else gap.low,
@@ -150,7 +165,7 @@ def replay(
         n_rows=int(rows.episode.size),
         n_groups=overlap["draws"],
         reason=reason,
-        words=sentence,
+        told=sentence,
     )
     drawn = max(sum(rows.drawn.values()), 1)
     new = dict.fromkeys(router.expert_names, 0.0)
@@ -158,7 +173,7 @@ def replay(
         new = dict(zip(router.expert_names, target.mean(axis=0).tolist(), strict=True))
     return {
         "verdict": verdict.as_dict(),
-        "cost": unit if errors is None else f"error + {price_weight:g} * {unit}",
+        "cost": cost,
         "confidence": confidence,
         "estimates": found,
         "overlap": overlap,
@@ -256,12 +271,6 @@ class Rows:
         weights: FloatArray = chance / self.propensity
         return weights
 
-    @property
-    def two_propensities(self) -> bool:
-        """Whether all preferred experts were drawn with one probability, and all others with another."""
-        parts = self.propensity[self.preferred], self.propensity[~self.preferred]
-        return all(part.size == 0 or np.ptp(part) <= 1e-6 for part in parts)
-
     def changes(self) -> dict[str, Any]:
         """Share of the draws that the new router decides otherwise, and draws that tell of these."""
         same = self.chosen == self.wanted
@@ -320,14 +329,13 @@ def judge(
     gap: OffPolicyEstimate | None,
     unit: str,
     left_out: Mapping[str, int],
-    is_ledger: bool = True,
 ) -> tuple[str, str]:
     """Reason of a ``ReplayVerdict`` and its sentence.
 
     ``unit`` is "$" where only dollars are known, which the sentence begins with.
     """
     if overlap["draws"] == 0:
-        return _nothing(left_out, is_ledger)
+        return _nothing(left_out)
     if overlap["unseen"]:
         names = ", ".join(f"{name} ({share:.1%})" for name, share in overlap["unseen"].items())
         told = f"the new router gives queries to experts that were never drawn here: {names}."
@@ -387,8 +395,7 @@ def _open(reason: str, words: str) -> tuple[str, str]:
     return reason, f"It cannot be told whether the new router is better: {words}"
 
 
-def _nothing(left_out: Mapping[str, int], is_ledger: bool) -> tuple[str, str]:
-    source = "ledger" if is_ledger else "log"
+def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
     certain = left_out.get("drawn without exploration", 0)
     if certain:
         return _open(
@@ -397,16 +404,13 @@ def _nothing(left_out: Mapping[str, int], is_ledger: bool) -> tuple[str, str]:
             "what another expert would have cost. Set explore = 0.05 under [routing] and come back later.",
         )
     if left_out.get("without a query"):
-        remedy = (
-            "Set keep_text = true under [ledger]" if is_ledger else "Name another --text-column"
-        )
         return _open(
             "nothing",
-            f"the {source} has no texts, and the new router needs them. {remedy}, or give the queries "
-            f"with --queries.",
+            "the ledger has no texts, and the new router needs them. Set keep_text = true under [ledger], "
+            "or give the queries with --queries.",
         )
     said = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-    words = f"no row counts ({said})." if said else f"the {source} has no rows in this span."
+    words = f"no row counts ({said})." if said else "the ledger has no rows in this span."
     return _open("nothing", words)
 
 

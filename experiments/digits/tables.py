@@ -1,4 +1,4 @@
-"""What the demo shows and writes: tables, findings in sentences, JSON and CSV files."""
+"""What is shown and written: tables, findings in sentences, JSON and CSV files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from experiments.digits.long_tail import describe
 from mild.artifact.files import left_behind, replacing
 from mild.data.datasets import SETUPS
 from mild.errors import DataFileError, OutputExistsError
-from mild.evaluation.demo.long_tail import describe
 
 FILES = ("results.json", "results.csv", "overview.png", "pictures.png")
 MARKS = {"better": "▲", "worse": "▼", "level": ""}
@@ -34,7 +34,7 @@ TUNED = "mild_tuned_stationary"
 THEORY = ("mild_theory_argmax", "mild_theory_stationary")
 
 Block = Mapping[str, Any]
-#: Writes the results of ``run_demo`` to a file.
+#: Writes the results of ``run_digits`` to a file.
 Draw = Callable[[Any, Path], None]
 
 
@@ -99,7 +99,7 @@ def caption(settings: Mapping[str, Any]) -> str:
 
 def _prose(name: str, **values: Any) -> str:
     """The text of a template."""
-    loader = jinja2.PackageLoader("mild.evaluation.demo")
+    loader = jinja2.PackageLoader("experiments.digits")
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined)
     environment.filters |= {
         "counted": _count,
@@ -197,7 +197,7 @@ def _empty_table(title: str) -> Table:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a target that holds anything but an earlier demo's own files, or cannot be written."""
+    """Refuse a target that holds anything but an earlier run's own files, or cannot be written."""
     if folder.exists() and not folder.is_dir():
         raise OutputExistsError(
             f"the output folder must be a folder; {folder} is a file. Choose another --out."
@@ -208,7 +208,7 @@ def check_folder(folder: Path) -> None:
         others = sorted(entry.name for entry in folder.iterdir() if entry.name not in own)
     if others:
         raise OutputExistsError(
-            f"the output folder must be new, empty, or an earlier demo's; {folder} holds "
+            f"the output folder must be new, empty, or an earlier run's; {folder} holds "
             f"{others[0]!r}{' and more' if len(others) > 1 else ''}. Choose another --out."
         )
     place = folder.absolute()
@@ -222,7 +222,7 @@ def check_folder(folder: Path) -> None:
 def write_results(results: Any, folder: Path, draw: Mapping[str, Draw] | None = None) -> list[Path]:
     """Write JSON, CSV and the figures in ``draw``; each file appears whole or not at all.
 
-    Files of an earlier demo that this one does not write are removed.
+    Files of an earlier run that this one does not write are removed.
     """
     check_folder(folder)
     writers = {"results.json": _write_json, "results.csv": _write_csv, **(draw or {})}

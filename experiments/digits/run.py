@@ -1,4 +1,4 @@
-"""The demo: every method on every scenario and split, as one JSON-ready document.
+"""Every method on every scenario and split, as one JSON-ready document.
 
 A cell is one scenario, one type of cost and one split; a block is all splits of a scenario and cost.
 """
@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +25,16 @@ from sklearn.model_selection import GridSearchCV, KFold
 from threadpoolctl import threadpool_limits
 
 import mild
+from experiments.digits.figures import (
+    REGION_GAMMA,
+    Picture,
+    draw_line,
+    draw_plane,
+    radial_features,
+)
+from experiments.digits.long_tail import TailCase, run_case
+from experiments.digits.tables import caption, findings, verdict_of
+from experiments.records import processor_name
 from mild import metrics
 from mild.core.arrays import invalid
 from mild.core.costs import cheapest
@@ -39,15 +48,6 @@ from mild.evaluation.comparison import (
     linear_search,
     run_method,
 )
-from mild.evaluation.demo.figures import (
-    REGION_GAMMA,
-    Picture,
-    draw_line,
-    draw_plane,
-    radial_features,
-)
-from mild.evaluation.demo.long_tail import TailCase, run_case
-from mild.evaluation.demo.tables import caption, findings, verdict_of
 from mild.routers.baselines import ConstantRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 
@@ -101,8 +101,8 @@ _NAMES = {"setups": tuple(datasets.SETUPS), "experts": datasets.EXPERTS, "costs"
 
 
 @dataclass(frozen=True)
-class DemoSettings:
-    """What the demo runs; ``jobs`` changes only the time."""
+class DigitsSettings:
+    """What is run; ``jobs`` changes only the time."""
 
     setups: tuple[str, ...] = tuple(datasets.SETUPS)  # which of the digits scenarios
     experts: tuple[str, ...] = datasets.EXPERTS
@@ -130,7 +130,7 @@ class DemoSettings:
 
     def changed(
         self, *, seeds: int | None = None, jobs: int | None = None, **names: Iterable[str] | None
-    ) -> DemoSettings:
+    ) -> DigitsSettings:
         """The settings with other setups, experts, costs, seeds or jobs if given."""
         changes: dict[str, Any] = {"seeds": seeds, "jobs": jobs}
         for name, asked in names.items():
@@ -141,7 +141,7 @@ class DemoSettings:
         return replace(self, **{key: value for key, value in changes.items() if value is not None})
 
     @classmethod
-    def quick(cls) -> DemoSettings:
+    def quick(cls) -> DigitsSettings:
         """A run of seconds: setups I and severe, two seeds, smaller grids."""
         return cls(
             setups=("I", "severe"),
@@ -167,7 +167,7 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class DemoResults:
+class DigitsResults:
     """``document`` has every number, JSON-ready; the pictures are drawn from ``line`` and ``plane``."""
 
     document: dict[str, Any]
@@ -175,7 +175,7 @@ class DemoResults:
     plane: Picture
 
 
-def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoResults:
+def run_digits(settings: DigitsSettings, progress: Progress | None = None) -> DigitsResults:
     """Run all scenarios and draw the pictures; scenarios run in parallel processes."""
     start = time.perf_counter()
     report = progress or (lambda done, of, text: None)
@@ -249,10 +249,10 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         "warnings": dict(Counter(message for cell in cells for message in cell.warned)),
         **found,
     }
-    return DemoResults(document, line, plane)
+    return DigitsResults(document, line, plane)
 
 
-def scenarios(settings: DemoSettings) -> list[Scenario]:
+def scenarios(settings: DigitsSettings) -> list[Scenario]:
     """All scenarios, the long ones (many experts) first so that no worker idles at the end."""
     digits = [
         (setup, experts, seed)
@@ -263,7 +263,7 @@ def scenarios(settings: DemoSettings) -> list[Scenario]:
     return digits + [(REGION_CASE, "by region", seed) for seed in range(settings.seeds)]
 
 
-def run_cells(scenario: Scenario, settings: DemoSettings) -> list[Cell]:
+def run_cells(scenario: Scenario, settings: DigitsSettings) -> list[Cell]:
     """Run one scenario with every type of cost, in one thread."""
     setup, experts, seed = scenario
     with threadpool_limits(1):
@@ -295,7 +295,7 @@ def run_cells(scenario: Scenario, settings: DemoSettings) -> list[Cell]:
 def run_methods(
     train: datasets.RoutingData,
     test: datasets.RoutingData,
-    settings: DemoSettings,
+    settings: DigitsSettings,
     cost_scale: float,
     by_label: bool = False,
 ) -> dict[str, Choices]:
@@ -411,11 +411,3 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
             {"method": key, "minus": other, **asdict(interval(key, other))} for key, other in PAIRS
         ],
     }
-
-
-def processor_name() -> str:
-    """Name of the processor, on Linux from a file; empty if it is unknown."""
-    source = Path("/proc/cpuinfo")
-    lines = source.read_text(errors="replace").splitlines() if source.exists() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor()

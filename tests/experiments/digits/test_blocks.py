@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from demo_cases import row_of
+from experiments.digits.run import METHODS, Cell, gather
+from experiments.digits.tables import verdict_of
 from mild.evaluation.comparison import Choices, SplitResult
-from mild.evaluation.demo.run import METHODS, Cell, gather
-from mild.evaluation.demo.tables import verdict_of
 
 N = 400
 
@@ -54,7 +53,7 @@ def test_beating_all_but_one_earns_no_mark():
     assert not any(row["best"] for row in block["rows"])
 
 
-def test_a_winner_of_too_few_splits_earns_no_mark():
+def test_a_winner_of_too_few_splits_earns_no_mark(row_of):
     cells = make_cells({"knn": 0.9}, repeats=5)
     assert row_of(gather(cells, 0.95), "knn")["best"]
     for cell in cells[:2]:
@@ -76,19 +75,14 @@ def test_twins_share_the_mark():
     assert {row["method"] for row in block["rows"] if row["best"]} == {"knn", "ce"}
 
 
-def test_the_oracle_is_neither_marked_nor_in_the_way():
+def test_the_oracle_is_neither_marked_nor_in_the_way(row_of):
     block = gather(make_cells({"knn": 0.9}), 0.95)
     assert row_of(block, "oracle")["mean"] == 0
     assert not row_of(block, "oracle")["best"]
     assert row_of(block, "knn")["best"]
 
 
-def test_the_best_constant_may_win():
-    block = gather(make_cells({"constant": 0.9}), 0.95)
-    assert row_of(block, "constant")["best"]
-
-
-def test_losses_shares_and_spread_are_those_of_the_seeds():
+def test_losses_shares_and_spread_are_those_of_the_seeds(row_of):
     cells = make_cells({"ce": 0.7})
     cells[1].result.choices["ce"].chosen[:] = 0
     row = row_of(gather(cells, 0.95), "ce")
@@ -98,11 +92,11 @@ def test_losses_shares_and_spread_are_those_of_the_seeds():
     assert np.array(row["shares"]) == pytest.approx(np.array([[0.7, 0.3], [1.0, 0.0]]))
 
 
-def test_one_seed_has_no_spread():
+def test_one_seed_has_no_spread(row_of):
     assert row_of(gather(make_cells({}, repeats=1), 0.95), "ce")["std"] is None
 
 
-def test_verdicts_against_tdef_follow_the_interval():
+def test_verdicts_against_tdef_follow_the_interval(row_of):
     block = gather(make_cells({"knn": 0.9, "ce": 0.1}), 0.95)
     assert row_of(block, "knn")["verdict_against_tdef"] == "better"
     assert row_of(block, "ce")["verdict_against_tdef"] == "worse"
@@ -111,7 +105,7 @@ def test_verdicts_against_tdef_follow_the_interval():
     assert row_of(block, "knn")["minus_tdef"]["estimate"] == pytest.approx(-0.4)
 
 
-def test_the_same_digit_in_several_splits_counts_once():
+def test_the_same_digit_in_several_splits_counts_once(row_of):
     once = make_cells({"knn": 0.6}, repeats=1)
     again = [*once, *once, *once]
     single = row_of(gather(once, 0.95), "knn")["minus_tdef"]
@@ -121,7 +115,7 @@ def test_the_same_digit_in_several_splits_counts_once():
     )
 
 
-def test_same_choices_as_tdef_are_told():
+def test_same_choices_as_tdef_are_told(row_of):
     cells = make_cells({})
     for cell in cells:
         cell.result.choices["mild_uniform"] = cell.result.choices["tdef"]

@@ -1,0 +1,1 @@
+"""The paper's expert setups on scikit-learn's digits: ``python -m experiments.digits``."""

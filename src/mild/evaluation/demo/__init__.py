@@ -1,1 +1,0 @@
-"""``mild demo``: the paper's expert setups on the digits, with intervals and figures."""
