@@ -295,7 +295,7 @@ def _fit_shards(
     overwrite: bool,
 ) -> Saved:
     from mild.artifact.writing import check_target
-    from mild.data.formats.base import ReadOptions
+    from mild.data.formats.base import ReadArguments
     from mild.distributed.ray_connection import check_ray
     from mild.distributed.shards.dataset import open_dataset
     from mild.distributed.shards.fitting import (
@@ -311,7 +311,7 @@ def _fit_shards(
     # Before anything is written.
     if shards.engine == "ray":
         check_ray(shards.address)
-    dataset = open_dataset(source.file or "", ReadOptions(**vars(source.reading)))
+    dataset = open_dataset(source.file or "", ReadArguments(**vars(source.reading)))
     terms, text = source.cost.terms(), source.text
     folder = check_target(out, overwrite)
     settings = described(dataset, terms, unfitted, text.text, text.model, standardize)

@@ -24,7 +24,7 @@ from mild.data.data_quality import (
     unasked_rows,
 )
 from mild.data.formats import FORMATS, check_options, possible_forms, read_format
-from mild.data.formats.base import Layout, Named, ReadOptions, seconds_per
+from mild.data.formats.base import Layout, Named, ReadArguments, seconds_per
 from mild.data.formats.nested import parse_objects
 from mild.data.queries import Recipe, choose_query, query_texts, usual_query
 from mild.data.selection import Where, kept_rows
@@ -206,7 +206,7 @@ def read_outcomes(
     array([[ 1.,  1.],
            [ 0., nan]])
     """
-    options = ReadOptions(
+    options = ReadArguments(
         *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where)
     )
     check_options(options)
@@ -260,7 +260,7 @@ def has_queries(table: Any) -> bool:
 
 def build_outcomes(
     table: Any,
-    options: ReadOptions,
+    options: ReadArguments,
     first: int | None = None,
     contents: bool = True,
     part: str | None = None,

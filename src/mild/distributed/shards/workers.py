@@ -37,7 +37,7 @@ from mild.features.hashing import HashingFeatures
 from mild.routers.objective import (
     LABEL_LOSSES,
     LinearObjective,
-    LossOptions,
+    LossParameters,
     MarginSums,
     RowLoss,
     fixed_margins,
@@ -141,7 +141,9 @@ class TargetSums:
     margins: MarginSums | None  # for theory margins; None where margins are fixed
 
     @classmethod
-    def of(cls, options: LossOptions, X: Any, costs: FloatArray, cost_scale: float) -> TargetSums:
+    def of(
+        cls, options: LossParameters, X: Any, costs: FloatArray, cost_scale: float
+    ) -> TargetSums:
         p = costs.shape[1]
         rewards, margins = np.zeros(p), None
         if options.loss not in LABEL_LOSSES:
@@ -179,7 +181,7 @@ class Setup:
     step: TextFeatures
     rows: Mapping[int, int]  # number of the partition -> its rows in which an expert was asked
     scaler: Any = None
-    options: Any = None  # LossOptions
+    options: Any = None  # LossParameters
     whole: Any = None  # what the targets of a row need from all rows
 
 
