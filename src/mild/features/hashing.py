@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.core.arrays import invalid
+from mild.core.threads import thread_count
 from mild.features.base import (
     Rows,
     Settings,
@@ -33,7 +34,6 @@ from mild.features.terms import (
     lay_out,
     name_terms,
 )
-from mild.policies.base import thread_count
 
 # Version of the terms, hashes and numbers: an artefact of another version means other features.
 VERSION = 1

@@ -8,7 +8,6 @@ between the two matrix products: X is read once per evaluation and never copied.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +35,7 @@ from mild.core.margins import (
     uniform_margins,
 )
 from mild.core.surrogates import Surrogate, parse_surrogate
+from mild.core.threads import cores
 from mild.errors import check_option
 
 LABEL_LOSSES = ("ce", "cwce", "ldam", "logit_adjusted", "temperature")
@@ -455,7 +455,7 @@ def single_blas_thread() -> Iterator[int]:
         first = _blas_limits[0] if _blas_limits else controller.limit(limits=1, user_api="blas")
         _blas_limits.append(first)
     try:
-        yield max(1, min(max(counts, default=1), os.cpu_count() or 1))
+        yield max(1, min(max(counts, default=1), cores()))
     finally:
         with _blas_lock:
             _blas_limits.pop()

@@ -23,11 +23,12 @@ import numpy as np
 from mild.artifact import fingerprint
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import cheapest_of
+from mild.core.threads import cores
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import ROW_ONE, ScoreCounts
 from mild.data.tables import naming
-from mild.distributed.executors import cores, result_of
+from mild.distributed.executors import result_of
 from mild.distributed.partitions import Partition, changed
 from mild.distributed.ray_connection import RETRIES, connect
 from mild.distributed.shards.dataset import PIECE_ROWS, Dataset
