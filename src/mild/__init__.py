@@ -30,10 +30,12 @@ _HOMES = {
     "CascadeRouter": "mild.routers",
     "save": "mild.artifact",
     "load": "mild.artifact",
+    "collect_outcomes": "mild.collect",
 }
 
 if TYPE_CHECKING:
     from mild.artifact import load, save
+    from mild.collect import collect_outcomes
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
     from mild.core.losses import mild_loss
@@ -58,6 +60,7 @@ __all__ = [
     "NeuralRouter",
     "RouterCV",
     "__version__",
+    "collect_outcomes",
     "cost_matrix",
     "decide",
     "deferral_loss",
