@@ -70,10 +70,10 @@ class Timed:
 def child(engine: str, folder: str, scratch: str) -> dict[str, Any]:
     """Fit once, in this process, and tell what it took."""
     warnings.simplefilter("ignore")
-    from mild.data.formats.base import ReadOptions
+    from mild.data.formats.base import ReadArguments
     from mild.routers.linear import LinearRouter
 
-    wanted = ReadOptions(None, None, None, None, None, None, None, True)
+    wanted = ReadArguments(None, None, None, None, None, None, None, True)
     router = LinearRouter(tol=0.0, max_iter=6, **OPTIONS)
     if engine == "memory":
         return _in_memory(router, folder)

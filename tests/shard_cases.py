@@ -8,7 +8,7 @@ import pyarrow.parquet as parquet
 
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.data.formats.base import ReadOptions
+from mild.data.formats.base import ReadArguments
 from mild.distributed.shards.dataset import open_dataset
 from mild.distributed.shards.fitting import fit_shards
 from mild.distributed.shards.workers import local_workers
@@ -16,7 +16,7 @@ from mild.routers.linear import LinearRouter
 from mild.tuning.tasks import fit_task, make_step, make_task
 
 EXPERTS = ["ant", "bee", "cat"]
-ASIS = ReadOptions(None, None, None, None, None, None, None, True)
+ASIS = ReadArguments(None, None, None, None, None, None, None, True)
 
 
 def make_rows(n, seed=0, d=5, missing=0.0):

@@ -19,6 +19,7 @@ PUBLIC = [
     "NeuralRouter",
     "RouterCV",
     "__version__",
+    "collect_outcomes",
     "cost_matrix",
     "decide",
     "deferral_loss",

@@ -41,10 +41,12 @@ _HOMES = {
     "compare": "mild.evaluation.comparison",
     "Comparison": "mild.evaluation.comparison",
     "Verdict": "mild.metrics",
+    "collect_outcomes": "mild.collect",
 }
 
 if TYPE_CHECKING:
     from mild.artifact import Router, load
+    from mild.collect import collect_outcomes
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
     from mild.core.losses import mild_loss
@@ -81,6 +83,7 @@ __all__ = [
     "TuneResult",
     "Verdict",
     "__version__",
+    "collect_outcomes",
     "compare",
     "cost_matrix",
     "decide",

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fake_endpoint import FakeEndpoint
-from mild.collect.collector import collect, plan_runs
+from mild.collect.collector import ask_pending, plan_runs
 from mild.collect.ledger import Ledger
 from mild.collect.questions import Question
 from mild.endpoints.expert import Expert
@@ -28,7 +28,7 @@ def ask(tmp_path):
         question = Question("Hi", ("x",), "contains")
         with Ledger(tmp_path / "l.sqlite") as ledger:
             (found,) = plan_runs([question], [expert], ledger)
-            asyncio.run(collect([found], [question], ledger))
+            asyncio.run(ask_pending([found], [question], ledger))
         return found
 
     return run

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from fake_endpoint import FakeEndpoint
-from mild.collect.collector import collect, plan_runs
+from mild.collect.collector import ask_pending, plan_runs
 from mild.collect.ledger import Ledger
 from mild.collect.questions import Question
 from mild.endpoints.expert import Expert
@@ -51,7 +51,7 @@ def ask(tmp_path):
     def run(items, *experts, **options):
         with Ledger(tmp_path / "l.sqlite") as ledger:
             runs = plan_runs(items, experts, ledger)
-            asyncio.run(collect(runs, items, ledger, seed=0, **options))
+            asyncio.run(ask_pending(runs, items, ledger, seed=0, **options))
             return runs
 
     return run
@@ -283,7 +283,7 @@ def test_stop_lets_what_is_in_flight_come_in(tmp_path):
 
     async def story(endpoint, ledger, runs):
         stop = asyncio.Event()
-        task = asyncio.create_task(collect(runs, items, ledger, stop=stop))
+        task = asyncio.create_task(ask_pending(runs, items, ledger, stop=stop))
         while len(endpoint.requests) < 8:
             await asyncio.sleep(0.01)
         stop.set()
@@ -301,7 +301,7 @@ def test_stop_does_not_wait_for_the_next_attempt(tmp_path):
 
     async def story(ledger, runs):
         stop = asyncio.Event()
-        task = asyncio.create_task(collect(runs, items, ledger, stop=stop))
+        task = asyncio.create_task(ask_pending(runs, items, ledger, stop=stop))
         await asyncio.sleep(0.3)
         stop.set()
         await asyncio.wait_for(task, 5)
@@ -330,7 +330,7 @@ def test_a_ledger_that_cannot_be_written_stops_everything(tmp_path, monkeypatch)
         items = questions(50)
         runs = plan_runs(items, [expert(endpoint)], ledger)
         with pytest.raises(DataFileError, match="the disk is full"):
-            asyncio.run(collect(runs, items, ledger))
+            asyncio.run(ask_pending(runs, items, ledger))
         assert len(endpoint.requests) <= 8
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mild.collect.config import choose_experts, read_experts
+from mild.collect.config import find_experts, read_experts
 from mild.endpoints.prices import Price
 from mild.errors import DataFileError, OptionError
 
@@ -237,9 +237,11 @@ def test_a_file_without_experts_or_no_file_is_refused(tmp_path):
         read_experts(tmp_path / "experts.toml")
 
 
-def test_experts_are_chosen_by_name(tmp_path):
-    file = read(tmp_path, GOOD)
-    assert [expert.name for expert in choose_experts(file, "rules, small")] == ["rules", "small"]
-    assert choose_experts(file, None) == file.experts
+def test_experts_are_chosen_by_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("SMALL_KEY", SECRET)
+    every = read(tmp_path, GOOD)
+    file = tmp_path / "experts.toml"
+    assert [one.name for one in find_experts(file, "rules, small").experts] == ["rules", "small"]
+    assert find_experts(file).experts == find_experts(every.experts).experts == every.experts
     with pytest.raises(OptionError, match="experts must be among small, rules; got 'big'"):
-        choose_experts(file, "small,big")
+        find_experts(file, "small,big")

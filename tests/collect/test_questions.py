@@ -54,7 +54,7 @@ def test_the_kind_is_found_and_said(tmp_path):
     )
     assert [item.kind for item in by_row.items] == ["contains", "numeric"]
     assert by_row.columns["subject"] == ["s", "t"]
-    forced = read_questions(lines(tmp_path, {"query": "a", "answer": "3"}), kind="exact")
+    forced = read_questions(lines(tmp_path, {"query": "a", "answer": "3"}), score="exact")
     assert forced.items[0].kind == "exact"
     scored = read_questions(lines(tmp_path, {"query": "a", "answer": None}), scorer=True)
     assert scored.items == [Question("a", (), "command")]

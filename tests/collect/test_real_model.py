@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mild.collect import collect_outcomes, read_experts, read_questions
+from mild.collect import collect_outcomes
 
 SERVER = Path(__file__).parents[2] / "scripts" / "serve_model.py"
 MISSING = [
@@ -58,13 +58,11 @@ def collected(address, tmp_path):
     )
 
     def run():
-        file = read_experts(experts)
         return collect_outcomes(
-            read_questions(questions),
-            file.experts,
-            file,
-            tmp_path / "ledger.sqlite",
+            questions,
+            experts,
             tmp_path / "table.parquet",
+            ledger=tmp_path / "ledger.sqlite",
             responses=True,
         )
 

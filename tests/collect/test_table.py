@@ -11,13 +11,13 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.collect.collector import plan_runs
-from mild.collect.ledger import Answer, Ledger
+from mild.collect.ledger import Answer
 from mild.collect.questions import Question, Questions
-from mild.collect.session import check_table, outcome_columns
+from mild.collect.session import check_columns, outcome_columns
 from mild.data import write_columns
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage
-from mild.errors import DataFileError, OutputExistsError
+from mild.errors import DataFileError
 
 ITEMS = [Question(f"q{i}", (str(i),), "numeric") for i in range(3)]
 QUESTIONS = Questions(
@@ -98,23 +98,7 @@ def test_every_format_is_written(tmp_path, suffix):
     assert found["cost__rules"].to_pylist() == [None, 0.5, None]
 
 
-def test_only_a_table_of_the_same_ledger_is_replaced(tmp_path):
-    runs, file = make_runs(), tmp_path / "t.csv"
-    with Ledger(tmp_path / "l.sqlite") as ledger:
-        check_table(file, ledger, QUESTIONS, runs, overwrite=False)
-        write_columns(outcome_columns(QUESTIONS, runs, SCORES), file)
-        ledger.record_output(file)
-        check_table(file, ledger, QUESTIONS, runs, overwrite=False)
-        file.write_text("mine")
-        with pytest.raises(OutputExistsError, match="exists; choose another file"):
-            check_table(file, ledger, QUESTIONS, runs, overwrite=False)
-        check_table(file, ledger, QUESTIONS, runs, overwrite=True)
-    with Ledger(tmp_path / "other.sqlite") as ledger, pytest.raises(OutputExistsError):
-        check_table(file, ledger, QUESTIONS, runs, overwrite=False)
-
-
-def test_questions_that_bring_outcomes_of_the_same_expert_are_refused(tmp_path):
+def test_questions_that_bring_outcomes_of_the_same_expert_are_refused():
     taken = replace(QUESTIONS, columns=QUESTIONS.columns | {"cost__rules": [1, 2, 3]})
-    message = "must not have a column cost__rules"
-    with Ledger(tmp_path / "l.sqlite") as ledger, pytest.raises(DataFileError, match=message):
-        check_table(tmp_path / "t.csv", ledger, taken, make_runs(), overwrite=False)
+    with pytest.raises(DataFileError, match="must not have a column cost__rules"):
+        check_columns(taken, make_runs())

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from mild.core.threads import cores
 from mild.distributed import ray_connection
-from mild.distributed.executors import cores
 from mild.distributed.ray_connection import connect, waiting_message
 from mild.errors import InvalidInputError, MissingExtraError
 

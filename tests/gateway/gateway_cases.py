@@ -17,7 +17,7 @@ from mild.endpoints.expert import Expert
 from mild.features import HashingFeatures
 from mild.gateway.access import Access
 from mild.gateway.config import LimitSettings, RoutingSettings, Settings
-from mild.gateway.server.app import AppContext
+from mild.gateway.server.context import AppContext
 from mild.gateway.server.process import GatewayServer, bind
 from mild.policies import LinearPolicy, PricedPolicy
 from mild.policies.decoder import Decoder

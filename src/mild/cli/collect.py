@@ -80,41 +80,25 @@ def collect(
     Example:
       mild collect questions.jsonl experts.toml --out outcomes.parquet --max-spend 5
     """
-    from mild.collect import (
-        choose_experts,
-        collect_outcomes,
-        plan_outcomes,
-        read_experts,
-        read_questions,
-    )
-    from mild.collect.grading import make_scorer
-    from mild.data import check_output
-    from mild.errors import check_option
+    from mild.collect import collect_outcomes, plan_outcomes, read_questions
 
-    if score is not None:
-        check_option("score", score, ("choice", "numeric", "exact", "contains"))
-    # The ledger decides whether an existing table may be replaced.
-    check_output(out, overwrite=True)
-    file = read_experts(experts_file, need_secrets=not dry_run)
-    chosen = choose_experts(file, experts)
-    command = make_scorer(scorer, scorer_timeout)
-    asked = read_questions(questions, query, answer, score, command is not None).first(limit)
+    asked = read_questions(questions, query, answer, score, scorer is not None).first(limit)
     note(asked.explanation)
-    book = ledger or out.with_name(f"{out.stem}.ledger.sqlite")
     if dry_run:
-        plan = plan_outcomes(asked, chosen, file, book)
+        plan = plan_outcomes(asked, experts_file, out, names=experts, ledger=ledger, scorer=scorer)
         emit(plan, as_json, lambda: _show_plan(plan))
         return
     with progress_bar("asking") as progress:
         done = collect_outcomes(
             asked,
-            chosen,
-            file,
-            book,
+            experts_file,
             out,
+            names=experts,
             max_spend=max_spend,
+            ledger=ledger,
             tolerance=tolerance,
-            scorer=command,
+            scorer=scorer,
+            scorer_timeout=scorer_timeout,
             responses=responses,
             overwrite=overwrite,
             progress=progress,
@@ -123,25 +107,24 @@ def collect(
                 "interrupted",
             ),
         )
-    result = {"table": str(done.table), "ledger": str(book), "questions": len(asked.items)}
-    result |= done.summary | {"interrupted": done.interrupted}
-    emit(result, as_json, lambda: _show(result))
-    _notes(result)
+    result = done.as_dict()
+    emit(result, as_json, lambda: _show_collected(result))
+    _print_notes(result)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)
 
 
-def _show(result: dict[str, Any]) -> None:
+def _show_collected(result: dict[str, Any]) -> None:
     runs = result["experts"].values()
     columns = {
         "expert": list(result["experts"]),
         **{key: [str(run[key]) for run in runs] for key in ("asked", "answered", "failed")},
-        "spend": [_dollars(run["spent"]) for run in runs],
+        "spend": [_spend(run["spent"]) for run in runs],
         "accuracy": [fixed(run["accuracy"], 3) for run in runs],
         "latency": [f"{fixed(run['median_latency_ms'], 0)} ms" for run in runs],
     }
     print_table(f"{result['questions']} questions", columns)
-    say(f"Spent {_dollars(result['spent'])} in this run.")
+    say(f"Spent {_spend(result['spent'])} in this run.")
     say(f"Written to {result['table']}; answers in {result['ledger']}.")
 
 
@@ -151,12 +134,12 @@ def _show_plan(plan: dict[str, Any]) -> None:
         "expert": list(plan["experts"]),
         "to ask": [str(row["to_ask"]) for row in rows],
         "known": [str(row["known"]) for row in rows],
-        "at most": [_dollars(row["cost_at_most"]) for row in rows],
+        "at most": [_spend(row["cost_at_most"]) for row in rows],
     }
     print_table(f"{plan['questions']} questions", columns)
 
 
-def _notes(result: dict[str, Any]) -> None:
+def _print_notes(result: dict[str, Any]) -> None:
     """Print what went wrong, one line each."""
     if result["lost_in_flight"]:
         note(
@@ -169,10 +152,10 @@ def _notes(result: dict[str, Any]) -> None:
         for reason, count in run["reasons"].items():
             note(f"{name}: {reason} ({count}x)")
         if run["maybe_lost"]:
-            note(f"{name}: lost replies may have cost up to {_dollars(run['maybe_lost'])} more.")
+            note(f"{name}: lost replies may have cost up to {_spend(run['maybe_lost'])} more.")
     for reason, count in result["unscored"].items():
         note(f"not scored: {reason} ({count}x)", "warning")
 
 
-def _dollars(value: float | None) -> str:
+def _spend(value: float | None) -> str:
     return "–" if value is None else f"${value:.4f}"

@@ -37,6 +37,7 @@ PATIENCE = 60.0
 
 
 def demo(
+    context: typer.Context,
     out: Annotated[Path, Option("--out", "-o", help="Folder for what is written.")] = Path(
         "mild-demo"
     ),
@@ -65,13 +66,14 @@ def demo(
             "`python -m experiments.digits --help` in a checkout of mild.",
             code="moved_to_experiments",
         )
-    _tour(out, as_json)
+    _tour(context.find_root().command, out, as_json)
 
 
 class _Steps:
     """Runs commands of mild in this process and keeps what they say, JSON-ready."""
 
-    def __init__(self, quiet: bool) -> None:
+    def __init__(self, mild: Any, quiet: bool) -> None:
+        self._mild = mild
         self.quiet = quiet
         self.done: list[dict[str, Any]] = []
 
@@ -86,13 +88,11 @@ class _Steps:
 
     def run(self, *words: str | Path) -> dict[str, Any]:
         """What a command says with --json; its errors end the demo."""
-        from mild.cli.app import build_app
-
         command = shlex.join(["mild", *map(str, words)])
         self.say(f"   $ {command}")
         stdout = StringIO()
         with redirect_stdout(stdout):
-            code = build_app()(
+            code = self._mild.main(
                 [*map(str, words), "--json"], prog_name="mild", standalone_mode=False
             )
         if code:
@@ -105,12 +105,12 @@ class _Steps:
         self.done.append({"title": self.title, "command": command, "result": dict(result)})
 
 
-def _tour(folder: Path, as_json: bool) -> None:
+def _tour(mild: Any, folder: Path, as_json: bool) -> None:
     """The main job on the table that comes with mild."""
     start = time.perf_counter()
     train, test = _write_tables(folder)
     router, page = folder / "router", folder / "report.html"
-    steps = _Steps(as_json)
+    steps = _Steps(mild, as_json)
 
     steps.begin("What is in the table")
     found = steps.run("data", "describe", train)

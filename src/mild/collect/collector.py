@@ -393,7 +393,7 @@ class ExpertQueue:
         return Answer(text, usage, price.of(usage), charged, latency, reply.finish)
 
 
-async def collect(
+async def ask_pending(
     runs: Sequence[ExpertRun],
     questions: Sequence[Question],
     ledger: Ledger,
@@ -443,7 +443,7 @@ async def collect(
             known = errors.subgroup(MildError)
             if known is None:
                 raise
-            raise _first(known) from None
+            raise _first_error(known) from None
 
 
 def _open_client(run: ExpertRun) -> EndpointClient:
@@ -459,6 +459,6 @@ def _open_client(run: ExpertRun) -> EndpointClient:
     return EndpointClient(expert)
 
 
-def _first(errors: BaseExceptionGroup[MildError]) -> MildError:
+def _first_error(errors: BaseExceptionGroup[MildError]) -> MildError:
     error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    return _first_error(error) if isinstance(error, BaseExceptionGroup) else error

@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from mild.collect.prompts import Prompts
+from mild.collect.prompts import PROMPTS, Prompts
 from mild.endpoints.config import read_expert
 from mild.endpoints.config_file import CONFIG, read_toml
 from mild.endpoints.expert import Expert
@@ -73,33 +73,57 @@ def read_experts(
     if not isinstance(tables, dict) or not tables:
         config.fail(("experts",), "must name at least one expert: [experts.NAME]; got none")
     found = config.validate(_Content, config.content)
-    seen: dict[str, str] = {}
     experts = []
     for name in tables:
-        location = ("experts", name)
         given = environment if need_secrets else None
-        expert = read_expert(config, location, name, given, defaults=COLLECT)
-        if expert is None:
-            continue
-        experts.append(expert)
-        # Two names for the same requests would share their answers, or pay for them twice.
-        twin = seen.setdefault(json.dumps(expert.request(""), sort_keys=True), name)
-        if twin != name:
-            config.add(
-                location, f"must not ask the same as {twin!r}; remove one, or set extra.seed"
-            )
+        expert = read_expert(config, ("experts", name), name, given, defaults=COLLECT)
+        if expert is not None:
+            experts.append(expert)
+    for name, twin in _twins(experts):
+        rule = f"must not ask the same as {twin!r}; remove one, or set extra.seed"
+        config.add(("experts", name), rule)
     config.check()
     return ExpertFile(experts, asdict(found.prompts if found else Prompts()))
 
 
-def choose_experts(file: ExpertFile, names: str | None) -> list[Expert]:
-    """Experts with these comma-separated names, in their order; all for None."""
+def find_experts(
+    experts: str | os.PathLike[str] | Iterable[Expert],
+    names: str | Iterable[str] | None = None,
+    need_secrets: bool = True,
+) -> ExpertFile:
+    """Experts of a file or a list, in the order of ``names``, with the prompts that they share.
+
+    ``names`` is a list, or text with commas; all experts for None.
+    """
+    if isinstance(experts, str | os.PathLike):
+        file = read_experts(experts, need_secrets=need_secrets)
+    else:
+        file = ExpertFile(list(experts), PROMPTS)
+        if not all(isinstance(expert, Expert) for expert in file.experts) or not file.experts:
+            raise OptionError(
+                parameter="experts", rule="must be a TOML file, or a list with at least one Expert."
+            )
+        for name, twin in _twins(file.experts):
+            raise OptionError(
+                parameter="experts",
+                rule=f"must ask different things; {twin!r} and {name!r} do not.",
+            )
     if names is None:
-        return file.experts
+        return file
     known = {expert.name: expert for expert in file.experts}
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    given = names.split(",") if isinstance(names, str) else list(names)
+    wanted = [name.strip() for name in given if name.strip()]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
         got = unknown[0] if unknown else names
         raise OptionError(f"experts must be among {', '.join(known)}; got {got!r}.")
-    return [known[name] for name in dict.fromkeys(wanted)]
+    return replace(file, experts=[known[name] for name in dict.fromkeys(wanted)])
+
+
+def _twins(experts: Iterable[Expert]) -> Iterator[tuple[str, str]]:
+    """Experts that ask what one before them asks: they would share its answers, or pay for them twice."""
+    seen: dict[str, str] = {}
+    for expert in experts:
+        twin = seen.setdefault(json.dumps(expert.request(""), sort_keys=True), expert.name)
+        if twin != expert.name:
+            yield expert.name, twin

@@ -42,7 +42,7 @@ class Scorer:
     concurrency: int = 2
 
 
-def make_scorer(command: str | None, timeout_s: float) -> Scorer | None:
+def make_scorer(command: str | None, timeout_s: float = 60.0) -> Scorer | None:
     """A scorer from a command line; None for None."""
     if command is None:
         return None

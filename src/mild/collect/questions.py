@@ -14,7 +14,7 @@ from mild.collect.number_parsing import is_number
 from mild.collect.prompts import LETTERS
 from mild.data.queries import QUERY_NAMES
 from mild.data.tables import check_file, naming, peek_schema, read_table
-from mild.errors import DataFileError, listed
+from mild.errors import DataFileError, check_option, listed
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 KINDS = ("choice", "numeric", "exact", "contains", "command")
@@ -52,32 +52,36 @@ class Questions:
 
 
 def read_questions(
-    path: str | os.PathLike[str],
+    source: Any,
     query: str | None = None,
     answer: str | None = None,
-    kind: str | None = None,
+    score: str | None = None,
     scorer: bool = False,
 ) -> Questions:
-    """Read questions from a .parquet, .csv or .jsonl file.
+    """Read questions from a .parquet, .csv or .jsonl file, or from a frame of pandas, polars or pyarrow.
 
     Parameters
     ----------
-    path : file with a column ``query`` (or prompt, question), a column ``answer`` (or target, gold;
-        several right answers as a list), perhaps ``kind``, and the options of choices as columns A,
+    source : file or frame with a column ``query`` (or prompt, question), a column ``answer`` (or target,
+        gold; several right answers as a list), perhaps ``kind``, and the options of choices as columns A,
         B, C, ... or as a list in ``options`` (or choices)
     query, answer : names of these columns, where they are others
-    kind : of every question: choice, numeric, exact, contains, or command; None for the file's own
-        column, else command if there is a scorer, choice where there are options, numeric where every
-        answer is a number, and exact otherwise
+    score : kind of every question: choice, numeric, exact or contains; None for the column ``kind``, else
+        command if there is a scorer, choice where there are options, numeric where every answer is a
+        number, and exact otherwise
     scorer : whether a command will score what needs one
 
     Notes
     -----
     The answer of a choice may be a letter, the text of an option, or its number from 0.
     """
-    file = Path(path)
+    if score is not None:
+        check_option("score", score, [kind for kind in KINDS if kind != "command"])
+    if not isinstance(source, str | os.PathLike):
+        return _interpret(read_table(source).to_pydict(), query, answer, score, scorer)
+    file = Path(source)
     with naming(file):
-        return _interpret(_read(file), query, answer, kind, scorer)
+        return _interpret(_read(file), query, answer, score, scorer)
 
 
 def _read(file: Path) -> Columns:

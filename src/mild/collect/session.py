@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import html
 import json
 import math
 import os
 import signal
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from mild.collect.collector import ExpertRun, Progress, collect, most_usage, plan_runs
-from mild.collect.config import ExpertFile
-from mild.collect.grading import TOLERANCE, Grades, Scorer, grade_runs
+from mild.artifact.frames import as_frame
+from mild.collect.collector import ExpertRun, Progress, ask_pending, most_usage, plan_runs
+from mild.collect.config import find_experts
+from mild.collect.grading import TOLERANCE, Grades, grade_runs, make_scorer
 from mild.collect.ledger import Ledger
-from mild.collect.questions import Questions
-from mild.data import check_output, write_columns
+from mild.collect.questions import Questions, read_questions
+from mild.data import OutcomeTable, check_output, read_outcomes, write_columns
 from mild.endpoints.expert import Expert
 from mild.endpoints.redaction import redactor
 from mild.errors import DataFileError, OptionError
@@ -36,23 +40,115 @@ COLUMNS = {
     "response__": "string",
 }
 
+T = TypeVar("T")
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Collected:
-    """A collection's result: where the table is, its columns, and the figures per expert."""
+    """What ``collect_outcomes`` found: the table of outcomes, and figures per expert.
 
-    table: Path
+    Attributes
+    ----------
+    path : file of the table; None if none was written
+    ledger : file of the answers
+    columns : of the table, as Arrow arrays
+    summary : per expert what was asked, answered, failed, spent and right, and the sums
+    interrupted : whether Ctrl-C ended it early
+    """
+
+    path: Path | None
+    ledger: Path
     columns: dict[str, Any]
     summary: dict[str, Any]
     interrupted: bool
+    like: Any = None  # the frame of the questions, if they were one
+
+    @cached_property
+    def table(self) -> OutcomeTable:
+        """The outcomes, ready for ``mild.tune``."""
+        return read_outcomes(self._arrow())
+
+    @property
+    def questions(self) -> int:
+        """Number of questions."""
+        return len(self.columns["query"])
+
+    @property
+    def spent(self) -> float:
+        """Dollars that this call has spent."""
+        return float(self.summary["spent"])
+
+    @property
+    def cached(self) -> int:
+        """Answers that were in the ledger already, and cost nothing now."""
+        return sum(run["from_ledger"] for run in self.summary["experts"].values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``mild collect --json`` prints."""
+        return {
+            "table": None if self.path is None else str(self.path),
+            "ledger": str(self.ledger),
+            "questions": self.questions,
+            **self.summary,
+            "interrupted": self.interrupted,
+        }
+
+    def to_frame(self) -> Any:
+        """The table as a frame of the library that the questions came in; else as a pyarrow table."""
+        table = self._arrow()
+        return table if self.like is None else as_frame(table.to_pydict(), self.like)
+
+    def __repr__(self) -> str:
+        experts = self.summary["experts"]
+        answered = ", ".join(f"{name} {run['answered']:,}" for name, run in experts.items())
+        early = ", interrupted" if self.interrupted else ""
+        return (
+            f"<Collected: {self.questions:,} questions, answered: {answered}; spent "
+            f"${self.spent:.4f}{early}>"
+        )
+
+    def _repr_html_(self) -> str:
+        names = ("asked", "from_ledger", "answered", "failed", "spent", "accuracy")
+        head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in ("expert", *names))
+        rows = "".join(
+            f"<tr><td>{html.escape(expert)}</td>"
+            + "".join(f"<td>{_cell(run[name])}</td>" for name in names)
+            + "</tr>"
+            for expert, run in self.summary["experts"].items()
+        )
+        return f"<p>{html.escape(repr(self))}</p><table><tr>{head}</tr>{rows}</table>"
+
+    def _arrow(self) -> Any:
+        import pyarrow as pa
+
+        return pa.table(self.columns)
 
 
 def plan_outcomes(
-    questions: Questions, experts: Sequence[Expert], file: ExpertFile, ledger_path: Path
+    questions: Any,
+    experts: str | os.PathLike[str] | Sequence[Expert],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    names: str | Sequence[str] | None = None,
+    limit: int | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    score: str | None = None,
+    scorer: str | None = None,
+    query: str | None = None,
+    answer: str | None = None,
 ) -> dict[str, Any]:
-    """What a collection would ask, and cost at most; nothing is asked or written."""
-    with Ledger(ledger_path) if ledger_path.exists() else contextlib.nullcontext() as ledger:
-        runs = plan_runs(questions.items, experts, ledger, file.prompts)
+    """What ``collect_outcomes`` would ask, and cost at most; nothing is asked or written.
+
+    The arguments are those of ``collect_outcomes``. Keys of endpoints are not needed.
+    """
+    if out is not None:
+        check_output(out, overwrite=True)
+    make_scorer(scorer)
+    asked = _questions(questions, query, answer, score, scorer, limit)
+    file = find_experts(experts, names, need_secrets=False)
+    path = ledger_path(ledger, out)
+    with Ledger(path) if path.exists() else contextlib.nullcontext() as book:
+        runs = plan_runs(asked.items, file.experts, book, file.prompts)
     plan = {}
     for run in runs:
         price = run.expert.price
@@ -62,44 +158,92 @@ def plan_outcomes(
             "known": run.from_ledger,
             "cost_at_most": most if price.known else None,
         }
-    return {"questions": len(questions.items), "experts": plan}
+    return {"questions": len(asked.items), "experts": plan}
 
 
 def collect_outcomes(
-    questions: Questions,
-    experts: Sequence[Expert],
-    file: ExpertFile,
-    ledger_path: Path,
-    out: Path,
+    questions: Any,
+    experts: str | os.PathLike[str] | Sequence[Expert],
+    out: str | os.PathLike[str] | None = None,
     *,
+    names: str | Sequence[str] | None = None,
+    limit: int | None = None,
     max_spend: float | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    score: str | None = None,
     tolerance: float = TOLERANCE,
-    scorer: Scorer | None = None,
+    scorer: str | None = None,
+    scorer_timeout: float = 60.0,
+    query: str | None = None,
+    answer: str | None = None,
     responses: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
     on_stop: Callable[[int], None] | None = None,
 ) -> Collected:
-    """Ask the experts, score their answers and write the table; DataFileError if there is no answer at all.
+    """Ask experts questions with known answers; the result is a table of outcomes.
 
-    ``max_spend`` is in dollars, for all runs of the ledger together; ``tolerance`` of numbers is
-    relative to those beyond 1; ``scorer`` is for questions of the kind command. With ``responses`` the
-    table holds what was answered, with ``overwrite`` it may replace another file. ``progress`` is called
-    with (done, total, message), ``on_stop`` at the first Ctrl-C with the number of requests in flight;
-    None leaves signals alone.
+    Every answer is first written to a ledger: a call that was ended resumes, and no answered question is
+    asked or paid for again. Ctrl-C keeps what was answered.
+
+    Parameters
+    ----------
+    questions : .parquet, .csv or .jsonl file, frame, or ``Questions``, with a column query (or prompt,
+        question), a column answer, and perhaps options as columns A, B, C, ... or as a list
+    experts : TOML file that names endpoints and programs, or a list of ``Expert``
+    out : table to write: .parquet, .csv or .jsonl; None writes none
+    names : experts to ask, as a list or as "a,b"; None for all
+    limit : ask only this many questions, from the first
+    max_spend : dollars that all calls with this ledger may spend together
+    ledger : file of the answers; None for OUT.ledger.sqlite, without ``out`` outcomes.ledger.sqlite
+    score : "choice", "numeric", "exact" or "contains"; None for what the questions say
+    tolerance : of numeric answers: absolute up to 1, relative beyond
+    scorer, scorer_timeout : scoring command, which reads {query, answer, response} as JSON and prints a
+        number from 0 to 1, and the seconds that it has
+    query, answer : columns of the questions and of their answers, where they have other names
+    responses : whether the table holds what was answered
+    overwrite : whether ``out`` may replace a file that was not written from this ledger
+    progress : called with (done, total, message)
+    on_stop : called at the first Ctrl-C with the number of requests in flight, which are then waited for;
+        None drops them
+
+    Raises
+    ------
+    DataFileError
+        a file cannot be read or written, or no expert answered anything
+
+    Examples
+    --------
+    >>> import pyarrow as pa, tempfile
+    >>> from mild.endpoints.expert import Expert
+    >>> questions = pa.table({"query": ["2 + 2?", "3 + 4?"], "answer": ["4", "7"]})
+    >>> always_four = Expert("four", command=("echo", "4"), price_per_query=0.001)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = collect_outcomes(questions, [always_four], ledger=f"{folder}/answers.sqlite")
+    >>> found.table.scores.tolist(), found.spent
+    ([[1.0], [0.0]], 0.002)
     """
+    if out is not None:
+        # The ledger decides whether an existing table may be replaced.
+        check_output(out, overwrite=True)
     for name, value in (("max_spend", max_spend), ("tolerance", tolerance)):
         if value is not None and not 0 <= value < math.inf:
             raise OptionError(parameter=name, rule=f"must be a number of at least 0; got {value}.")
-    with Ledger(ledger_path) as ledger:
-        runs = plan_runs(questions.items, experts, ledger, file.prompts)
-        target = check_table(out, ledger, questions, runs, overwrite)
+    file = find_experts(experts, names)
+    command = make_scorer(scorer, scorer_timeout)
+    asked = _questions(questions, query, answer, score, scorer, limit)
+    with Ledger(ledger_path(ledger, out)) as book:
+        runs = plan_runs(asked.items, file.experts, book, file.prompts)
+        check_columns(asked, runs)
+        target = None
+        if out is not None:
+            # A table that was written from the same ledger, and not changed since, may be replaced.
+            target = check_output(out, overwrite or book.wrote(Path(out)))
 
-        async def ask_and_score() -> tuple[bool, Grades]:
-            stop = asyncio.Event()
+        async def ask_and_score(stop: asyncio.Event) -> tuple[bool, Grades]:
             asking = asyncio.ensure_future(
-                collect(
-                    runs, questions.items, ledger, max_spend=max_spend, progress=progress, stop=stop
+                ask_pending(
+                    runs, asked.items, book, max_spend=max_spend, progress=progress, stop=stop
                 )
             )
 
@@ -118,25 +262,72 @@ def collect_outcomes(
                 interrupted = stop.is_set() or asking.cancelled()
                 return interrupted, await grade_runs(
                     runs,
-                    questions.items,
-                    ledger,
+                    asked.items,
+                    book,
                     tolerance=tolerance,
-                    scorer=scorer,
-                    redact=redactor(experts),
+                    scorer=command,
+                    redact=redactor(file.experts),
                     stop=stop,
                 )
 
-        interrupted, grades = asyncio.run(ask_and_score())
+        interrupted, grades = _run(ask_and_score)
         if not any(run.answers for run in runs):
             found = {run.expert.name: run.stopped or next(iter(run.reasons), None) for run in runs}
             reasons = "; ".join(f"{name}: {reason}" for name, reason in found.items() if reason)
             why = f" ({reasons})" if reasons else ""
             raise DataFileError(f"no expert answered anything{why}; no table was written.")
-        columns = outcome_columns(questions, runs, grades.scores, responses)
-        table = write_columns(columns, target, overwrite=True)
-        ledger.record_output(table)
-        summary = _summary(runs, grades, ledger)
-    return Collected(table, columns, summary, interrupted)
+        columns = outcome_columns(asked, runs, grades.scores, responses)
+        if target is not None:
+            target = write_columns(columns, target, overwrite=True)
+            book.record_output(target)
+        summary = _summary(runs, grades, book)
+        like = questions if hasattr(questions, "__arrow_c_stream__") else None
+        return Collected(target, book.path, columns, summary, interrupted, like)
+
+
+def ledger_path(ledger: str | os.PathLike[str] | None, out: str | os.PathLike[str] | None) -> Path:
+    """The ledger that is meant: the one that is named, or the one beside the table."""
+    if ledger is not None:
+        return Path(ledger)
+    table = Path("outcomes" if out is None else out)
+    return table.with_name(f"{table.stem}.ledger.sqlite")
+
+
+def _questions(
+    questions: Any,
+    query: str | None,
+    answer: str | None,
+    score: str | None,
+    scorer: str | None,
+    limit: int | None,
+) -> Questions:
+    if not isinstance(questions, Questions):
+        questions = read_questions(questions, query, answer, score, scorer is not None)
+    return questions.first(limit)
+
+
+def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
+    """Run ``work`` with an event that asks it to stop; also from a notebook, which has its own loop."""
+    stop: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+
+    async def run() -> T:
+        nonlocal stop
+        stop = asyncio.get_running_loop(), asyncio.Event()
+        return await work(stop[1])
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(run())
+    with ThreadPoolExecutor(1, "collect") as pool:
+        running = pool.submit(asyncio.run, run())
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            # The thread did not get it; what is in flight comes in.
+            if stop is not None:
+                stop[0].call_soon_threadsafe(stop[1].set)
+            return running.result()
 
 
 @contextlib.contextmanager
@@ -231,22 +422,18 @@ def outcome_columns(
     return columns
 
 
-def check_table(
-    path: str | os.PathLike[str],
-    ledger: Ledger,
-    questions: Questions,
-    runs: Sequence[ExpertRun],
-    overwrite: bool,
-) -> Path:
-    """Refuse, before anything is asked, a table that could not be written at the end.
-
-    A table that was written from the same ledger, and not changed since, may be replaced.
-    """
+def check_columns(questions: Questions, runs: Sequence[ExpertRun]) -> None:
+    """Refuse, before anything is asked, questions with a column that the table would have twice."""
     made = [prefix + run.expert.name for run in runs for prefix in COLUMNS]
     taken = [name for name in made if name in questions.columns]
     if taken:
         raise DataFileError(f"the questions must not have a column {taken[0]}: it is made here.")
-    return check_output(path, overwrite or ledger.wrote(Path(path)))
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
 
 
 def _source(values: list[Any]) -> Any:

@@ -23,7 +23,7 @@ from mild.data.data_quality import (
     unasked_rows,
 )
 from mild.data.formats import FORMATS, check_options, possible_forms, read_format
-from mild.data.formats.base import Layout, Named, ReadOptions, seconds_per
+from mild.data.formats.base import Layout, Named, ReadArguments, seconds_per
 from mild.data.formats.nested import parse_objects
 from mild.data.outcome_table import OutcomeTable
 from mild.data.queries import Recipe, choose_query, query_texts, usual_query
@@ -116,7 +116,7 @@ def read_outcomes(
     array([[ 1.,  1.],
            [ 0., nan]])
     """
-    options = ReadOptions(
+    options = ReadArguments(
         *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where)
     )
     check_options(options)
@@ -173,7 +173,7 @@ def has_queries(table: Any) -> bool:
 
 def build_outcomes(
     table: Any,
-    options: ReadOptions,
+    options: ReadArguments,
     first: int | None = None,
     contents: bool = True,
     part: str | None = None,

@@ -25,11 +25,6 @@ Submit = Callable[..., "Future[Any]"]
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def cores() -> int:
-    """Number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def result_of(future: Future[Any], task: str, remedy: str) -> Any:
     """The result of a future; a MildError as the worker raised it, DataFileError if the worker died."""
     error = future.exception()

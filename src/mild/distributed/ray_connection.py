@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 
 from threadpoolctl import threadpool_limits
 
-from mild.distributed.executors import Submit, cores
+from mild.core.threads import cores
+from mild.distributed.executors import Submit
 from mild.errors import InvalidInputError, MissingExtraError, install_hint
 
 ENGINES = ("local", "ray")

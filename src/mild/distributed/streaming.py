@@ -14,11 +14,11 @@ from typing import Any, BinaryIO, NamedTuple
 from mild.artifact import Router
 from mild.artifact.deciding import Decisions, decide_all
 from mild.artifact.prices import Prices
+from mild.core.threads import thread_count
 from mild.data.queries import QUERY_NAMES, Recipe, RecipeError, type_name
 from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.executors import process_pool, result_of
 from mild.errors import DataFileError, MildError, OptionError, UnsupportedError, check_option
-from mild.policies.base import thread_count
 
 #: Bytes after which a block is full.
 BLOCK_BYTES = 256 << 10

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.core.threads import thread_count
 from mild.features.base import (
     Rows,
     Settings,
@@ -31,7 +32,6 @@ from mild.features.terms import (
     lay_out,
     name_terms,
 )
-from mild.policies.base import thread_count
 
 # Version of the terms, hashes and numbers: an artefact of another version means other features.
 VERSION = 1

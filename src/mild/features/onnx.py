@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.core.threads import thread_count
 from mild.errors import ArtifactError, InvalidInputError, counted
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import Ids, Tokens, batches_by_length, import_extra, padded
-from mild.policies.base import thread_count
 
 ENCODER_FILE = "encoder.onnx"
 TOKENIZER_FILE = "tokenizer.json"

@@ -29,6 +29,7 @@ from mild.endpoints.config_file import (
 )
 from mild.endpoints.expert import Expert, is_loopback
 from mild.endpoints.secrets import (
+    ENVIRONMENT,
     SecretError,
     check_safe_file,
     secret_from_environment,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 # Files that are not named stand beside the configuration.
 STORE = "mild.sqlite"
 LEDGER = "ledger.sqlite"
-ENVIRONMENT = "os.environ/"
 
 
 def _flag_or(word: str) -> Callable[[object], object]:

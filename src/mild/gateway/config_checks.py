@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConfigFinding:
     """One sentence. With an error nothing can be served; a warning is likely a mistake."""
 
     kind: Literal["error", "warning", "note"]
     text: str
 
 
-_error = partial(Finding, "error")
-_warning = partial(Finding, "warning")
-_note = partial(Finding, "note")
+_error = partial(ConfigFinding, "error")
+_warning = partial(ConfigFinding, "warning")
+_note = partial(ConfigFinding, "note")
 
 
-def check_against(settings: Settings, router: Router) -> list[Finding]:
+def check_against(settings: Settings, router: Router) -> list[ConfigFinding]:
     """What is worth knowing about settings and their router; InvalidInputError names every mismatch."""
     findings = findings_against(settings, router)
     errors = [finding.text for finding in findings if finding.kind == "error"]
@@ -41,7 +41,7 @@ def check_against(settings: Settings, router: Router) -> list[Finding]:
     return findings
 
 
-def findings_against(settings: Settings, router: Router) -> list[Finding]:
+def findings_against(settings: Settings, router: Router) -> list[ConfigFinding]:
     """Everything that is worth knowing about settings and their router, errors first."""
     findings = [
         *_names(settings, router),
@@ -55,7 +55,7 @@ def findings_against(settings: Settings, router: Router) -> list[Finding]:
     return sorted(findings, key=lambda finding: order.index(finding.kind))
 
 
-def findings_in(settings: Settings) -> list[Finding]:
+def findings_in(settings: Settings) -> list[ConfigFinding]:
     """What is worth knowing about the settings alone."""
     return [
         *_money(settings),
@@ -66,7 +66,7 @@ def findings_in(settings: Settings) -> list[Finding]:
     ]
 
 
-def _names(settings: Settings, router: Router) -> Iterator[Finding]:
+def _names(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     given = {expert.name: expert for expert in settings.experts}
     missing = [name for name in router.expert_names if name not in given]
     extra = [expert for name, expert in given.items() if name not in router.expert_names]
@@ -83,14 +83,14 @@ def _names(settings: Settings, router: Router) -> Iterator[Finding]:
     for expert in extra:
         if expert.role == "fallback":
             continue
-        yield Finding(
+        yield ConfigFinding(
             "warning" if missing else "note",
             f"{expert.place or source}: {expert.name} is not an expert of the router; it answers "
             "only to its own name.",
         )
 
 
-def _fallbacks(settings: Settings, router: Router) -> Iterator[Finding]:
+def _fallbacks(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     names = [expert.name for expert in settings.experts if expert.role == "fallback"]
     if not names:
         return
@@ -112,7 +112,7 @@ def _fallbacks(settings: Settings, router: Router) -> Iterator[Finding]:
         )
 
 
-def _novel(settings: Settings, router: Router) -> Iterator[Finding]:
+def _novel(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     name = settings.routing.on_novel
     if name is None:
         return
@@ -128,7 +128,7 @@ def _novel(settings: Settings, router: Router) -> Iterator[Finding]:
         )
 
 
-def _target(settings: Settings, router: Router) -> Iterator[Finding]:
+def _target(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     """Whether the router meets the target, and at which trade-off."""
     place = settings.place("routing", "target")
     kept_back = [
@@ -158,7 +158,7 @@ def _target(settings: Settings, router: Router) -> Iterator[Finding]:
         yield _note(f"{place}: {found.metadata['notes']['target']['sentence']}")
 
 
-def _abilities(settings: Settings, router: Router) -> Iterator[Finding]:
+def _abilities(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     if router.text is None:
         yield _error(
             "the router must read texts, but it was fitted on numbers; save it with its text "
@@ -177,7 +177,7 @@ def _abilities(settings: Settings, router: Router) -> Iterator[Finding]:
             )
 
 
-def _sessions(settings: Settings) -> Iterator[Finding]:
+def _sessions(settings: Settings) -> Iterator[ConfigFinding]:
     routing = settings.routing
     if routing.session_from_content and not routing.pin_sessions:
         yield _warning("routing.session_from_content has no effect: routing.pin_sessions is false.")
@@ -189,7 +189,7 @@ def _sessions(settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _money(settings: Settings) -> Iterator[Finding]:
+def _money(settings: Settings) -> Iterator[ConfigFinding]:
     access = settings.access
     free = [expert.name for expert in settings.experts if not expert.price.known]
     if free and len(free) < len(settings.experts):
@@ -207,7 +207,7 @@ def _money(settings: Settings) -> Iterator[Finding]:
         yield _warning(f"access.budget_day (${day:g}) is above access.budget_month (${month:g}).")
 
 
-def _exposure(settings: Settings) -> Iterator[Finding]:
+def _exposure(settings: Settings) -> Iterator[ConfigFinding]:
     for expert in settings.experts:
         parts = urlsplit(expert.base_url)
         exposed = parts.scheme == "http" and not is_loopback(parts.hostname or "")
@@ -228,7 +228,7 @@ def _exposure(settings: Settings) -> Iterator[Finding]:
         yield _note("the ledger keeps the text of every request: ledger.keep_text.")
 
 
-def _store(settings: Settings) -> Iterator[Finding]:
+def _store(settings: Settings) -> Iterator[ConfigFinding]:
     access, path = settings.access, settings.ledger.path
     if isinstance(settings.store, Address) and path is not None and not isinstance(path, Address):
         yield _note(

@@ -16,9 +16,14 @@ from typing import Any
 from mild.endpoints.config_file import MAX_BYTES, ConfigFile, Location
 from mild.endpoints.expert import Expert, is_name, is_secret_header
 from mild.endpoints.prices import MILLION
-from mild.endpoints.secrets import Secret, SecretError, check_safe_file, secret_from_environment
+from mild.endpoints.secrets import (
+    ENVIRONMENT,
+    Secret,
+    SecretError,
+    check_safe_file,
+    secret_from_environment,
+)
 from mild.errors import DataFileError, MissingExtraError, install_hint
-from mild.gateway.config import ENVIRONMENT
 
 # More nodes than any configuration has; aliases of YAML multiply them.
 MOST_NODES = 100_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from mild.core.costs import reward_distribution
 from mild.core.costs import rewards as make_rewards
 from mild.core.decisions import argmax_last
 from mild.core.surrogates import Surrogate
+from mild.core.threads import thread_count
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies.decoder import Decoder
 
@@ -229,11 +229,3 @@ def blocks(X: Any) -> list[slice]:
 def dense(X: Any) -> Any:
     """A sparse matrix as an array; anything else as it is."""
     return X.toarray() if hasattr(X, "toarray") else X
-
-
-def thread_count() -> int:
-    """Number of threads: OMP_NUM_THREADS if it is set, else the cores available to the process."""
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return int(asked)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -8,7 +8,6 @@ between the two matrix products: X is read once per evaluation and never copied.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +35,7 @@ from mild.core.margins import (
     uniform_margins,
 )
 from mild.core.surrogates import Surrogate, parse_surrogate
+from mild.core.threads import cores
 from mild.errors import check_option
 
 LABEL_LOSSES = ("ce", "cwce", "ldam", "logit_adjusted", "temperature")
@@ -45,7 +45,7 @@ LDAM_SCALE = 30.0
 BLOCK = 1024
 
 
-class LossOptions(Protocol):
+class LossParameters(Protocol):
     """The parameters of a router that define its targets."""
 
     loss: str
@@ -103,7 +103,7 @@ class Whole:
 
 
 def training_targets(
-    options: LossOptions,
+    options: LossParameters,
     X: Any,
     costs: FloatArray,
     sample_weight: FloatArray | None,
@@ -134,7 +134,7 @@ def training_targets(
 
 
 def row_targets(
-    options: LossOptions, costs: FloatArray, weight: FloatArray, whole: Whole
+    options: LossParameters, costs: FloatArray, weight: FloatArray, whole: Whole
 ) -> Targets:
     """Targets of some rows, given the statistics over all rows."""
     asked = ~np.isnan(costs)
@@ -163,7 +163,7 @@ def row_targets(
 
 
 def raw_rewards(
-    options: LossOptions,
+    options: LossParameters,
     costs: FloatArray,
     cost_scale: float | None,
     counts: FloatArray | None = None,
@@ -180,7 +180,7 @@ def raw_rewards(
 
 
 def training_margins(
-    options: LossOptions, X: Any, costs: FloatArray, weight: FloatArray
+    options: LossParameters, X: Any, costs: FloatArray, weight: FloatArray
 ) -> FloatArray:
     """Margins (p,) of the options, given the training data."""
     fixed = fixed_margins(options, costs.shape[1])
@@ -189,7 +189,7 @@ def training_margins(
     return margin_sums(options, X, costs, weight, options.cost_scale).margins(options)
 
 
-def fixed_margins(options: LossOptions, n_experts: int) -> FloatArray | None:
+def fixed_margins(options: LossParameters, n_experts: int) -> FloatArray | None:
     """Margins that do not depend on the data; None for theory margins."""
     if options.loss != "mild":
         return np.ones(n_experts)
@@ -225,7 +225,7 @@ class MarginSums:
             max(self.top, other.top),
         )
 
-    def margins(self, options: LossOptions) -> FloatArray:
+    def margins(self, options: LossParameters) -> FloatArray:
         """Margins (p,) from these sums."""
         if not self.mass.any():
             return uniform_margins(self.mass.size, options.total)
@@ -242,7 +242,7 @@ class MarginSums:
 
 
 def margin_sums(
-    options: LossOptions, X: Any, costs: FloatArray, weight: FloatArray, cost_scale: float | None
+    options: LossParameters, X: Any, costs: FloatArray, weight: FloatArray, cost_scale: float | None
 ) -> MarginSums:
     """Sums over some rows; ``cost_scale`` None is the largest cost among them."""
     check_option("counts", options.counts, COUNTS)
@@ -455,7 +455,7 @@ def single_blas_thread() -> Iterator[int]:
         first = _blas_limits[0] if _blas_limits else controller.limit(limits=1, user_api="blas")
         _blas_limits.append(first)
     try:
-        yield max(1, min(max(counts, default=1), os.cpu_count() or 1))
+        yield max(1, min(max(counts, default=1), cores()))
     finally:
         with _blas_lock:
             _blas_limits.pop()

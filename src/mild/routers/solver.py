@@ -23,7 +23,7 @@ from scipy.linalg.lapack import dtrtrs
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate
-from mild.routers.objective import LinearObjective, LossOptions, RowLoss, Targets, row_loss
+from mild.routers.objective import LinearObjective, LossParameters, RowLoss, Targets, row_loss
 
 SAMPLE = 8192
 DENSE_LIMIT = 2048
@@ -434,7 +434,7 @@ class LinearPath:
         self._last = targets, loss
         return loss
 
-    def reusable(self, options: LossOptions) -> Targets | None:
+    def reusable(self, options: LossParameters) -> Targets | None:
         """The last targets, if these options differ from the last ones in nothing but margins."""
         before, self._key = self._key, tuple(getattr(options, name) for name in SHARED)
         return self._last[0] if self._last is not None and before == self._key else None

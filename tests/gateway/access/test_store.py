@@ -12,7 +12,7 @@ from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.store import WINDOW, Account, Batch, Claim, Settlement, _Balance
 from mild.gateway.access.tables import accounts
 from mild.gateway.database import CommitUnknownError, DatabaseError
-from mild.gateway.database.engine import Statement
+from mild.gateway.database.engine import SqlStatement
 from store_cases import commits_in_doubt
 
 DAY, OTHER = Account("*", "2026-11-15"), Account("key:a", "2026-11-15")
@@ -31,12 +31,12 @@ def store(store_place):
 def clock(store, monkeypatch):
     """A clock that the test moves, also for a database."""
     now = [1_800_000_000.5]
-    write = Statement.for_postgres
+    write = SqlStatement.for_postgres
 
     def told(statement, *values):
         return write(statement, *values).replace("clock_timestamp()", f"to_timestamp({now[0]})")
 
-    monkeypatch.setattr(Statement, "for_postgres", told)
+    monkeypatch.setattr(SqlStatement, "for_postgres", told)
     store._clock = lambda: now[0]
     return now
 

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.gateway_cases import priced_router
 from mild.gateway.config import RoutingSettings
-from mild.gateway.selection.batching import MAX_CHARACTERS, MAX_TEXTS, Batch
+from mild.gateway.selection.batching import MAX_CHARACTERS, MAX_TEXTS, TextBatch
 from mild.gateway.selection.selector import ExpertSelector
 
 
@@ -24,7 +24,7 @@ def together(texts, weights=None, cancel=None):
     selector = Counted()
 
     async def run():
-        batch = Batch(selector.score_all)
+        batch = TextBatch(selector.score_all)
         weighed = weights or [None] * len(texts)
         tasks = [
             asyncio.ensure_future(batch.score(text, weight))
@@ -74,7 +74,7 @@ def test_an_error_reaches_everybody_who_waits():
 
 
 def test_who_is_alone_is_decided_without_a_round_of_the_loop():
-    batch = Batch(Counted().score_all)
+    batch = TextBatch(Counted().score_all)
     with pytest.raises(StopIteration) as done:
         batch.score("a", alone=True).send(None)
     assert done.value.value.best == 1

@@ -23,7 +23,8 @@ from gateway.gateway_cases import (
 from mild.errors import InvalidInputError, MildError
 from mild.gateway.access import Access
 from mild.gateway.config import AccessSettings, Settings, TargetSettings
-from mild.gateway.server.app import AppContext, create_app
+from mild.gateway.server.app import create_app
+from mild.gateway.server.context import AppContext
 
 
 def test_a_reload_swaps_under_load_and_loses_nothing():

@@ -9,7 +9,7 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
 from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
-from mild.gateway.server.app import AppContext
+from mild.gateway.server.context import AppContext
 
 
 def test_a_body_up_to_the_limit_is_taken():

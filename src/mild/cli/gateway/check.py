@@ -13,7 +13,7 @@ from mild.cli.console import emit, note, print_table
 
 if TYPE_CHECKING:
     from mild.gateway.config import Settings
-    from mild.gateway.config_checks import Finding
+    from mild.gateway.config_checks import ConfigFinding
 
 # Fields of an expert in the result.
 EXPERT_FIELDS = (
@@ -87,10 +87,10 @@ def check(
         note("no router is named, so expert names are not checked against it: --router DIR.")
 
 
-def _about_store(settings: Settings) -> list[Finding]:
+def _about_store(settings: Settings) -> list[ConfigFinding]:
     """Problems of a PostgreSQL store; an SQLite file is created when it is needed."""
     from mild.errors import MildError
-    from mild.gateway.config_checks import Finding
+    from mild.gateway.config_checks import ConfigFinding
     from mild.gateway.database import Address, DatabaseError
     from mild.gateway.database.engine import SCHEMA, inspect_database
 
@@ -100,18 +100,20 @@ def _about_store(settings: Settings) -> list[Finding]:
     try:
         version = inspect_database(address)
     except DatabaseError as error:
-        return [Finding("error", f"{address.shown}: the store cannot be used: {error}.")]
+        return [ConfigFinding("error", f"{address.shown}: the store cannot be used: {error}.")]
     except MildError as error:
-        return [Finding("error", str(error))]
+        return [ConfigFinding("error", str(error))]
     if version < SCHEMA:
-        return [Finding("note", f"{address.shown}: its tables are created at the first start.")]
+        return [
+            ConfigFinding("note", f"{address.shown}: its tables are created at the first start.")
+        ]
     return []
 
 
-def _about_traces(settings: Settings) -> list[Finding]:
+def _about_traces(settings: Settings) -> list[ConfigFinding]:
     """The extra that traces need, where it is missing."""
     from mild.errors import MissingExtraError
-    from mild.gateway.config_checks import Finding
+    from mild.gateway.config_checks import ConfigFinding
     from mild.gateway.tracing import import_exporter
 
     if not (settings.tracing.enabled or settings.tracing.endpoint):
@@ -119,7 +121,7 @@ def _about_traces(settings: Settings) -> list[Finding]:
     try:
         import_exporter()
     except MissingExtraError as error:
-        return [Finding("error", str(error))]
+        return [ConfigFinding("error", str(error))]
     return []
 
 

@@ -16,7 +16,7 @@ from mild.data.formats.base import (
     Format,
     Layout,
     Named,
-    ReadOptions,
+    ReadArguments,
     as_pairs,
     named_columns,
     named_scores,
@@ -39,7 +39,7 @@ FORMATS = {format.name: format for format in (*DETECTED, PLAIN)}
 FORMS = tuple(FORMATS)
 
 
-def check_options(options: ReadOptions) -> None:
+def check_options(options: ReadArguments) -> None:
     """Refuse options that no table could fit, before one is read."""
     if options.form is not None:
         check_option("form", options.form, FORMS)
@@ -126,7 +126,7 @@ def lay_out(schema: Any, form: str, scores: Named, prices: Named, latencies: Nam
     return replace(layout, notes=tuple(notes))
 
 
-def read_format(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
+def read_format(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
     """A table with one row per query, which of its columns hold outcomes, and findings."""
     table = parse_objects(table)
     format = FORMATS[choose_form(table.schema, options.form, options.scores)]

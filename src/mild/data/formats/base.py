@@ -25,8 +25,8 @@ Named = str | Sequence[str] | Mapping[str, str] | None
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    """The options of ``read_outcomes``."""
+class ReadArguments:
+    """The arguments of ``read_outcomes``."""
 
     form: str | None = None
     query: str | Sequence[str] | None = None
@@ -87,7 +87,7 @@ class Format:
     # Arrow schema -> the columns of the outcomes, or None if the schema does not fit
     detect: Callable[[Any], Layout | None]
     # Where there is a row per query and model, and detect gives an empty layout: to a row per query.
-    widen: Callable[[Any, ReadOptions], tuple[Any, Layout, list[Finding]]] | None = None
+    widen: Callable[[Any, ReadArguments], tuple[Any, Layout, list[Finding]]] | None = None
     # Whether its columns have no names of their own, so that any other format goes before it.
     unmarked: bool = False
 

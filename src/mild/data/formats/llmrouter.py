@@ -19,7 +19,7 @@ from mild.data.formats.base import (
     Format,
     Layout,
     Named,
-    ReadOptions,
+    ReadArguments,
     seconds_per,
 )
 from mild.data.formats.tokens import is_price_file
@@ -45,7 +45,7 @@ def detect_llmrouter(schema: Any) -> Layout | None:
     return Layout("llmrouter", {}) if {MODEL, PERFORMANCE} <= set(schema.names) else None
 
 
-def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
+def widen_llmrouter(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
     """The table in the wide format, its layout, and findings.
 
     Models and queries keep the order of their first row. Where a (query, model) appears more than once
@@ -120,7 +120,7 @@ def widen_llmrouter(table: Any, options: ReadOptions) -> tuple[Any, Layout, list
     return pa.table(columns), layout, findings
 
 
-def _query_column(table: Any, options: ReadOptions) -> str:
+def _query_column(table: Any, options: ReadArguments) -> str:
     names = list(table.column_names)
     for name in (MODEL, PERFORMANCE):
         if name not in names:

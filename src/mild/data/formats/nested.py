@@ -23,7 +23,7 @@ from mild.data.formats.base import (
     TOKENS_OUT,
     Format,
     Layout,
-    ReadOptions,
+    ReadArguments,
 )
 from mild.data.tables import infer_array, is_list, is_numeric, is_string, unique_keys
 from mild.errors import DataFileError
@@ -135,7 +135,7 @@ def _is_object(kind: Any) -> bool:
     )
 
 
-def widen_nested(table: Any, options: ReadOptions) -> tuple[Any, Layout, list[Finding]]:
+def widen_nested(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
     """The table with one column per model and outcome, and its layout."""
     layout = detect_nested(table.schema)
     if layout is None:

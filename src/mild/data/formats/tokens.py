@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from mild.core.arrays import FloatArray
-from mild.data.formats.base import TOKENS_IN, TOKENS_OUT, Layout, Named, ReadOptions
+from mild.data.formats.base import TOKENS_IN, TOKENS_OUT, Layout, Named, ReadArguments
 from mild.data.tables import choose_columns, numbers
 from mild.errors import DataFileError, listed
 
@@ -59,7 +59,7 @@ def is_price_file(prices: Named, columns: Any) -> bool:
     return prices == LITELLM or (path.suffix.lower() in SUFFIXES and "*" not in str(prices))
 
 
-def add_prices(table: Any, layout: Layout, options: ReadOptions) -> tuple[Any, Layout]:
+def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any, Layout]:
     """The table with dollars computed from token counts, where it has no dollars of its own.
 
     Prices are those of the file that ``options.prices`` names; without it those of LiteLLM where it is

@@ -25,6 +25,7 @@ from mild.artifact import Router, load
 from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
 from mild.core.decisions import DECISIONS
+from mild.core.threads import cores
 from mild.data.tables import choose_columns, column_kind, naming, reason, shown
 from mild.distributed.batch.inputs import Inputs, RowError, choose_inputs
 from mild.distributed.batch.output import (
@@ -35,7 +36,7 @@ from mild.distributed.batch.output import (
     digest,
     job_fingerprint,
 )
-from mild.distributed.executors import SPAWN, cores, process_pool, result_of, thread_pool
+from mild.distributed.executors import SPAWN, process_pool, result_of, thread_pool
 from mild.distributed.locks import folder_lock
 from mild.distributed.partitions import (
     FoundFile,

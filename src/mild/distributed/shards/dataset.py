@@ -12,7 +12,7 @@ import pyarrow as pa
 from mild.artifact.expert_names import match_experts
 from mild.data import OutcomeTable
 from mild.data.formats import FORMATS, check_options, choose_form, lay_out
-from mild.data.formats.base import Layout, ReadOptions
+from mild.data.formats.base import Layout, ReadArguments
 from mild.data.formats.tokens import is_price_file
 from mild.data.outcomes import build_outcomes, explanation
 from mild.data.queries import Recipe, choose_query
@@ -43,7 +43,7 @@ class Dataset:
     source: str
     files: tuple[FoundFile, ...]
     partitions: tuple[Partition, ...]  # what is read and summed at a time
-    wanted: ReadOptions
+    wanted: ReadArguments
     layout: Layout  # columns of the outcomes
     query: Recipe | None
     vectors: str | None  # column of vectors
@@ -76,7 +76,7 @@ class Dataset:
             yield piece
 
 
-def open_dataset(source: str, wanted: ReadOptions) -> Dataset:
+def open_dataset(source: str, wanted: ReadArguments) -> Dataset:
     """Read the footer of every shard, and check that all have the same columns."""
     check_options(wanted)
     files = find_files(source)
@@ -129,7 +129,7 @@ def _training_rows(dataset: Dataset, columns: Sequence[str]) -> Dataset:
 
 
 def _columns(
-    schema: Any, wanted: ReadOptions
+    schema: Any, wanted: ReadArguments
 ) -> tuple[Layout, Recipe | None, str | None, dict[str, str]]:
     """Layout, query, vectors and kinds of the columns of a shard."""
     form = choose_form(schema, wanted.form, wanted.scores)

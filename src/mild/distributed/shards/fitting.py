@@ -27,7 +27,7 @@ from mild.core.losses import class_weights
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
-from mild.data.formats.base import ReadOptions
+from mild.data.formats.base import ReadArguments
 from mild.distributed.locks import file_lock
 from mild.distributed.ray_connection import check_ray
 from mild.distributed.shards.dataset import Dataset, concatenate, open_dataset
@@ -323,7 +323,7 @@ def fit_dataset(
     # Before anything is written.
     if engine == "ray":
         check_ray(address)
-    dataset = open_dataset(source, ReadOptions(**(reading or {})))
+    dataset = open_dataset(source, ReadArguments(**(reading or {})))
     folder = check_target(out, overwrite)
     settings = described(dataset, terms, router, text, model, standardize)
     with work_folder(folder, scratch, settings) as work:

@@ -23,11 +23,12 @@ import numpy as np
 from mild.artifact import fingerprint
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import cheapest_of
+from mild.core.threads import cores
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import ROW_ONE, ScoreCounts
 from mild.data.tables import naming
-from mild.distributed.executors import cores, result_of
+from mild.distributed.executors import result_of
 from mild.distributed.partitions import Partition, changed
 from mild.distributed.ray_connection import RETRIES, connect
 from mild.distributed.shards.dataset import PIECE_ROWS, Dataset
@@ -37,7 +38,7 @@ from mild.features.hashing import HashingFeatures
 from mild.routers.objective import (
     LABEL_LOSSES,
     LinearObjective,
-    LossOptions,
+    LossParameters,
     MarginSums,
     RowLoss,
     fixed_margins,
@@ -141,7 +142,9 @@ class TargetSums:
     margins: MarginSums | None  # for theory margins; None where margins are fixed
 
     @classmethod
-    def of(cls, options: LossOptions, X: Any, costs: FloatArray, cost_scale: float) -> TargetSums:
+    def of(
+        cls, options: LossParameters, X: Any, costs: FloatArray, cost_scale: float
+    ) -> TargetSums:
         p = costs.shape[1]
         rewards, margins = np.zeros(p), None
         if options.loss not in LABEL_LOSSES:
@@ -179,7 +182,7 @@ class Setup:
     step: TextFeatures
     rows: Mapping[int, int]  # number of the partition -> its rows in which an expert was asked
     scaler: Any = None
-    options: Any = None  # LossOptions
+    options: Any = None  # LossParameters
     whole: Any = None  # what the targets of a row need from all rows
 
 

@@ -65,7 +65,7 @@ _BROKEN_RULE_STATE = "23514"
 _migrating = threading.Lock()
 
 
-class Statement(NamedTuple):
+class SqlStatement(NamedTuple):
     """SQL that runs for many rows of values, without SQLAlchemy, which takes longer than the database does.
 
     ``sqlite`` runs once for each row; with ``changes_all`` the transaction fails unless each changes a row.
@@ -109,7 +109,7 @@ def make_table(name: str, key: Sequence[str], /, **columns: Any) -> sa.Table:
 
 
 # PostgreSQL uses its own clock; a file is on one machine, whose clock is passed in.
-CLOCK = Statement("", "SELECT EXTRACT(epoch FROM clock_timestamp())::double precision")
+CLOCK = SqlStatement("", "SELECT EXTRACT(epoch FROM clock_timestamp())::double precision")
 
 
 class Database:
@@ -187,7 +187,7 @@ class Database:
             raw.execute(self._begins_with)
 
     def run(
-        self, *work: tuple[Statement, Any], commit: bool = False
+        self, *work: tuple[SqlStatement, Any], commit: bool = False
     ) -> list[list[tuple[Any, ...]]]:
         """Run each statement for its rows of values; the rows that each returns.
 
@@ -201,7 +201,7 @@ class Database:
         self._begin()
         return [self._run_each(*one) for one in work]
 
-    def _run_each(self, statement: Statement, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _run_each(self, statement: SqlStatement, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
         if not rows:
             return []
         sql, found = statement.sqlite, []
@@ -216,7 +216,7 @@ class Database:
         return found
 
     def _send(
-        self, work: Sequence[tuple[Statement, Any]], commit: bool
+        self, work: Sequence[tuple[SqlStatement, Any]], commit: bool
     ) -> list[list[tuple[Any, ...]]]:
         asked = [bool(rows) or not statement.columns for statement, rows in work]
         said = [
@@ -276,7 +276,7 @@ class Database:
 
 def insert(
     table: sa.Table, once: bool = False, replace: Sequence[str] = (), add: Sequence[str] = ()
-) -> Statement:
+) -> SqlStatement:
     """Insert rows; where one exists, fail, do nothing (``once``), or replace or add to these columns."""
     columns = tuple(
         (column.name, str(column.type).lower().replace("double", "double precision"))
@@ -291,7 +291,7 @@ def insert(
     if new:
         rest = f" ON CONFLICT ({keys}) DO UPDATE SET {', '.join(new)}"
     marks = ", ".join("?" * len(columns))
-    return Statement(
+    return SqlStatement(
         f"INSERT INTO {table.name} ({names}) VALUES ({marks}){rest}",
         f"INSERT INTO {_NAMESPACE}.{table.name} ({names}) SELECT {names} FROM {{given}}{rest}",
         columns,

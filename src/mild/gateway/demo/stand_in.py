@@ -34,7 +34,7 @@ _WORDS = re.compile(r"[a-z]{4,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class StandInReply:
     """A text, or the call of a tool with its arguments as JSON."""
 
     content: str
@@ -54,7 +54,7 @@ class Reply:
             yield {"role": "assistant", "content": ""}
             yield from ({"content": piece} for piece in pieces)
             return
-        opened = _call(Reply("", tool=self.tool))
+        opened = _call(StandInReply("", tool=self.tool))
         yield {"role": "assistant", "content": None, "tool_calls": [{"index": 0, **opened}]}
         for piece in pieces:
             yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
@@ -103,7 +103,12 @@ class StandIn:
         return JSONResponse({**self._base(kind), "choices": choices, "usage": usage})
 
     async def _events(
-        self, document: dict[str, Any], reply: Reply, count: int, usage: dict[str, int], chat: bool
+        self,
+        document: dict[str, Any],
+        reply: StandInReply,
+        count: int,
+        usage: dict[str, int],
+        chat: bool,
     ) -> AsyncIterator[bytes]:
         base = self._base("chat.completion.chunk" if chat else "text_completion")
 
@@ -153,35 +158,35 @@ class StandIn:
         return {"id": name, "object": kind, "created": int(time.time()), "model": self._name}
 
 
-def reply_to(document: dict[str, Any], text: str, answer: Callable[[str], str]) -> Reply:
+def reply_to(document: dict[str, Any], text: str, answer: Callable[[str], str]) -> StandInReply:
     """What is answered to a request with this text: the call of a tool, an instance of a schema, or text.
 
     >>> tools = [{"type": "function", "function": {"name": "get_weather"}}]
     >>> reply_to({"tools": tools}, "How is the weather?", str.upper)
-    Reply(content='{}', finish_reason='tool_calls', tool='get_weather')
+    StandInReply(content='{}', finish_reason='tool_calls', tool='get_weather')
     >>> reply_to({"tools": tools}, "How are you?", str.upper)
-    Reply(content='HOW ARE YOU?', finish_reason='stop', tool=None)
+    StandInReply(content='HOW ARE YOU?', finish_reason='stop', tool=None)
     """
     turns = [turn for turn in _list(document.get("messages")) if isinstance(turn, dict)]
     tool = _find_tool(document, turns, text)
     if tool is not None:
         arguments = make_instance(tool.get("parameters") or {"type": "object"}, text)
-        return Reply(json.dumps(arguments), "tool_calls", tool["name"])
+        return StandInReply(json.dumps(arguments), "tool_calls", tool["name"])
     # Behind the result of a tool, the result is the answer.
     last = turns[-1] if turns else {}
     content = chat_text({"messages": [last]}, "last") if last.get("role") == "tool" else ""
     content = content or answer(text)
     form = document.get("response_format")
     if isinstance(form, dict) and form.get("type") == "json_object":
-        return Reply(json.dumps({"answer": content}))
+        return StandInReply(json.dumps({"answer": content}))
     if isinstance(form, dict) and form.get("type") == "json_schema":
         described = form.get("json_schema")
         schema = described.get("schema") if isinstance(described, dict) else None
-        return Reply(json.dumps(make_instance(schema, content)))
+        return StandInReply(json.dumps(make_instance(schema, content)))
     most = document.get("max_completion_tokens", document.get("max_tokens"))
     if isinstance(most, int) and 0 < most * CHARACTERS_PER_TOKEN < len(content):
-        return Reply(content[: most * CHARACTERS_PER_TOKEN], "length")
-    return Reply(content)
+        return StandInReply(content[: most * CHARACTERS_PER_TOKEN], "length")
+    return StandInReply(content)
 
 
 def _find_tool(
@@ -208,7 +213,7 @@ def _find_tool(
     return next((tools[name] for name in tools if asked & set(_WORDS.findall(name.lower()))), None)
 
 
-def _call(reply: Reply) -> dict[str, Any]:
+def _call(reply: StandInReply) -> dict[str, Any]:
     function = {"name": reply.tool, "arguments": reply.content}
     return {"id": f"call_{uuid4().hex}", "type": "function", "function": function}
 

@@ -17,7 +17,7 @@ MAX_CHARACTERS = 50_000
 T = TypeVar("T")
 
 
-class Batch(Generic[T]):
+class TextBatch(Generic[T]):
     """Scores texts with ``score_all(texts, weights)``, those of two rounds of the loop together."""
 
     def __init__(

@@ -17,7 +17,7 @@ from mild.endpoints.prices import tokens_in_bytes
 from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.batching import Batch
+from mild.gateway.selection.batching import TextBatch
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.needs import declares_limits, missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
@@ -100,7 +100,7 @@ class ExpertSelector:
         except MildError as error:
             self.fixed = str(error)
         self.at_weight = lru_cache(maxsize=64)(self._at_weight)
-        self._batch = Batch(self.score_all)
+        self._batch = TextBatch(self.score_all)
         self._routing = routing
         self._sessions = sessions
         self._experts = {expert.name: expert for expert in experts}

@@ -1,14 +1,75 @@
 """``python -m mild.gateway.server``: what ``mild serve`` turns into, so that nothing else is in memory."""
 
+from __future__ import annotations
+
 import gc
 import os
 import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mild.artifact import Router
+
+
+def main(arguments: list[str]) -> int:
+    """Serve as one JSON argument says: config, router, host, port, workers, TLS files, demo."""
+    import json
+
+    from mild.errors import MildError
+
+    # One decision is a small product: threads for it would only cost memory.
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    options = json.loads(arguments[0])
+    try:
+        if not options.get("demo"):
+            return _serve_config(options)
+        from mild.gateway.demo import serve_demo
+
+        return serve_demo(options)
+    except MildError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+def _serve_config(options: dict[str, Any]) -> int:
+    from dataclasses import replace
+    from pathlib import Path
+
+    from mild.errors import InvalidInputError
+    from mild.gateway.config import read_settings
+    from mild.gateway.server.process import serve_settings
+
+    config = Path(options["config"])
+    settings = read_settings(config)
+    changed = {
+        name: options[name] for name in ("host", "port", "workers") if options.get(name) is not None
+    }
+    if options.get("router") is not None:
+        changed["router"] = Path(options["router"])
+    settings = replace(settings, **changed)
+    if (certificate := options.get("tls_certificate")) is not None:
+        server = replace(
+            settings.server, tls_certificate=Path(certificate), tls_key=Path(options["tls_key"])
+        )
+        settings = replace(settings, server=server)
+    folder = settings.router
+    if folder is None:
+        raise InvalidInputError(
+            f"a router must be named, as `mild serve DIR --config {config}` or as router in the file."
+        )
+
+    def load() -> Router:
+        from mild.artifact import load as load_router
+
+        return load_router(folder)
+
+    return serve_settings(settings, load, str(folder))
+
 
 if __name__ == "__main__":
     # Until the server is ready: almost nothing that a start makes is garbage.
     gc.disable()
     # pydantic would search every installed package for plug-ins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    from mild.gateway.server.process import main
-
     sys.exit(main(sys.argv[1:]))

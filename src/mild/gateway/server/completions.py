@@ -57,7 +57,7 @@ from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import replace_model, replace_values
 
 if TYPE_CHECKING:
-    from mild.gateway.server.app import AppContext, Serving
+    from mild.gateway.server.context import AppContext, Serving
 
 # Headers of the client that are passed on; its key never is.
 _PASSED_ON = frozenset(

@@ -38,7 +38,7 @@ from mild.gateway.server.middleware import (
 if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.artifact.explanation import Explanation
-    from mild.gateway.server.app import AppContext
+    from mild.gateway.server.context import AppContext
 
 # Explanations that may be computed or wait at a time.
 MAX_EXPLANATIONS = 16

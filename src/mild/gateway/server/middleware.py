@@ -19,7 +19,7 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.server.body import BodyMemory
 
 if TYPE_CHECKING:
-    from mild.gateway.server.app import AppContext
+    from mild.gateway.server.context import AppContext
 
 logger = logging.getLogger("mild.gateway")
 

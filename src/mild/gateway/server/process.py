@@ -1,11 +1,10 @@
-"""From a command line to a served port: sockets, worker processes, signals."""
+"""From settings to a served port: sockets, worker processes, signals."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import gc
-import json
 import logging
 import multiprocessing
 import os
@@ -19,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from multiprocessing import Pipe
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uvicorn import Config, Server
@@ -27,13 +25,13 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from mild.errors import InvalidInputError, MildError
-from mild.gateway.config import LimitSettings, ServerSettings, Settings, read_settings
+from mild.gateway.config import LimitSettings, ServerSettings, Settings
 from mild.gateway.config_checks import check_against
 from mild.gateway.server.state import StateFile
 
 if TYPE_CHECKING:
     from mild.artifact import Router
-    from mild.gateway.server.app import AppContext
+    from mild.gateway.server.context import AppContext
 
 # Seconds for requests that were cancelled at the end to give back what they hold.
 CANCEL_SECONDS = 2.0
@@ -48,51 +46,6 @@ _SWITCH_SECONDS = 0.0005
 _PORT_TAKEN = (errno.EADDRINUSE, errno.EACCES)
 
 logger = logging.getLogger("mild.gateway")
-
-
-def main(arguments: list[str]) -> int:
-    """Serve as one JSON argument says: config, router, host, port, workers, TLS files, demo."""
-    # One decision is a small product: threads for it would only cost memory.
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
-    options = json.loads(arguments[0])
-    try:
-        if not options.get("demo"):
-            return _serve_config(options)
-        from mild.gateway.demo import serve_demo
-
-        return serve_demo(options)
-    except MildError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return 1
-
-
-def _serve_config(options: dict[str, Any]) -> int:
-    config = Path(options["config"])
-    settings = read_settings(config)
-    changed = {
-        name: options[name] for name in ("host", "port", "workers") if options.get(name) is not None
-    }
-    if options.get("router") is not None:
-        changed["router"] = Path(options["router"])
-    settings = replace(settings, **changed)
-    if (certificate := options.get("tls_certificate")) is not None:
-        server = replace(
-            settings.server, tls_certificate=Path(certificate), tls_key=Path(options["tls_key"])
-        )
-        settings = replace(settings, server=server)
-    folder = settings.router
-    if folder is None:
-        raise InvalidInputError(
-            f"a router must be named, as `mild serve DIR --config {config}` or as router in the file."
-        )
-
-    def load() -> Router:
-        from mild.artifact import load as load_router
-
-        return load_router(folder)
-
-    return serve_settings(settings, load, str(folder))
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -215,7 +168,7 @@ def _build(
     from mild.gateway.access import Access
     from mild.gateway.dashboard import Dashboard
     from mild.gateway.ledger.writer import LedgerWriter
-    from mild.gateway.server.app import AppContext
+    from mild.gateway.server.context import AppContext
 
     loaded = time.monotonic()
     router = router or load()
