@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load
-from mild.artifact.explanation import by_leaving_out, by_words, explain, slopes
+from mild.artifact.explanation import by_leaving_out, by_words, explain
 from mild.errors import UnsupportedError
 from mild.policies import ConstantPolicy
 
@@ -53,16 +53,6 @@ def test_pieces_of_words_count_with_their_words():
         ("intelligence", 0.125),
         ("… of a…", 0.125),
     ]
-
-
-def test_slopes_are_derivatives_of_the_log_odds(folders):
-    router = load(folders("linear"))
-    x = router.features([QUERY])[0].astype(np.float64)
-    slope = slopes(router.policy, x, 2, 0)
-    step = 1e-4 * np.random.default_rng(0).normal(size=x.size)
-    odds = np.log(router.predict_proba(np.stack([x - step, x + step])))
-    change = np.diff(odds[:, 2] - odds[:, 0])[0]
-    assert change == pytest.approx(2 * slope @ step, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["knn", "stack", "priced"])

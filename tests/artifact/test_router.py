@@ -152,3 +152,9 @@ def test_metadata_cannot_be_changed(router):
 def test_settings_and_repr_say_what_it_is(router):
     assert router.settings["decision"] == "stationary"
     assert repr(router) == "Router(linear, 4 features, experts small, medium, large)"
+
+
+def test_decisions_check_their_inputs(router):
+    with pytest.raises(InvalidInputError) as caught:
+        router.decide(np.full((2, router.n_features), np.nan))
+    assert caught.value.code == "invalid_X"

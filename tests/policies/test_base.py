@@ -22,4 +22,4 @@ def test_scores_of_both_signs_at_infinity_are_inspected_without_a_warning(rule, 
         raise InvalidInputError(f"rows from {first_row}: {np.argwhere(~np.isfinite(block))}")
 
     with pytest.raises(InvalidInputError, match=r"rows from 0: \[\[3 0\]\]"):
-        policy.predict(X, inspect=refuse)
+        policy.predict_checked(X, refuse)

@@ -199,6 +199,104 @@ def test_one_input_is_decided_as_in_a_batch(kind):
 
 
 @KINDS
+def test_one_pass_gives_what_three_calls_give(kind):
+    policy, X = make()[kind], inputs(200)
+    found = policy.decide(X)
+    assert_array_equal(found.chosen, policy.predict(X))
+    assert_allclose(found.probabilities, policy.predict_proba(X), rtol=1e-12)
+    if kind != "constant-named":
+        best = found.values.max(axis=1)
+        assert_array_equal(found.values[np.arange(len(X)), found.chosen], best)
+    if found.costs is None:
+        with pytest.raises(UnsupportedError):
+            policy.expected_costs(X)
+    else:
+        assert_allclose(found.costs, policy.expected_costs(X))
+
+
+@KINDS
+def test_every_block_can_be_checked_before_it_is_decided(kind):
+    policy, X = make()[kind], inputs(BLOCK + 5)
+    seen = []
+    chosen = policy.predict_checked(X, lambda block, first: seen.append((first, len(block))))
+    assert_array_equal(chosen, policy.predict(X))
+    # Finite scores of a linear policy say that the block is finite.
+    assert seen in ([], [(0, BLOCK), (BLOCK, 5)])
+
+
+@pytest.mark.parametrize("kind", ["linear", "linear-argmax", "linear_costs"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_slopes_are_derivatives_of_the_lead(kind, scaled):
+    policy = make()[kind]
+    if scaled:
+        policy = StandardizedPolicy(np.full(D, 0.5), np.array([0.5, 1.0, 2.0, 3.0]), policy)
+    x, step = inputs(2) * [[1.0], [1e-5]]
+
+    def lead(at):
+        found = policy.decide(at[None])
+        values = np.log(found.values[0]) if found.by == "probability" else found.values[0]
+        return values[2] - values[0]
+
+    change = lead(x + step) - lead(x - step)
+    assert change == pytest.approx(2 * policy.slopes(x, 2, 0) @ step, rel=1e-4)
+    assert_array_equal(TradeoffPolicy(policy, policy).slopes(x, 2, 0), policy.slopes(x, 2, 0))
+
+
+@pytest.mark.parametrize("kind", ["perceptron", "nearest", "priced", "cascade", "stack"])
+def test_policies_that_are_not_linear_have_no_slopes(kind):
+    assert make()[kind].slopes(inputs(1)[0], 2, 0) is None
+
+
+def test_policies_know_their_parts_and_margins():
+    policies = make()
+    scaled = StandardizedPolicy(np.zeros(D), np.ones(D), policies["tradeoff"])
+    assert scaled.parts == ["standardized", "tradeoff", "linear"]
+    assert policies["stack"].parts == ["stack", "linear", "linear_costs", "linear"]
+    assert policies["blend"].parts == ["blend", "linear", "linear_costs"]
+    assert_array_equal(scaled.margins, [0.5, 1.0, 1.5])
+    assert_array_equal(policies["stack"].margins, np.ones(P))
+    assert policies["blend"].margins is None
+
+
+def test_heads_for_errors_and_prices_are_found_behind_other_policies():
+    policies, X = make(), inputs()
+    priced, mean, scale = policies["priced"], np.full(D, 0.5), np.full(D, 2.0)
+    scaled = StandardizedPolicy(mean, scale, priced)
+    assert scaled.has_errors
+    assert scaled.has_prices
+    for method in ("expected_errors", "expected_prices"):
+        wanted = getattr(priced, method)((X - mean) / scale)
+        assert_allclose(getattr(scaled, method)(X), wanted)
+    # A trade-off decides by another policy than that with the heads.
+    assert policies["tradeoff"].has_prices
+    assert not policies["tradeoff"].has_errors
+    assert not policies["linear"].has_prices
+    with pytest.raises(UnsupportedError):
+        policies["linear"].expected_errors(X)
+
+
+def test_mean_prices_count_where_prices_depend_on_the_input():
+    errors, prices = np.array([0.5, 0.2, 0.1]), np.array([1.0, 2.0, 3.0])
+    learned = make()["priced"]
+    assert_allclose(learned.costs_at_means(errors, prices), errors + 0.5 * prices)
+    fixed = learned.with_prices(betas=[4.0, 5.0, 6.0])
+    assert_allclose(fixed.costs_at_means(errors, prices), errors + 0.5 * np.array([4.0, 5.0, 6.0]))
+
+
+def test_another_decision_is_that_of_a_policy_made_with_it():
+    policies, X = make(), inputs(300)
+    linear = policies["linear"]
+    found = linear.with_decision("argmax")
+    assert_array_equal(found.predict(X), found.decision_function(X).argmax(axis=1))
+    assert linear.decoder.rule == "stationary"
+    scaled = StandardizedPolicy(np.zeros(D), np.ones(D), policies["tradeoff"])
+    assert_array_equal(scaled.with_decision("argmax").predict(X), found.predict(X))
+    with pytest.raises(UnsupportedError) as caught:
+        policies["priced"].with_decision("argmax")
+    assert caught.value.parameter == "decision"
+
+
+@KINDS
 def test_float32_stays_float32(kind):
     policy = make(np.float32)[kind]
     X = inputs(dtype=np.float32)

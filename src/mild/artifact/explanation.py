@@ -9,29 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact.deciding import decide_all
 from mild.artifact.novelty import estimate
 from mild.artifact.router import Router
 from mild.core.arrays import FloatArray
 from mild.errors import UnsupportedError
 from mild.features import HashingFeatures, TextFeatures
 from mild.features.terms import shorten
-from mild.policies import (
-    LinearCostPolicy,
-    LinearPolicy,
-    Policy,
-    StandardizedPolicy,
-    TradeoffPolicy,
-)
+from mild.policies import Policy
 
 # Texts of at most so many words are explained word by word, longer ones passage by passage.
 MOST_WORDS = 150
 PASSAGES = 50
 # Characters of a part that are shown.
 SHOWN = 48
-# Step of the numerical derivative of log-odds, and least probability under the logarithm.
-STEP = 1e-3
-TINY = 1e-300
 # Readable names of the plain numbers.
 NUMBER_WORDS = {
     "<log_length>": "(length of the text)",
@@ -110,7 +100,7 @@ def explain(router: Router, content: Any, most: int = 12) -> Explanation:
         else:
 
             def lead(texts: list[str]) -> FloatArray:
-                values = decide_all(router.policy, step.vectorize(texts)).values
+                values = router.policy.decide(step.vectorize(texts)).values
                 return np.asarray(values[:, chosen] - values[:, other], np.float64)
 
             left_out, part = by_leaving_out(content, lead)
@@ -149,7 +139,7 @@ def by_terms(
     """
     if not isinstance(step, HashingFeatures):
         return None
-    slope = slopes(policy, step.transform_one(text), chosen, other)
+    slope = policy.slopes(step.transform_one(text), chosen, other)
     if slope is None:
         return None
     names, parts = step.explain(text)
@@ -178,29 +168,6 @@ def by_words(text: str, shares: Iterable[tuple[str, float]]) -> list[tuple[str, 
         for owner in owners:
             total[owner] = total.get(owner, 0.0) + effect / len(owners)
     return list(total.items())
-
-
-def slopes(policy: Policy, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
-    """Derivative (n_features,) of the lead with respect to x; None where the router is not linear."""
-    if isinstance(policy, StandardizedPolicy):
-        inner = slopes(policy.inner, (x - policy.mean) / policy.scale, chosen, other)
-        return None if inner is None else inner / policy.scale
-    if isinstance(policy, TradeoffPolicy):
-        return slopes(policy.inner, x, chosen, other)
-    if isinstance(policy, LinearCostPolicy):
-        return np.asarray(policy.coef[other] - policy.coef[chosen], np.float64)
-    if not isinstance(policy, LinearPolicy):
-        return None
-    direction = np.zeros(policy.n_experts)
-    direction[chosen], direction[other] = 1.0, -1.0
-    if not policy.decoder.by_argmax:
-        scores = np.asarray(policy.decision_function(x[None])[0], np.float64)
-        moves = STEP * np.eye(policy.n_experts)
-        shares = policy.decoder.distribution(np.concatenate([scores + moves, scores - moves]))
-        odds = np.log(np.maximum(shares, TINY))
-        lead = odds[:, chosen] - odds[:, other]
-        direction = (lead[: policy.n_experts] - lead[policy.n_experts :]) / (2 * STEP)
-    return np.asarray(direction @ policy.coef, np.float64)
 
 
 def by_leaving_out(

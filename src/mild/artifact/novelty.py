@@ -11,7 +11,6 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray
 from mild.errors import UnsupportedError
-from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.policies.base import blocks
 
 if TYPE_CHECKING:
@@ -101,11 +100,10 @@ def estimate(router: Router, contents: list[Any]) -> Estimates:
         costs: FloatArray | None = policy.expected_costs(X)
     except UnsupportedError:
         costs = None
-    head, inputs = _error_head(policy, X)
     terms = (router.metadata.get("notes") or {}).get("cost")
     errors = None
-    if head is not None:
-        errors = head.expected_errors(inputs)
+    if policy.has_errors:
+        errors = policy.expected_errors(X)
     elif (
         costs is not None and terms and not any(map(terms.get, ("price_weight", "latency_weight")))
     ):
@@ -116,27 +114,17 @@ def estimate(router: Router, contents: list[Any]) -> Estimates:
     scores = known.scores(X, router.text.unseen_shares(contents))
     if costs is not None:
         means = known.means[0]
-        if head is None and len(known.means) > 1:
-            means = means + ((terms or {}).get("price_weight") or 0.0) * known.means[1]
+        prices = known.means[1] if len(known.means) > 1 else None
+        if policy.has_errors:
+            mean_errors, means = means, policy.costs_at_means(means, prices)
+        else:
+            if prices is not None:
+                means = means + ((terms or {}).get("price_weight") or 0.0) * prices
+            mean_errors = means - _betas(terms, router.expert_names)
         if errors is not None:
-            mean_errors = means if head is not None else means - _betas(terms, router.expert_names)
             errors = _shrunk(errors, mean_errors, known.shrinkage(scores))
-        if head is not None:
-            learned = len(known.means) > 1 and head.price_coef.any()
-            constant = np.clip(head.price_intercept, 0, None) + head.betas
-            prices = known.means[1] if learned else constant
-            means = means + head.price_weight * prices
         costs = _shrunk(costs, means, known.shrinkage(scores))
     return Estimates(costs, _right(errors), known.shares(scores), known.is_novel(scores))
-
-
-def _error_head(policy: Policy, X: FloatArray) -> tuple[Any, FloatArray]:
-    """The policy with an error head of its own, and its inputs; None if there is none."""
-    while isinstance(policy, StandardizedPolicy | TradeoffPolicy):
-        if isinstance(policy, StandardizedPolicy):
-            X = (X - policy.mean) / policy.scale
-        policy = policy.inner
-    return (policy if hasattr(policy, "expected_errors") else None), X
 
 
 def _betas(terms: Mapping[str, Any] | None, names: list[str]) -> FloatArray:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from mild.artifact.expert_names import match_expert
 from mild.artifact.router import Router
 from mild.core.arrays import invalid
-from mild.policies import PricedPolicy, StandardizedPolicy, TradeoffPolicy
 
 
 @dataclass(frozen=True)
@@ -27,10 +26,7 @@ class Prices:
 
 def is_priced(router: Router) -> bool:
     """Whether a router has separate heads for errors and prices, so that prices can be changed."""
-    policy = router.policy
-    while isinstance(policy, (StandardizedPolicy, TradeoffPolicy)):
-        policy = policy.heads if isinstance(policy, TradeoffPolicy) else policy.inner
-    return isinstance(policy, PricedPolicy)
+    return router.policy.has_prices
 
 
 def new_prices(

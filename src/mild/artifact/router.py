@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.artifact.deciding import Decisions, decide_all
 from mild.artifact.novelty import Novelty
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError, counted
 from mild.features import TextFeatures
 from mild.features.base import is_table
-from mild.policies import Policy, ScorePolicy, TradeoffPolicy
+from mild.policies import Decisions, Policy
 from mild.policies.base import blocks
 
 if TYPE_CHECKING:
@@ -70,13 +69,9 @@ class Router:
 
     @property
     def margins(self) -> list[float] | None:
-        """Margins of the innermost deciding policy; None if it has none."""
-        policy: Any = self.policy
-        while not hasattr(policy, "decoder"):
-            policy = getattr(policy, "inner", None) or getattr(policy, "final", None)
-            if policy is None:
-                return None
-        return [float(margin) for margin in policy.decoder.margins]
+        """Margins of the policy that decides; None if it has none."""
+        margins = self.policy.margins
+        return None if margins is None else [float(margin) for margin in margins]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -85,9 +80,7 @@ class Router:
 
     def predict(self, X: Any) -> IntArray:
         """Index of the chosen expert for each row of X (n_samples, n_features)."""
-        if isinstance(self.policy, ScorePolicy):
-            return self.policy.predict(self._check_inputs(X), self._check_finite)
-        return self._collect("predict", X).astype(np.intp, copy=False)
+        return self.policy.predict_checked(self._check_inputs(X), self._check_finite)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Estimate (n_samples, n_experts) of each expert's share of the expected reward."""
@@ -105,7 +98,7 @@ class Router:
         """Choice, probabilities and expected costs of each row of X, in one pass."""
         inputs = self._check_inputs(X)
         self._check_finite(inputs, 0)
-        return decide_all(self.policy, inputs)
+        return self.policy.decide(inputs)
 
     def decide_one(self, x: FloatArray) -> int:
         """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
@@ -198,8 +191,8 @@ class Router:
     ) -> Router:
         """The router under new prices, where it has separate heads for errors and prices."""
         policy = self.policy.with_prices(betas, price_weight)
-        # Of a router that decides otherwise, the calibration does not hold.
-        kept = None if isinstance(self.policy, TradeoffPolicy) else self.calibration
+        # The calibration is that of the policy that decided before, if now another one does.
+        kept = self.calibration if policy.parts == self.policy.parts else None
         return replace(self, policy=policy, calibration=kept)
 
     def with_target(self, **wanted: float) -> Router:

@@ -11,7 +11,8 @@ import numpy as np
 
 from mild.artifact.router import Router
 from mild.errors import InvalidInputError, UnsupportedError
-from mild.policies import POLICIES, Policy, StandardizedPolicy
+from mild.policies import POLICIES, StandardizedPolicy
+from mild.policies.base import is_saved
 
 # Longer arrays among the parameters are only counted.
 MOST_VALUES = 64
@@ -44,8 +45,8 @@ def source_of(router: Any) -> Router:
             "Save a ConstantRouter for the best constant.",
             parameter="router",
         )
-    if not isinstance(policy, Policy) or POLICIES.get(policy.kind) is not type(policy):
-        if isinstance(policy, Policy):
+    if not is_saved(policy):
+        if hasattr(policy, "state"):
             policy.state()  # a policy that cannot be saved may raise its own error
         raise UnsupportedError(
             f"{name} decides by {type(policy).__name__}, which cannot be written as JSON and "

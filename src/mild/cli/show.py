@@ -27,7 +27,7 @@ def show(folder: o.RouterArgument, as_json: o.AsJson = False) -> None:
     report = {
         "folder": str(folder),
         "kind": meta["kind"],
-        "parts": _parts(router.policy),
+        "parts": router.policy.parts,
         "experts": router.expert_names,
         "margins": router.margins,
         "settings": meta["settings"],
@@ -44,13 +44,6 @@ def show(folder: o.RouterArgument, as_json: o.AsJson = False) -> None:
         "schema_version": meta["schema_version"],
     }
     emit(report, as_json, lambda: _show(report))
-
-
-def _parts(policy: Any) -> list[str]:
-    """Kinds of the policies inside, outermost first."""
-    inside = [getattr(policy, "inner", None), *getattr(policy, "members", [])]
-    inside.append(getattr(policy, "final", None))
-    return [policy.kind, *(kind for part in inside if part is not None for kind in _parts(part))]
 
 
 def _show(report: dict[str, Any]) -> None:

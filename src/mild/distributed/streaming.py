@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from mild.artifact import Router
-from mild.artifact.deciding import Decisions, decide_all
 from mild.artifact.prices import Prices
 from mild.core.threads import thread_count
 from mild.data.queries import QUERY_NAMES, Recipe, RecipeError, type_name
 from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.executors import process_pool, result_of
 from mild.errors import DataFileError, MildError, OptionError, UnsupportedError, check_option
+from mild.policies import Decisions
 
 #: Bytes after which a block is full.
 BLOCK_BYTES = 256 << 10
@@ -291,7 +291,7 @@ class LineRouter:
         chosen: list[int] = []
         if queries:
             contents = [query.content for query in queries]
-            found = decide_all(self.router.policy, self.router.features(contents))
+            found = self.router.policy.decide(self.router.features(contents))
             answers = self._answers.write(found, contents, [query.key for query in queries])
             chosen = found.chosen.tolist()
         bad = [entry for entry in entries if isinstance(entry, tuple)]

@@ -163,11 +163,7 @@ def _router_entries(router: Router) -> list[list[str]]:
         params = {**(inner.get("params") or {}), **params}
     if isinstance(params.get("cv"), (list, tuple)):
         params = {**params, "cv": f"{len(params['cv'])} folds"}
-    # Margins are those of the policy that decides in the end.
-    policy: Any = router.policy
-    while policy is not None and not hasattr(policy, "decoder"):
-        policy = getattr(policy, "inner", None) or getattr(policy, "final", None)
-    margins = None if policy is None else map(float, policy.decoder.margins)
+    margins = router.margins
     data = metadata.get("data") or {}
     mark = f"{data.get('rows', 0):,} rows, fingerprint {str(data.get('fingerprint', ''))[:16]}…"
     entries: dict[str, Any] = {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,17 +29,41 @@ Settings = dict[str, Any]
 Tensors = dict[str, FloatArray]
 
 
+# Kind -> class of every policy that can be saved.
+POLICIES: dict[str, type[Policy]] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """Decisions for n inputs among p experts."""
+
+    chosen: IntArray  # (n,) index of the expert
+    probabilities: FloatArray  # (n, p) estimate of each expert's share of the expected reward
+    costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
+    values: FloatArray  # (n, p) the quantity that the choice maximises
+    by: str  # its name: "expected cost" (negated), "probability", "score" or "confidence"
+
+
 class Policy(ABC):
     """Decides for inputs, which are not validated here.
 
     Policies are dataclasses. Their state consists of the fields in ``setting_names`` and ``tensor_names``.
+    One that can be saved states its kind as a class argument, which adds it to ``POLICIES``.
     """
 
     kind: ClassVar[str]
     setting_names: ClassVar[tuple[str, ...]] = ()
     tensor_names: ClassVar[tuple[str, ...]] = ()
+    # Whether every input gets the same decision.
+    is_constant: ClassVar[bool] = False
     n_features: int
     n_experts: int
+
+    def __init_subclass__(cls, kind: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if kind is not None:
+            cls.kind = kind
+            POLICIES[kind] = cls
 
     @abstractmethod
     def decision_function(self, X: Any) -> FloatArray:
@@ -72,15 +98,79 @@ class Policy(ABC):
             **{name: tensors[name] for name in cls.tensor_names if name in tensors},
         )
 
+    @property
+    def parts(self) -> list[str]:
+        """Kinds of this policy and of the policies inside, outermost first."""
+        return [self.kind]
+
+    @property
+    def margins(self) -> FloatArray | None:
+        """Margins (n_experts,) of the policy that decides in the end; None if it has none."""
+        return None
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether error and price are separate heads, so that ``with_prices`` works."""
+        return False
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether the policy that decides has a head for errors, for ``expected_errors``."""
+        return False
+
+    def predict_checked(self, X: Any, check: Callable[[Any, int], None]) -> IntArray:
+        """Expert of each row; ``check(block, first_row)`` gets every block that may not be finite."""
+        result = np.empty(X.shape[0], np.intp)
+        for rows in blocks(X):
+            check(X[rows], rows.start)
+            result[rows] = self.predict(X[rows])
+        return result
+
     def decide_one(self, x: FloatArray) -> int:
         """Expert for one feature vector (n_features,)."""
         return int(self.predict(x[None])[0])
+
+    def decide(self, X: Any) -> Decisions:
+        """Choice, probabilities and expected costs of each row, in one pass."""
+        chosen, shares, values = self.predict(X), self.predict_proba(X), self.decision_function(X)
+        return Decisions(chosen, shares, None, values, "confidence")
+
+    def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
+        """Derivative (n_features,) of the lead of an expert over another; None if it is not linear.
+
+        The lead is a difference of scores or of expected costs, or of log-odds where the choice is the
+        largest probability.
+        """
+        return None
 
     def expected_costs(self, X: Any) -> FloatArray:
         """Expected cost (n, p) of each expert, if the policy has learned it."""
         raise UnsupportedError(
             f"a {self.kind} router learned which expert is best, not what each will cost. "
             f"Use CostRegressionRouter, KNNRouter or PricedRouter for expected costs."
+        )
+
+    def expected_errors(self, X: Any) -> FloatArray:
+        """Expected error (n, p) of each expert, if errors have a head of their own."""
+        raise UnsupportedError(f"a {self.kind} router has no separate head for errors.")
+
+    def expected_prices(self, X: Any) -> FloatArray:
+        """Expected price (n, p) of each expert, if prices have a head of their own."""
+        raise UnsupportedError(f"a {self.kind} router has no separate head for prices.")
+
+    def costs_at_means(self, errors: FloatArray, prices: FloatArray | None) -> FloatArray:
+        """Costs (p,) at mean errors and prices (p,), if errors have a head of their own.
+
+        Prices that do not depend on the input are those of the policy.
+        """
+        raise UnsupportedError(f"a {self.kind} router has no separate head for errors.")
+
+    def with_decision(self, rule: str) -> Policy:
+        """The policy with another rule, "stationary" or "argmax", if it decides by scores."""
+        raise UnsupportedError(
+            f"a {self.kind} router takes the least expected cost, so it has no other decision; leave "
+            f"--decision out.",
+            parameter="decision",
         )
 
     def with_prices(
@@ -131,18 +221,23 @@ class ScorePolicy(Policy):
             result[rows] = part
         return np.empty((0, self.n_experts)) if result is None else result
 
-    def predict(self, X: Any, inspect: Callable[[Any, int], None] | None = None) -> IntArray:
-        """Expert of each row; ``inspect(block, first_row)`` gets every block that may not be finite."""
+    def predict(self, X: Any) -> IntArray:
+        return self._predict(X, None)
+
+    def predict_checked(self, X: Any, check: Callable[[Any, int], None]) -> IntArray:
+        return self._predict(X, check)
+
+    def _predict(self, X: Any, check: Callable[[Any, int], None] | None) -> IntArray:
         choose = self.decoder.choose_experts_first
 
         def score(rows: slice) -> FloatArray:
             block = X[rows]
-            # Infinities of both signs add up to NaN: ``inspect`` reports them, not a NumPy warning.
+            # Infinities of both signs add up to NaN: ``check`` reports them, not a NumPy warning.
             with np.errstate(invalid="ignore", over="ignore"):
                 scores = self.scores_experts_first(block)
-                sound = inspect is None or (self.scores_tell and np.isfinite(scores.sum()))
-            if inspect is not None and not sound:
-                inspect(block, rows.start)
+                sound = check is None or (self.scores_tell and np.isfinite(scores.sum()))
+            if check is not None and not sound:
+                check(block, rows.start)
             return scores
 
         result = np.empty(X.shape[0], np.intp)
@@ -165,6 +260,25 @@ class ScorePolicy(Policy):
     def scores_experts_first(self, X: Any) -> FloatArray:
         """Scores (p, n), contiguous."""
         return np.ascontiguousarray(self.decision_function(X).T)
+
+    def decide(self, X: Any) -> Decisions:
+        scores = self.decision_function(X)
+        shares = self.decoder.distribution(scores)
+        values, by = (scores, "score") if self.decoder.by_argmax else (shares, "probability")
+        return Decisions(argmax_last(values), shares, None, values, by)
+
+    @property
+    def margins(self) -> FloatArray:
+        return self.decoder.margins
+
+    def with_decision(self, rule: str) -> Self:
+        changed = copy.copy(self)
+        changed.decoder = Decoder(self.decoder.margins, rule, self.decoder.surrogate)
+        return changed
+
+    def network_weights(self) -> dict[str, Any]:
+        """Arrays or tensors by the names that torch gives them; empty where there is no network."""
+        return {}
 
     def state(self) -> tuple[Settings, Tensors]:
         settings, tensors = super().state()
@@ -198,6 +312,12 @@ class CostPolicy(Policy):
     def predict_proba(self, X: Any) -> FloatArray:
         return self.distribution_of(self.expected_costs(X))
 
+    def decide(self, X: Any) -> Decisions:
+        costs = self.expected_costs(X)
+        values = -costs
+        shares = self.distribution_of(costs)
+        return Decisions(argmax_last(values), shares, costs, values, "expected cost")
+
     def distribution_of(self, costs: FloatArray) -> FloatArray:
         """Reward distribution (``others``) of expected costs (n, n_experts); uniform where all are 0."""
         costs = np.maximum(costs, 0)
@@ -219,6 +339,11 @@ class CostPolicy(Policy):
         for rows in blocks(X):
             result[rows] = argmax_last(self.decision_function(X[rows]))
         return result
+
+
+def is_saved(policy: object) -> bool:
+    """Whether a policy is one of those that can be saved."""
+    return POLICIES.get(getattr(policy, "kind", "")) is type(policy)
 
 
 def blocks(X: Any) -> list[slice]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -10,43 +11,116 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import UnsupportedError
-from mild.policies.base import CostPolicy, Policy, Settings, Tensors, blocks, dense
+from mild.policies.base import (
+    POLICIES,
+    CostPolicy,
+    Decisions,
+    Policy,
+    Settings,
+    Tensors,
+    blocks,
+    dense,
+)
+
+
+class WrapperPolicy(Policy):
+    """Decides as another policy, for which it prepares the inputs."""
+
+    @property
+    @abstractmethod
+    def deciding(self) -> Policy:
+        """The policy that decides."""
+
+    def prepare(self, X: Any) -> Any:
+        """Inputs as the deciding policy takes them."""
+        return X
+
+    def decision_function(self, X: Any) -> FloatArray:
+        return self.deciding.decision_function(self.prepare(X))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        return self.deciding.predict_proba(self.prepare(X))
+
+    def predict(self, X: Any) -> IntArray:
+        return self.deciding.predict(self.prepare(X))
+
+    def decide(self, X: Any) -> Decisions:
+        return self.deciding.decide(self.prepare(X))
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return self.deciding.expected_costs(self.prepare(X))
+
+    def expected_errors(self, X: Any) -> FloatArray:
+        return self.deciding.expected_errors(self.prepare(X))
+
+    def expected_prices(self, X: Any) -> FloatArray:
+        return self.deciding.expected_prices(self.prepare(X))
+
+    def costs_at_means(self, errors: FloatArray, prices: FloatArray | None) -> FloatArray:
+        return self.deciding.costs_at_means(errors, prices)
+
+    @property
+    def margins(self) -> FloatArray | None:
+        return self.deciding.margins
+
+    @property
+    def has_errors(self) -> bool:
+        return self.deciding.has_errors
+
+    @property
+    def parts(self) -> list[str]:
+        return [self.kind, *self.deciding.parts]
 
 
 @dataclass(eq=False)
-class StandardizedPolicy(Policy):
+class StandardizedPolicy(WrapperPolicy, kind="standardized"):
     """``(x - mean) / scale`` before another policy."""
 
     mean: FloatArray
     scale: FloatArray
     inner: Policy
 
-    kind = "standardized"
-
     def __post_init__(self) -> None:
         self.n_features = self.mean.size
         self.n_experts = self.inner.n_experts
 
-    def _collect(self, X: Any, method: str) -> Any:
-        decide = getattr(self.inner, method)
-        every = blocks(X) or [slice(None)]
-        parts = [decide((dense(X[rows]) - self.mean) / self.scale) for rows in every]
-        return np.concatenate(parts)
+    @property
+    def deciding(self) -> Policy:
+        return self.inner
+
+    def prepare(self, X: Any) -> FloatArray:
+        scaled: FloatArray = (dense(X) - self.mean) / self.scale
+        return scaled
 
     def decision_function(self, X: Any) -> FloatArray:
-        return self._collect(X, "decision_function")
+        return self._in_blocks(super().decision_function, X)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        return self._collect(X, "predict_proba")
+        return self._in_blocks(super().predict_proba, X)
 
     def predict(self, X: Any) -> IntArray:
-        return self._collect(X, "predict")
+        return self._in_blocks(super().predict, X)
 
     def expected_costs(self, X: Any) -> FloatArray:
-        return self._collect(X, "expected_costs")
+        return self._in_blocks(super().expected_costs, X)
+
+    def _in_blocks(self, method: Callable[[Any], Any], X: Any) -> Any:
+        """A block of scaled inputs stays in cache, and a sparse one is small when it is dense."""
+        return np.concatenate([method(X[rows]) for rows in blocks(X) or [slice(None)]])
 
     def decide_one(self, x: FloatArray) -> int:
         return self.inner.decide_one((x - self.mean) / self.scale)
+
+    def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
+        inner = self.inner.slopes((x - self.mean) / self.scale, chosen, other)
+        return None if inner is None else inner / self.scale
+
+    @property
+    def has_prices(self) -> bool:
+        return self.inner.has_prices
+
+    def with_decision(self, rule: str) -> StandardizedPolicy:
+        return replace(self, inner=self.inner.with_decision(rule))
 
     def without(self, expert: int) -> StandardizedPolicy:
         return replace(self, inner=self.inner.without(expert))
@@ -69,32 +143,32 @@ class StandardizedPolicy(Policy):
 
 
 @dataclass(eq=False)
-class TradeoffPolicy(Policy):
+class TradeoffPolicy(WrapperPolicy, kind="tradeoff"):
     """Decides as ``inner``; under other prices as ``heads``, which estimate error and price apart."""
 
     inner: Policy
     heads: Policy
 
-    kind = "tradeoff"
-
     def __post_init__(self) -> None:
         self.n_features = self.inner.n_features
         self.n_experts = self.inner.n_experts
 
-    def decision_function(self, X: Any) -> FloatArray:
-        return self.inner.decision_function(X)
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        return self.inner.predict_proba(X)
-
-    def predict(self, X: Any) -> IntArray:
-        return self.inner.predict(X)
-
-    def expected_costs(self, X: Any) -> FloatArray:
-        return self.inner.expected_costs(X)
+    @property
+    def deciding(self) -> Policy:
+        return self.inner
 
     def decide_one(self, x: FloatArray) -> int:
         return self.inner.decide_one(x)
+
+    def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
+        return self.inner.slopes(x, chosen, other)
+
+    @property
+    def has_prices(self) -> bool:
+        return self.heads.has_prices
+
+    def with_decision(self, rule: str) -> Policy:
+        return self.inner.with_decision(rule)
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> TradeoffPolicy:
         return replace(self, inner=self.inner.calibrated(slopes, offsets))
@@ -117,33 +191,27 @@ class TradeoffPolicy(Policy):
 
 
 @dataclass(eq=False)
-class StackPolicy(Policy):
+class StackPolicy(WrapperPolicy, kind="stack"):
     """A final policy whose features are the concatenated distributions of several policies."""
 
     members: list[Policy]
     final: Policy
 
-    kind = "stack"
-
     def __post_init__(self) -> None:
         self.n_features = self.members[0].n_features
         self.n_experts = self.final.n_experts
 
-    def features(self, X: Any) -> FloatArray:
+    @property
+    def deciding(self) -> Policy:
+        return self.final
+
+    def prepare(self, X: Any) -> FloatArray:
         """Distributions of the members, (n, members x experts)."""
         return np.concatenate([member.predict_proba(X) for member in self.members], axis=1)
 
-    def decision_function(self, X: Any) -> FloatArray:
-        return self.final.decision_function(self.features(X))
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        return self.final.predict_proba(self.features(X))
-
-    def predict(self, X: Any) -> IntArray:
-        return self.final.predict(self.features(X))
-
-    def expected_costs(self, X: Any) -> FloatArray:
-        return self.final.expected_costs(self.features(X))
+    @property
+    def parts(self) -> list[str]:
+        return [self.kind, *_kinds([*self.members, self.final])]
 
     def without(self, expert: int) -> StackPolicy:
         """The members keep every expert; only the final policy drops one."""
@@ -159,7 +227,7 @@ class StackPolicy(Policy):
 
 
 @dataclass(eq=False)
-class BlendPolicy(CostPolicy):
+class BlendPolicy(CostPolicy, kind="blend"):
     """A weighted sum of several policies' estimates of differences in cost.
 
     ``E[c_k | x] = level(x) + sum_m weights_m (e_mk(x) - mean_j e_mj(x))`` with ``e_m`` the
@@ -171,8 +239,6 @@ class BlendPolicy(CostPolicy):
     weights: FloatArray
     levels: FloatArray
     calibration: FloatArray | None = None  # (2, n_experts) slopes and offsets
-
-    kind = "blend"
 
     def __post_init__(self) -> None:
         self.n_features = self.members[0].n_features
@@ -189,6 +255,10 @@ class BlendPolicy(CostPolicy):
         if self.calibration is not None:
             total = self.calibration[0] * total + self.calibration[1]
         return total
+
+    @property
+    def parts(self) -> list[str]:
+        return [self.kind, *_kinds(self.members)]
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> BlendPolicy:
         before = self.calibration
@@ -223,6 +293,10 @@ def believed_costs(policy: Policy, X: Any) -> FloatArray:
         return -policy.predict_proba(X)
 
 
+def _kinds(policies: Sequence[Policy]) -> list[str]:
+    return [kind for policy in policies for kind in policy.parts]
+
+
 def nested(policies: Sequence[Policy], **own: FloatArray) -> tuple[Settings, Tensors]:
     """State of several policies in one: settings in a list, tensors with a numbered prefix."""
     parts: list[Settings] = []
@@ -236,8 +310,6 @@ def nested(policies: Sequence[Policy], **own: FloatArray) -> tuple[Settings, Ten
 
 def unnested(settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> list[Policy]:
     """Policies from what ``nested`` returned."""
-    from mild.policies import POLICIES  # the registry also holds the classes of this module
-
     result = []
     for number, part in enumerate(settings["parts"]):
         start = f"{number}."

@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray, check_strength, float_vector
-from mild.policies.base import CostPolicy, blocks, dense
+from mild.policies.base import CostPolicy, Decisions, blocks, dense
 
 # Every STRIDE-th distance is looked at first, to rule out most of the others.
 STRIDE = 16
 
 
 @dataclass(eq=False)
-class ConstantPolicy(CostPolicy):
+class ConstantPolicy(CostPolicy, kind="constant"):
     """Always the same expert: ``named``, or that of least mean cost."""
 
     mean_costs: FloatArray
     n_features: int
     named: int | None = None
 
-    kind = "constant"
     setting_names = ("n_features", "named")
     tensor_names = ("mean_costs",)
+    is_constant = True
 
     def __post_init__(self) -> None:
         self.n_experts = self.mean_costs.size
@@ -42,6 +42,9 @@ class ConstantPolicy(CostPolicy):
     def predict(self, X: Any) -> IntArray:
         return np.full(X.shape[0], self.expert, np.intp)
 
+    def decide(self, X: Any) -> Decisions:
+        return replace(super().decide(X), chosen=self.predict(X))
+
     def decide_one(self, x: FloatArray) -> int:
         return self.expert
 
@@ -54,13 +57,12 @@ class ConstantPolicy(CostPolicy):
 
 
 @dataclass(eq=False)
-class LinearCostPolicy(CostPolicy):
+class LinearCostPolicy(CostPolicy, kind="linear_costs"):
     """``E[c_k | x] = coef_k . x + intercept_k``."""
 
     coef: FloatArray
     intercept: FloatArray
 
-    kind = "linear_costs"
     tensor_names = ("coef", "intercept")
 
     def __post_init__(self) -> None:
@@ -70,6 +72,9 @@ class LinearCostPolicy(CostPolicy):
         costs = np.asarray(X @ self.coef.T)
         costs += self.intercept
         return costs
+
+    def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray:
+        return np.asarray(self.coef[other] - self.coef[chosen], np.float64)
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> LinearCostPolicy:
         coef, intercept = scaled_head(self.coef, self.intercept, slopes, offsets)
@@ -81,14 +86,13 @@ class LinearCostPolicy(CostPolicy):
 
 
 @dataclass(eq=False)
-class GroupPolicy(CostPolicy):
+class GroupPolicy(CostPolicy, kind="groups"):
     """``E[c_k | x] = sum_g P(g | x) costs_gk``, ``P(. | x)`` the softmax of ``coef x + intercept``."""
 
     coef: FloatArray
     intercept: FloatArray
     costs: FloatArray
 
-    kind = "groups"
     tensor_names = ("coef", "intercept", "costs")
 
     def __post_init__(self) -> None:
@@ -111,7 +115,7 @@ class GroupPolicy(CostPolicy):
 
 
 @dataclass(eq=False)
-class PricedPolicy(CostPolicy):
+class PricedPolicy(CostPolicy, kind="priced"):
     """Separate heads for error and price: ``error_k(x) + price_weight * (price_k(x) + beta_k)``.
 
     ``kind_of_error`` says how the error head's output is read: "ridge" as it is, "logistic" as
@@ -127,7 +131,6 @@ class PricedPolicy(CostPolicy):
     kind_of_error: str
     error_scale: float = 1.0
 
-    kind = "priced"
     setting_names = ("price_weight", "kind_of_error", "error_scale")
     tensor_names = ("error_coef", "error_intercept", "price_coef", "price_intercept", "betas")
 
@@ -135,20 +138,32 @@ class PricedPolicy(CostPolicy):
         self.price_weight, self.error_scale = float(self.price_weight), float(self.error_scale)
         self.n_experts, self.n_features = self.error_coef.shape
 
+    @property
+    def has_prices(self) -> bool:
+        return True
+
+    @property
+    def has_errors(self) -> bool:
+        return True
+
     def expected_errors(self, X: Any) -> FloatArray:
-        """Expected error (n, p) of each expert."""
         raw = np.asarray(X @ self.error_coef.T) + self.error_intercept
         if self.kind_of_error == "logistic":
             return self.error_scale * np.exp(-np.logaddexp(0, -raw))
         return np.maximum(raw, 0)
 
     def expected_prices(self, X: Any) -> FloatArray:
-        """Expected price (n, p) of each expert, in the units the router was fitted with."""
+        """Expected price (n, p) of each expert, in the units that the router was fitted with."""
         raw = np.asarray(X @ self.price_coef.T) + self.price_intercept
         return np.maximum(raw, 0) + self.betas
 
     def expected_costs(self, X: Any) -> FloatArray:
         return self.expected_errors(X) + self.price_weight * self.expected_prices(X)
+
+    def costs_at_means(self, errors: FloatArray, prices: FloatArray | None) -> FloatArray:
+        if prices is None or not self.price_coef.any():
+            prices = np.clip(self.price_intercept, 0, None) + self.betas
+        return errors + self.price_weight * prices
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> PricedPolicy:
         """The error head calibrated, by its log-odds if it is logistic; prices stay as they are."""
@@ -178,7 +193,7 @@ class PricedPolicy(CostPolicy):
 
 
 @dataclass(eq=False)
-class NearestPolicy(CostPolicy):
+class NearestPolicy(CostPolicy, kind="nearest"):
     """Mean cost of each expert over the nearest stored inputs, by Euclidean distance.
 
     A weight stands for that many copies of a stored input: neighbours are taken until their weights
@@ -193,7 +208,6 @@ class NearestPolicy(CostPolicy):
     weights: FloatArray
     centre: FloatArray | None = None
 
-    kind = "nearest"
     setting_names = ("n_neighbors",)
     tensor_names = ("inputs", "costs", "weights", "centre")
 

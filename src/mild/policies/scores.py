@@ -12,16 +12,19 @@ from mild.core.arrays import FloatArray, IntArray
 from mild.policies.base import Policy, ScorePolicy, Settings, Tensors, dense
 from mild.policies.decoder import Decoder
 
+# Step of the numerical derivative of log-odds, and least probability under the logarithm.
+STEP = 1e-3
+TINY = 1e-300
+
 
 @dataclass(eq=False)
-class LinearPolicy(ScorePolicy):
+class LinearPolicy(ScorePolicy, kind="linear"):
     """``f(x, k) = coef_k . x + intercept_k``."""
 
     coef: FloatArray
     intercept: FloatArray
     decoder: Decoder
 
-    kind = "linear"
     tensor_names = ("coef", "intercept")
     scores_tell = True
 
@@ -45,20 +48,30 @@ class LinearPolicy(ScorePolicy):
     def decide_one(self, x: FloatArray) -> int:
         return self.decoder.choose_one(x @ self._columns + self.intercept)
 
+    def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray:
+        direction = np.zeros(self.n_experts)
+        direction[chosen], direction[other] = 1.0, -1.0
+        if not self.decoder.by_argmax:
+            scores = np.asarray(self.decision_function(x[None])[0], np.float64)
+            moves = STEP * np.eye(self.n_experts)
+            shares = self.decoder.distribution(np.concatenate([scores + moves, scores - moves]))
+            odds = np.log(np.maximum(shares, TINY))
+            lead = odds[:, chosen] - odds[:, other]
+            direction = (lead[: self.n_experts] - lead[self.n_experts :]) / (2 * STEP)
+        return np.asarray(direction @ self.coef, np.float64)
+
     def without(self, expert: int) -> LinearPolicy:
         keep = self._kept(expert)
         return LinearPolicy(self.coef[keep], self.intercept[keep], self.decoder.without(expert))
 
 
 @dataclass(eq=False)
-class PerceptronPolicy(ScorePolicy):
+class PerceptronPolicy(ScorePolicy, kind="perceptron"):
     """A ReLU network: ``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``."""
 
     weights: list[FloatArray]
     biases: list[FloatArray]
     decoder: Decoder
-
-    kind = "perceptron"
 
     def __post_init__(self) -> None:
         self.n_features = self.weights[0].shape[1]
@@ -71,6 +84,15 @@ class PerceptronPolicy(ScorePolicy):
             if layer < len(self.weights) - 1:
                 np.maximum(hidden, 0, out=hidden)
         return np.asarray(hidden)
+
+    def network_weights(self) -> dict[str, Any]:
+        """As a Sequential of linear layers, with a ReLU after each, names them."""
+        layers = enumerate(zip(self.weights, self.biases, strict=True))
+        return {
+            f"{2 * layer}.{name}": array
+            for layer, pair in layers
+            for name, array in zip(("weight", "bias"), pair, strict=True)
+        }
 
     def without(self, expert: int) -> PerceptronPolicy:
         keep = self._kept(expert)
@@ -97,7 +119,7 @@ class PerceptronPolicy(ScorePolicy):
 
 
 @dataclass(eq=False)
-class CascadePolicy(Policy):
+class CascadePolicy(Policy, kind="cascade"):
     """Stops at the first expert in ``order`` whose confidence reaches its threshold.
 
     Confidence is a linear-logistic estimate of 'this expert is good enough here', or a column of X
@@ -111,7 +133,6 @@ class CascadePolicy(Policy):
     columns: IntArray | None
     n_features: int
 
-    kind = "cascade"
     setting_names = ("order", "columns", "n_features")
     tensor_names = ("coef", "intercept", "thresholds")
 

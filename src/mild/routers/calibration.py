@@ -17,7 +17,7 @@ from mild.core.arrays import FloatArray, IntArray
 from mild.core.decisions import argmax_last
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
-from mild.policies import ConstantPolicy, Policy, PricedPolicy
+from mild.policies import Policy
 from mild.routers.base import BaseRouter
 
 Folds = Sequence[tuple[IntArray, IntArray]]
@@ -153,7 +153,7 @@ def _held_out(
 ) -> HeldOut | None:
     best = getattr(router, "best_router_", router)
     policy: Policy = best.policy_
-    if isinstance(policy, ConstantPolicy) or router.policy_ is not policy:
+    if policy.is_constant or router.policy_ is not policy:
         return None
     made = getattr(best, "held_out_costs_", None)
     if made is not None:
@@ -173,7 +173,6 @@ def _held_out(
             continue
         own = prices[train] if np.ndim(prices) == 2 else prices
         part = clone(best).fit(X[train], errors[train], weight, own).policy_
-        assert isinstance(part, PricedPolicy)
         raw[test] = part.expected_errors(X[test])
         paid[test] = part.price_weight * part.expected_prices(X[test])
         if part.kind_of_error == "logistic":

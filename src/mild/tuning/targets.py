@@ -537,10 +537,7 @@ def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
 
 def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut:
     X = fitted.step.vectorize(contents(task.table, fitted.step))
-    heads: Any = tradeoff.policy
-    if isinstance(heads, StandardizedPolicy):
-        heads, X = heads.inner, (X - heads.mean) / heads.scale
-    table = task.table
+    heads, table = tradeoff.policy, task.table
     estimates = heads.expected_errors(X), heads.expected_prices(X)
     return HeldOut(*estimates, table.scores, table.prices, task.groups)
 

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from mild.artifact.deciding import Decisions
 from mild.distributed.streaming import Answers, error_line
+from mild.policies import Decisions
 
 
 def decisions(costs=None):

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from mild.artifact import Router, load
-from mild.artifact.deciding import decide_all
 from mild.artifact.prices import Prices
 from mild.core.decisions import DECISIONS
 from mild.core.threads import cores
@@ -55,11 +54,9 @@ from mild.errors import (
     DataFileError,
     InvalidInputError,
     MildError,
-    UnsupportedError,
     check_option,
     counted,
 )
-from mild.policies import Policy, ScorePolicy, StandardizedPolicy, TradeoffPolicy
 
 # Bytes of output that make a row group.
 GROUP_BYTES = 64 << 20
@@ -310,22 +307,7 @@ def prepare(router: Router, options: BatchOptions) -> Router:
     if options.decision is None:
         return router
     check_option("decision", options.decision, DECISIONS)
-    return replace(router, policy=_with_decision(router.policy, options.decision))
-
-
-def _with_decision(policy: Policy, rule: str) -> Policy:
-    if isinstance(policy, TradeoffPolicy):
-        return _with_decision(policy.inner, rule)
-    if isinstance(policy, StandardizedPolicy):
-        return StandardizedPolicy(policy.mean, policy.scale, _with_decision(policy.inner, rule))
-    if not isinstance(policy, ScorePolicy):
-        raise UnsupportedError(
-            f"a {policy.kind} router takes the least expected cost, so it has no other decision; leave "
-            f"--decision out.",
-            parameter="decision",
-        )
-    settings, tensors = policy.state()
-    return type(policy).from_state({**settings, "decision": rule}, tensors)
+    return replace(router, policy=router.policy.with_decision(options.decision))
 
 
 def output_schema(router: Router, schema: Any, options: BatchOptions) -> Any:
@@ -333,7 +315,7 @@ def output_schema(router: Router, schema: Any, options: BatchOptions) -> Any:
     fields = [pa.field(EXPERT, pa.dictionary(pa.int32(), pa.string()))]
     if options.probabilities:
         prefixes = ["p__"]
-        if decide_all(router.policy, np.zeros((1, router.n_features))).costs is not None:
+        if router.policy.decide(np.zeros((1, router.n_features))).costs is not None:
             prefixes.append("expected_cost__")
         names = [prefix + name for prefix in prefixes for name in router.expert_names]
         fields += [pa.field(name, pa.float32()) for name in names]
@@ -409,7 +391,7 @@ def _route_batch(job: Job, batch: Any) -> tuple[Any, NDArray[np.intp], int]:
     columns = [batch.column(name) for name in dict.fromkeys(job.options.keep)]
     extra: list[NDArray[Any]] = []
     if job.options.probabilities:
-        found = decide_all(policy, X)
+        found = policy.decide(X)
         extra = [found.probabilities] if found.costs is None else [found.probabilities, found.costs]
         # The choice must not depend on whether probabilities are asked for, down to rounding.
         chosen = policy.predict(X) if found.costs is None else found.chosen

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mild.artifact import Router
-from mild.artifact.deciding import decide_all
 from mild.artifact.expert_names import match_expert
 from mild.artifact.prices import new_prices
 from mild.artifact.targets import with_target
@@ -133,7 +132,7 @@ class ExpertSelector:
         for weight in set(weights):
             rows = [i for i, one in enumerate(weights) if one == weight]
             part = X if len(rows) == len(texts) else X[rows]
-            found = decide_all(self.at_weight(weight).policy, part)
+            found = self.at_weight(weight).policy.decide(part)
             shares, values = found.probabilities.tolist(), found.values.tolist()
             costs = [None] * len(rows) if found.costs is None else found.costs.tolist()
             for row, (best, i) in enumerate(zip(found.chosen.tolist(), rows, strict=True)):

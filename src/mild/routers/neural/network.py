@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.errors import OptionError, UnsupportedError
 from mild.nn import mild_loss
-from mild.policies import Decoder, PerceptronPolicy, Policy, ScorePolicy
+from mild.policies import Decoder, PerceptronPolicy, ScorePolicy
 from mild.routers.neural.group import Group
 from mild.routers.objective import Targets
 
@@ -221,15 +221,9 @@ def build_module(module: Any, hidden: Sequence[int], problem: Problem) -> nn.Mod
     return network
 
 
-def warm_start(module: nn.Module, policy: Policy) -> None:
+def warm_start(module: nn.Module, policy: ScorePolicy) -> None:
     """Copy the weights of a policy whose network has the same names and shapes."""
-    state: dict[str, Tensor] = {}
-    if isinstance(policy, PerceptronPolicy):
-        for layer, (weight, bias) in enumerate(zip(policy.weights, policy.biases, strict=True)):
-            state[f"{2 * layer}.weight"] = torch.from_numpy(np.array(weight))
-            state[f"{2 * layer}.bias"] = torch.from_numpy(np.array(bias))
-    elif isinstance(policy, ModulePolicy):
-        state = policy.module.state_dict()
+    state = {name: torch.as_tensor(array) for name, array in policy.network_weights().items()}
     shapes, own = ({k: v.shape for k, v in x.items()} for x in (state, module.state_dict()))
     if shapes == own:
         module.load_state_dict(state)
@@ -275,6 +269,9 @@ class ModulePolicy(ScorePolicy):
                 scores = self.module(as_input(X[rows], self.device))
                 result[rows] = scores.float().cpu().numpy()[:, self.experts]
         return result
+
+    def network_weights(self) -> dict[str, Any]:
+        return self.module.state_dict()
 
     def without(self, expert: int) -> ModulePolicy:
         """The module still scores every expert; the decision leaves one out."""
