@@ -30,12 +30,14 @@ from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import DegenerateDataWarning
 from mild.evaluation.comparison import (
+    ComparedRows,
     Comparison,
     Method,
     chosen_methods,
-    compare,
-    comparison_inputs,
+    compare_methods,
+    task_rows,
 )
+from mild.features import make_features
 from mild.metrics import Verdict, resampled_intervals
 from mild.metrics.intervals import student_quantile
 from mild.tuning.tasks import Task, make_task, task_splits, topics
@@ -170,8 +172,8 @@ def run_split(job: Job, number: int) -> str:
     warnings.simplefilter("ignore", DegenerateDataWarning)
     start = time.perf_counter()
     task = job.task()
-    options = {"source": job.encoder} if job.encoder else None
-    inputs, kind = comparison_inputs(task, job.text, options)
+    text = make_features(job.text, source=job.encoder) if job.encoder else job.text
+    rows, kind = task_rows(task, text, topics(task.table)[1])
     notes: dict[str, dict[str, Any]] = {}
 
     def watched(method: Method) -> Method:
@@ -181,7 +183,7 @@ def run_split(job: Job, number: int) -> str:
         )
 
     methods = [watched(method) for method in _methods(job.methods)]
-    found = _compare(task, inputs, methods, [number])
+    found = _compare(task, rows, methods, [number])
     for row in found.rows:
         notes[row.key]["found"] = row.found[0]
     place = environment(("numpy", "scipy", "scikit-learn", "torch")).rpartition(", commit ")[0]
@@ -200,7 +202,8 @@ def gather(job: Job) -> dict[str, Any]:
         return replace(method, build=lambda context: _Again(next(kept)["methods"][method.key]))
 
     methods = [known(method) for method in _methods(job.methods)]
-    found = _compare(task, _Rows(task.table.rows), methods, range(SPLITS)).as_dict()
+    rows = replace(task_rows(task)[0], inputs=_Rows(task.table.rows))
+    found = _compare(task, rows, methods, range(SPLITS)).as_dict()
     for row in found["methods"]:
         seconds = [part["methods"][row["method"]]["seconds"] for part in parts]
         row["seconds"] = float(np.mean(seconds))
@@ -238,19 +241,11 @@ def _methods(names: tuple[str, ...]) -> tuple[Method, ...]:
     return methods
 
 
-def _compare(task: Task, inputs: Any, methods: Any, numbers: Iterable[int]) -> Comparison:
+def _compare(
+    task: Task, rows: ComparedRows, methods: Any, numbers: Iterable[int]
+) -> Comparison:
     splits = task_splits(task, SPLITS, TEST_SHARE, None, 0)
-    return compare(
-        inputs,
-        task.costs,
-        [splits[number] for number in numbers],
-        methods,
-        expert_names=task.table.expert_names,
-        bundle=task.bundle,
-        topics=topics(task.table)[1],
-        prices=task.table.prices,
-        largest=task.largest,
-    )
+    return compare_methods(rows, [splits[number] for number in numbers], methods)
 
 
 def _replace(file: Path, content: dict[str, Any]) -> None:

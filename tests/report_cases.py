@@ -72,10 +72,11 @@ def larger_case(n=400, seed=0, noise=0.3, gain=True):
 
 
 def document_of(
-    router, table, costs, X, *, groups=None, terms=CostTerms(), balance=None, strata=None, **more
+    router, table, costs, X, *, groups=None, terms=None, balance=None, strata=None, **more
 ):
     """The document of a router that is judged by these rows, or by costs only if there is no table."""
     costs, X, task = np.asarray(costs, float), np.asarray(X), None
+    terms = terms or CostTerms()
     if table is not None:
         groups = table.groups() if groups is None else np.asarray(groups)
         task = Task(table, terms, costs, terms.formula(table), groups, None, balance, strata)

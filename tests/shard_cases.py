@@ -13,7 +13,8 @@ from mild.distributed.shards.dataset import open_dataset
 from mild.distributed.shards.fitting import fit_shards
 from mild.distributed.shards.workers import local_workers
 from mild.routers.linear import LinearRouter
-from mild.tuning.tasks import fit_task, make_step, make_task
+from mild.tuning.fitting import fit_task, make_step
+from mild.tuning.tasks import make_task
 
 EXPERTS = ["ant", "bee", "cat"]
 ASIS = ReadArguments(None, None, None, None, None, None, None, True)
@@ -78,7 +79,7 @@ def in_memory(file, router, terms=None, scaled=True, text=None):
 
     task = make_task(read_outcomes(file), terms or CostTerms())
     model = make_pipeline(StandardScaler(), router) if scaled else router
-    return fit_task(task, model, make_step(task, text))
+    return fit_task(task, model, make_step(task.table, text))
 
 
 def sharded(source, router=None, terms=None, folder=None, folder_of_evaluations=None, **options):

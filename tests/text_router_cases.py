@@ -7,11 +7,13 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
+from mild.features import HashingFeatures
 from mild.routers.baselines import ConstantRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.stack import StackRouter
-from mild.tuning.tasks import fit_task, make_step, make_task, save_task
+from mild.tuning.fitting import fit_task, make_step, router_of
+from mild.tuning.tasks import make_task
 from outcome_cases import make_columns
 
 ROUTERS = {
@@ -25,6 +27,11 @@ ROUTERS = {
 }
 
 
+def save_task(fitted, task, folder, notes=None):
+    """Save what was fitted on a task."""
+    return router_of(fitted, task, notes).save(folder)
+
+
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
     """Name of a router to its folder, fitted when first asked for."""
@@ -36,7 +43,9 @@ def folders(tmp_path_factory):
             columns = make_columns(120)
             columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
             task = make_task(read_outcomes(pa.table(columns)), CostTerms({"cook": 0.2}))
-            step = make_step(task, text, {"dimensions": 16} if text == "hashing" else None)
+            step = make_step(
+                task.table, HashingFeatures(dimensions=16) if text == "hashing" else text
+            )
             fitted = fit_task(task, ROUTERS[name](), step)
             made[name, text] = save_task(fitted, task, str(parent / f"{name}-{text}"))
         return made[name, text]

@@ -10,13 +10,15 @@ from mild.data.splits import random_splits
 from mild.errors import DataFileError, InvalidInputError
 from mild.evaluation.comparison import chosen_methods, compare, matrix_inputs
 from mild.evaluation.document import comparison_document
-from mild.evaluation.evaluate import evaluate_choices
+from mild.evaluation.figures import task_figures
 from mild.features import make_features
 from mild.policies import ConstantPolicy
 from mild.report import render
 from mild.routers.baselines import ConstantRouter
-from mild.tuning.tasks import fit_task, make_task, save_task
+from mild.tuning.fitting import fit_task
+from mild.tuning.tasks import make_task
 from report_cases import NAMES, cost_router, document_of, expect, larger_case, make_table
+from text_router_cases import save_task
 
 SCORES = [[1, 0, 1], [1, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 1], [0, 1, 0]]
 
@@ -36,9 +38,7 @@ def compared(table, costs, X, names=("ce", "regression")):
 
 def test_the_figures_by_hand():
     table = make_table(SCORES)
-    document = document_of(
-        cost_router(), table, outcome_costs(table), expect([0, 0, 0, 1, 1, 2])
-    )
+    document = document_of(cost_router(), table, outcome_costs(table), expect([0, 0, 0, 1, 1, 2]))
     assert document["schema"] == 1
     assert document["rows"] == 6
     assert document["experts"] == NAMES
@@ -72,9 +72,8 @@ def test_the_order_of_experts_in_the_table_does_not_matter():
 def test_the_verdict_is_that_of_mild_evaluate():
     table, _, X = larger_case(200)
     task = make_task(table, CostTerms(price_weight=5.0))
-    cost = {"words": task.formula, **task.terms.as_dict()}
     document = document_of(cost_router(), table, task.costs, X, terms=task.terms)
-    evaluated = evaluate_choices(task, cost_router().predict(X)).as_dict()
+    evaluated = task_figures(task, cost_router().predict(X)).as_dict()
     for key, value in evaluated["verdict"].items():
         assert document["verdict"][key] == (pytest.approx(value) if key != "sentence" else value)
     for key, value in evaluated["summary"].items():
@@ -169,15 +168,12 @@ def test_matrices_that_it_was_fitted_on_are_recognised():
     X, costs = expect([0, 1, 2, 0]), np.eye(3)[[0, 1, 2, 0]]
     metadata = {"data": {"fingerprint": fingerprint(X, costs), "rows": 4}}
     assert document_of(cost_router(metadata=metadata), None, costs, X)["same_data_as_fit"]
-    assert not document_of(cost_router(metadata=metadata), None, costs + 1, X)[
-        "same_data_as_fit"
-    ]
+    assert not document_of(cost_router(metadata=metadata), None, costs + 1, X)["same_data_as_fit"]
 
 
 def test_a_comparison_stands_beside_and_its_methods_on_the_frontier():
     table, _, X = larger_case(150)
     task = make_task(table, CostTerms(price_weight=5.0))
-    cost = {"words": task.formula, **task.terms.as_dict()}
     comparison = compared(table, task.costs, X)
     document = plain(
         document_of(
@@ -197,7 +193,7 @@ def test_a_comparison_alone_has_a_report():
     comparison = compared(table, costs, X)
     document = plain(comparison_document(comparison, table=table, settings={"text": "none"}))
     assert document["kind"] == "comparison"
-    assert document["verdict"]["sentence"] == comparison.statement.sentence
+    assert document["verdict"]["sentence"] == comparison.verdict.sentence
     assert document["figures"]["loss"] == comparison.row(comparison.chosen).mean
     page = render(document)
     assert "All methods on the same splits" in page

@@ -12,10 +12,8 @@ SCORES = [
 def judge(chosen, scores=SCORES, groups=None):
     """Verdict and figures of these choices; every row is alone unless told otherwise."""
     table = make_table(scores)
-    rows = range(len(scores)) if bundle is None else bundle
-    document = document_of(
-        cost_router(), table, outcome_costs(table), expect(chosen), groups=rows
-    )
+    rows = range(len(scores)) if groups is None else groups
+    document = document_of(cost_router(), table, outcome_costs(table), expect(chosen), groups=rows)
     return document["verdict"], document["figures"]
 
 

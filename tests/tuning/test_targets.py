@@ -9,17 +9,19 @@ from mild.errors import InvalidInputError
 from mild.policies import ConstantPolicy, PricedPolicy, StandardizedPolicy, TradeoffPolicy
 from mild.routers import ConstantRouter
 from mild.tuning import tasks
+from mild.tuning.fitting import fit_task, make_step
 from mild.tuning.targets import (
     HeldOut,
     Target,
     certify_loss,
-    keep_apart,
     measure,
     measure_curve,
     solve,
     trade_off_weights,
+    with_price_heads,
 )
 from outcome_cases import make_columns, write_outcomes
+from text_router_cases import save_task
 
 NAMES = ["small", "large"]
 
@@ -211,13 +213,13 @@ def task(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fitted(task):
-    return tasks.fit_task(task, ConstantRouter(), tasks.make_step(task))
+    return fit_task(task, ConstantRouter(), make_step(task.table))
 
 
 def test_a_router_keeps_error_and_price_apart(task, fitted, tmp_path):
-    aimed = keep_apart(fitted, task, tasks.search_folds(task, 3))
-    assert aimed.solution is None
-    router = load(tasks.save_task(aimed.fitted, task, str(tmp_path / "r"), notes=aimed.notes))
+    priced = with_price_heads(fitted, task, tasks.search_folds(task, 3))
+    assert priced.solution is None
+    router = load(save_task(priced.fitted, task, str(tmp_path / "r"), notes=priced.notes))
     assert isinstance(router.policy, TradeoffPolicy)
     queries = task.table.queries
     assert len(set(router.predict_texts(queries))) == 1
@@ -231,12 +233,12 @@ def test_a_router_keeps_error_and_price_apart(task, fitted, tmp_path):
 @pytest.mark.no_cover
 def test_a_target_decides_and_is_kept_in_the_artefact(task, fitted, tmp_path):
     folds = tasks.search_folds(task, 3)
-    aimed = keep_apart(fitted, task, folds, Target(keep_quality=1.1))
-    router = load(tasks.save_task(aimed.fitted, task, str(tmp_path / "r"), notes=aimed.notes))
+    priced = with_price_heads(fitted, task, folds, Target(keep_quality=1.1))
+    router = load(save_task(priced.fitted, task, str(tmp_path / "r"), notes=priced.notes))
     assert isinstance(router.policy, PricedPolicy)
-    assert router.policy.price_weight == aimed.solution.t
+    assert router.policy.price_weight == priced.solution.t
     kept = router.metadata["notes"]["target"]
-    assert kept == aimed.solution.as_dict()
+    assert kept == priced.solution.as_dict()
     assert kept["target"] == {"keep_quality": 1.1}
     assert {"estimate", "low", "high", "dollars_per_1000", "t", "certified"} <= set(kept)
 
@@ -245,9 +247,9 @@ def test_a_target_decides_and_is_kept_in_the_artefact(task, fitted, tmp_path):
 def test_a_target_can_be_chosen_after_fitting_as_if_it_had_been_solved(task, fitted, tmp_path):
     folds = tasks.search_folds(task, 3)
     wanted = {"max_quality_loss": 0.02}
-    solved = keep_apart(fitted, task, folds, Target(**wanted)).solution
-    bare = keep_apart(fitted, task, folds)
-    router = load(tasks.save_task(bare.fitted, task, str(tmp_path / "r"), notes=bare.notes))
+    solved = with_price_heads(fitted, task, folds, Target(**wanted)).solution
+    bare = with_price_heads(fitted, task, folds)
+    router = load(save_task(bare.fitted, task, str(tmp_path / "r"), notes=bare.notes))
     found = router.with_target(**wanted).metadata["notes"]["target"]
     assert (found["t"], found["expert"]) == (solved.t, solved.expert)
 
@@ -263,38 +265,38 @@ def test_the_curve_has_the_means_of_the_frontier():
 @pytest.mark.no_cover
 def test_a_single_expert_as_the_solution_keeps_the_heads(task, fitted, tmp_path):
     folds = tasks.search_folds(task, 3)
-    aimed = keep_apart(fitted, task, folds, Target(max_dollars=1.0))
-    policy = aimed.fitted.model.policy
-    if aimed.solution.t is None:
+    priced = with_price_heads(fitted, task, folds, Target(max_dollars=1.0))
+    policy = priced.fitted.model.policy
+    if priced.solution.t is None:
         assert isinstance(policy.inner, ConstantPolicy)
         assert policy.inner.expert == 0
-    assert set(policy.predict(aimed.fitted.features)) == {0}
+    assert set(policy.predict(priced.fitted.features)) == {0}
     assert isinstance(policy.with_prices(price_weight=0.0), PricedPolicy)
 
 
 def test_heads_of_a_scaled_router_are_scaled(task):
-    from mild.cli.fit import standardized
     from mild.routers import CostRegressionRouter
+    from mild.tuning.fitting import standardized
 
     model = standardized(CostRegressionRouter())
-    scaled = tasks.fit_task(task, model, tasks.make_step(task))
+    scaled = fit_task(task, model, make_step(task.table))
     half = np.arange(task.table.rows) < 120
     calibration = tasks.make_task(task.table.take(half), task.terms)
     goal = Target(max_quality_loss=0.5, guarantee=0.8)
-    aimed = keep_apart(scaled, task, tasks.search_folds(task, 3), goal, calibration)
-    policy = aimed.fitted.model.policy
+    priced = with_price_heads(scaled, task, tasks.search_folds(task, 3), goal, calibration)
+    policy = priced.fitted.model.policy
     heads = policy.heads if isinstance(policy, TradeoffPolicy) else policy
     assert isinstance(heads, StandardizedPolicy)
-    assert aimed.solution.n_units == 120
+    assert priced.solution.n_units == 120
 
 
 def test_a_table_without_prices_gets_no_heads(task, fitted):
     from dataclasses import replace
 
     bare = replace(task, table=replace(task.table, prices=None))
-    aimed = keep_apart(fitted, bare, tasks.search_folds(task, 3))
-    assert aimed.fitted is fitted
-    assert aimed.notes == {}
+    priced = with_price_heads(fitted, bare, tasks.search_folds(task, 3))
+    assert priced.fitted is fitted
+    assert priced.notes == {}
 
 
 def test_a_target_that_is_not_finite_is_refused_as_such():
@@ -309,4 +311,4 @@ def test_a_target_names_the_expert_that_has_no_price(task, fitted):
     prices[:, 1] = np.nan
     bare = replace(task, table=replace(task.table, prices=prices))
     with pytest.raises(ValueError, match=r"'poet' has none. Fill them in, or leave the expert out"):
-        keep_apart(fitted, bare, tasks.search_folds(task, 3), Target(max_dollars=1.0))
+        with_price_heads(fitted, bare, tasks.search_folds(task, 3), Target(max_dollars=1.0))

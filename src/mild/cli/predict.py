@@ -40,7 +40,6 @@ def predict(
     from mild.artifact import load
     from mild.data import check_output, read_matrices, write_columns, write_csv
     from mild.errors import UnsupportedError, counted
-    from mild.metrics import expert_shares
 
     if out is not None:
         check_output(out, overwrite)
@@ -64,7 +63,7 @@ def predict(
         sys.stdout.flush()
         write_csv(columns, sys.stdout.buffer)
         return
-    shares = expert_shares(chosen, saved.n_experts).tolist()
+    shares = [float((chosen == k).mean()) for k in range(saved.n_experts)]
     result: dict[str, Any] = {"rows": table.rows, "shares": dict(zip(names, shares, strict=True))}
     if out is None:
         result |= columns

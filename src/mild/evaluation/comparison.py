@@ -556,11 +556,12 @@ def compare(
     ['best constant', 'CE', 'MILD theory']
     """
     chosen, left_out = chosen_methods(methods)
-    jobs, table, notes = n_jobs, None, ()
+    jobs, table = n_jobs, None
+    notes: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
     if costs is not None or isinstance(data, Matrices):
-        given = {"time": time, "topic": topic, "balance": balance, "text": text, "beta": beta}
-        given |= {"price_weight": price_weight, "latency_weight": latency_weight}
+        given: dict[str, Any] = {"time": time, "topic": topic, "balance": balance, "text": text}
+        given |= {"beta": beta, "price_weight": price_weight, "latency_weight": latency_weight}
         for name, value in given.items():
             if value is not None:
                 raise invalid(name, "is for tables of outcomes; these are features and costs.")

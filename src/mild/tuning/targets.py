@@ -29,21 +29,21 @@ from mild.tuning.fitting import Fitted, contents
 from mild.tuning.tasks import Task
 
 __all__ = [
-    "Aimed",
     "Bounds",
     "Frontier",
     "HeldOut",
+    "PricedFit",
     "Solution",
     "Target",
     "Tradeoff",
     "can_trade",
     "certify_loss",
     "fit_tradeoff",
-    "keep_apart",
     "measure",
     "measure_curve",
     "solve",
     "trade_off_weights",
+    "with_price_heads",
 ]
 
 # Trade-offs that are tried at most, and rows from which they are taken.
@@ -480,7 +480,7 @@ def fit_tradeoff(
 
 
 @dataclass(frozen=True, eq=False)
-class Aimed:
+class PricedFit:
     """A router that keeps error and price apart, facts to save with it, and the solution of its target."""
 
     fitted: Fitted
@@ -488,7 +488,7 @@ class Aimed:
     solution: Solution | None = None
 
 
-def keep_apart(
+def with_price_heads(
     fitted: Fitted,
     task: Task,
     folds: Sequence[tuple[IntArray, IntArray]],
@@ -497,7 +497,7 @@ def keep_apart(
     n_jobs: int | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-) -> Aimed:
+) -> PricedFit:
     """Add separate heads for error and price to a router that was fitted on a task.
 
     Without a target the router decides as before, under other prices by the heads; where the task has no
@@ -508,11 +508,11 @@ def keep_apart(
     notes: dict[str, Any]
     if target is None:
         if not can_trade(task, folds):
-            return Aimed(fitted, {})
+            return PricedFit(fitted, {})
         tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
         policy: Policy = TradeoffPolicy(source_of(fitted.model).policy, tradeoff.policy)
         notes = {"price_head": "dollars", **_curve_notes(tradeoff.held, names)}
-        return Aimed(_with_policy(fitted, policy, task), notes)
+        return PricedFit(_with_policy(fitted, policy, task), notes)
     tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
     if calibration is None:
         solution = solve(target, tradeoff.held, names, confidence, seed)
@@ -524,7 +524,7 @@ def keep_apart(
         notes["price_head"] = "dollars"
     policy = tradeoff.decide_as(solution, names)
     # The calibration is that of the router that was found, and the heads decide.
-    return Aimed(_with_policy(replace(fitted, calibration=None), policy, task), notes, solution)
+    return PricedFit(_with_policy(replace(fitted, calibration=None), policy, task), notes, solution)
 
 
 def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from mild.metrics import Verdict
 from mild.metrics.outcomes import all_priced, mean_known
 from mild.tuning.fit import fit_constant, matrix_router
 from mild.tuning.fitting import contents, fit_task, make_router, make_step, router_of, standardized
-from mild.tuning.targets import Solution, check_prices, keep_apart
+from mild.tuning.targets import Solution, check_prices, with_price_heads
 from mild.tuning.tasks import (
     Task,
     check_rows,
@@ -235,15 +235,17 @@ def _tune_task(plan: _Plan, search: _Search) -> TuneResult:
     )
     fitted = fit_task(task, model, step)
     found = _result(fitted.model, task.table.expert_names, task)
-    aimed = keep_apart(fitted, task, folds, target, calibration, plan.n_jobs, confidence, seed)
-    fitted = aimed.fitted
+    priced = with_price_heads(
+        fitted, task, folds, target, calibration, plan.n_jobs, confidence, seed
+    )
+    fitted = priced.fitted
     if calibration is not None:
         features = step.vectorize(contents(whole.table, step))
         fitted = replace(fitted, features=features)
     return replace(
         found,
-        router=router_of(fitted, whole, aimed.notes),
-        target=aimed.solution,
+        router=router_of(fitted, whole, priced.notes),
+        target=priced.solution,
         text=step.kind,
         topic=topic,
         n_folds=len(folds),

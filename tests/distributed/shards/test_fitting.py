@@ -242,7 +242,7 @@ def test_what_is_odd_about_the_outcomes_is_that_of_one_table(shards):
 
 
 def test_marks_are_those_of_one_table(shards):
-    from mild.tuning.tasks import TrainingQueryIndex
+    from mild.tuning.training_rows import TrainingQueryIndex
 
     data = shards(make_texts(500))
     found, whole = sharded(data.folder).seen, TrainingQueryIndex.of(read_outcomes(data.whole))

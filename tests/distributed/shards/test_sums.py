@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from mild.distributed.shards import workers as module
 from mild.distributed.shards.workers import CostStats, Moments, TargetSums, merged_marks
 from mild.routers.linear import LinearRouter
-from mild.tuning.tasks import TrainingQueryIndex
+from mild.tuning.training_rows import TrainingQueryIndex
 from tolerances import rounding
 
 

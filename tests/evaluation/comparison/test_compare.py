@@ -5,12 +5,19 @@ import pytest
 
 from mild.data.splits import Split, random_splits, time_splits
 from mild.errors import InvalidInputError, OptionError
-from mild.evaluation.comparison import Inputs, chosen_methods, compare, matrix_inputs
+from mild.evaluation.comparison import (
+    ComparedRows,
+    Inputs,
+    chosen_methods,
+    compare_methods,
+    matrix_inputs,
+)
 from mild.metrics import (
     balanced_deferral_loss,
     worst_recall,
 )
 from mild.metrics.intervals import student_quantile
+from mild.metrics.outcomes import Outcomes
 from mild.routers import search
 
 NAMES = ("small", "large")
@@ -30,20 +37,24 @@ def make_problem(n=400, gain=True, seed=0):
 def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
     methods, _ = chosen_methods(names)
     splits = more.pop("splits", None) or random_splits(np.arange(len(costs)), n_splits, 0.3)
-    return compare(matrix_inputs(X), costs, splits, methods, expert_names=NAMES, n_folds=3, **more)
+    inputs = X if isinstance(X, Inputs) else matrix_inputs(X)
+    known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies", "strata")}
+    about = {name: more.pop(name) for name in ("groups", "counted", "topics") if name in more}
+    rows = ComparedRows(inputs, Outcomes(costs, **known), NAMES, **about)
+    return compare_methods(rows, splits, methods, n_folds=3, **more)
 
 
 @pytest.mark.no_cover
 def test_a_router_that_learns_pays_and_one_that_cannot_does_not():
     good = run(*make_problem())
-    assert good.statement.pays is True
+    assert good.verdict.pays is True
     assert good.row("ce").verdict == "better"
     assert good.row("ce").mean < 0.2 < good.row("constant").mean
     assert good.oracle == 0
     assert 0.5 < good.captured(good.row("ce")) <= 1
     bad = run(*make_problem(gain=False))
-    assert bad.statement.pays is not True
-    assert bad.statement.sentence.startswith(("Routing does not pay", "It cannot be told"))
+    assert bad.verdict.pays is not True
+    assert bad.verdict.sentence.startswith(("Routing does not pay", "It cannot be told"))
 
 
 @pytest.mark.no_cover
@@ -76,16 +87,16 @@ def test_the_report_is_json():
 def test_one_split_rests_on_rows_and_several_on_splits():
     X, costs = make_problem()
     one = run(X, costs, n_splits=1)
-    assert "one split" in one.statement.sentence
+    assert "one split" in one.verdict.sentence
     chosen = one.row("tdef")
     assert chosen.difference[1] < chosen.difference[0] < chosen.difference[2]
 
 
 def test_time_splits_report_what_was_dropped():
     X, costs = make_problem()
-    bundle = np.arange(400)
-    bundle[399] = 0
-    found = run(X, costs, splits=time_splits(np.arange(400), bundle), bundle=bundle)
+    groups = np.arange(400)
+    groups[399] = 0
+    found = run(X, costs, splits=time_splits(np.arange(400), groups), groups=groups)
     assert found.dropped == 1
     assert found.n_test == 119
 
@@ -96,8 +107,8 @@ def test_prices_become_dollars():
     found = run(X, costs, names=("ce",), prices=prices)
     row, constant = found.row("ce"), found.row("constant")
     expected = 1000 * (row.price - constant.price)
-    assert found.statement.dollars_per_1000 == pytest.approx(expected)
-    assert "per 1,000 inputs" in found.statement.sentence
+    assert found.verdict.dollars_per_1000 == pytest.approx(expected)
+    assert "per 1,000 inputs" in found.verdict.sentence
 
 
 def test_all_are_compared_on_the_rows_that_asked_every_expert():
@@ -110,7 +121,7 @@ def test_all_are_compared_on_the_rows_that_asked_every_expert():
     assert found.oracle == costs[kept].min(axis=1).mean()
     assert found.row("constant").mean == costs[kept].mean(axis=0).min()
     assert found.not_compared == "40 of 200 rows are left out: not every expert was asked there."
-    assert found.statement.pays is True
+    assert found.verdict.pays is True
     assert run(*make_problem(), names=("ce",)).not_compared is None
 
 
@@ -179,7 +190,7 @@ def test_text_features_are_learned_from_the_training_rows_alone():
 
 
 def copied(n, copies):
-    """Every row several times, in one bundle."""
+    """Every row several times, in one groups."""
     X, costs = make_problem(n)
     return (
         np.repeat(X, copies, axis=0),
@@ -189,11 +200,11 @@ def copied(n, copies):
 
 
 def test_on_one_split_copies_of_a_row_make_no_interval_narrower():
-    X, costs, bundle = copied(150, 4)
-    splits = random_splits(bundle, 1, 0.3)
-    found = run(X, costs, names=("ce",), splits=splits, bundle=bundle).row("ce")
+    X, costs, groups = copied(150, 4)
+    splits = random_splits(groups, 1, 0.3)
+    found = run(X, costs, names=("ce",), splits=splits, groups=groups).row("ce")
     test = splits[0].test
-    assert found.units == len(np.unique(bundle[test])) == len(test) // 4
+    assert found.units == len(np.unique(groups[test])) == len(test) // 4
     # What the router chose is not told; the width follows from the differences, which are 0 or 1.
     naive = run(X, costs, names=("ce",), splits=splits).row("ce")
     ratio = (found.difference[2] - found.difference[1]) / (
@@ -205,27 +216,29 @@ def test_on_one_split_copies_of_a_row_make_no_interval_narrower():
 @pytest.mark.no_cover
 def test_the_statement_counts_the_rows_that_were_judged():
     X, costs = make_problem()
-    one = run(X, costs, n_splits=1).statement
+    one = run(X, costs, n_splits=1).verdict
     assert (one.n_rows, one.n_groups) == (120, 120)
     assert ", 120 rows, one split, 3 methods compared)" in one.sentence
-    X, costs, bundle = copied(150, 4)
-    splits = random_splits(bundle, 1, 0.3)
-    found = run(X, costs, splits=splits, bundle=bundle, unit="group").statement
+    X, costs, groups = copied(150, 4)
+    splits = random_splits(groups, 1, 0.3)
+    found = run(X, costs, splits=splits, groups=groups, counted="group").verdict
     assert (found.n_rows, found.n_groups) == (180, 45)
     assert ", 180 rows in 45 groups, one split" in found.sentence
 
 
 def test_one_method_is_one_method():
-    assert "1 method compared" in run(*make_problem(200), names=("ce",)).statement.sentence
+    assert "1 method compared" in run(*make_problem(200), names=("ce",)).verdict.sentence
 
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("n_splits", [1, 3])
 def test_a_few_groups_are_no_ground_for_a_verdict(n_splits):
-    X, costs, bundle = copied(60, 10)
-    found = run(X, costs, splits=random_splits(bundle, n_splits, 0.1), bundle=bundle, unit="group")
-    assert found.statement.pays is None
-    assert "too few to judge by, which takes 30" in found.statement.sentence
+    X, costs, groups = copied(60, 10)
+    found = run(
+        X, costs, splits=random_splits(groups, n_splits, 0.1), groups=groups, counted="group"
+    )
+    assert found.verdict.pays is None
+    assert "too few to judge by, which takes 30" in found.verdict.sentence
     assert {row.verdict for row in found.rows[1:]} == {"level"}
 
 

@@ -11,19 +11,15 @@ from sklearn.preprocessing import StandardScaler
 from mild.artifact import load, save
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.evaluation.evaluate import evaluate_choices
+from mild.evaluation.figures import task_figures
+from mild.features import HashingFeatures
 from mild.routers.cost_models import PricedRouter
 from mild.routers.linear import LinearRouter
-from mild.tuning.tasks import (
-    TrainingQueryIndex,
-    asking_prices,
-    fit_task,
-    make_step,
-    make_task,
-    save_task,
-    terms_of,
-)
+from mild.tuning.fitting import asking_prices, fit_task, make_step
+from mild.tuning.tasks import make_task
+from mild.tuning.training_rows import TrainingQueryIndex, terms_of
 from outcome_cases import EXPERTS, make_columns
+from text_router_cases import save_task
 
 
 def task_of(seed=0, terms=None, **options):
@@ -33,15 +29,15 @@ def task_of(seed=0, terms=None, **options):
 
 
 def saved_router(task, model, folder, **options):
-    step = make_step(task, options=options or {"dimensions": 8})
+    step = make_step(task.table, options or HashingFeatures(dimensions=8))
     return load(save_task(fit_task(task, model, step), task, str(folder)))
 
 
 def test_a_saved_router_routes_new_queries_well(tmp_path):
     router = saved_router(task_of(), LinearRouter(), tmp_path / "r")
     new = task_of(1)
-    found = evaluate_choices(new, router.predict_texts(new.table.queries))
-    assert found.statement.pays is True
+    found = task_figures(new, router.predict_texts(new.table.queries))
+    assert found.verdict.pays is True
     assert found.summary["headroom_captured"] > 0.5
 
 
@@ -98,7 +94,7 @@ def test_the_weights_of_a_balance_column_reach_the_fit(tmp_path, scaled):
     table = read_outcomes(pa.table(columns))
     task = make_task(table, CostTerms(), balance="subject")
     model = make_pipeline(StandardScaler(), LinearRouter()) if scaled else LinearRouter()
-    fitted = fit_task(task, model, make_step(task, options={"dimensions": 8}))
+    fitted = fit_task(task, model, make_step(task.table, HashingFeatures(dimensions=8)))
     X = StandardScaler().fit_transform(fitted.features) if scaled else fitted.features
     weighted, plain = (
         LinearRouter().fit(X, task.costs, task.weight),
@@ -110,6 +106,6 @@ def test_the_weights_of_a_balance_column_reach_the_fit(tmp_path, scaled):
     notes = load(save_task(fitted, task, str(tmp_path / "r"))).metadata["notes"]
     assert notes["balance"] == "subject"
     bare = make_task(table, CostTerms())
-    step = make_step(bare, options={"dimensions": 8})
+    step = make_step(bare.table, HashingFeatures(dimensions=8))
     plainly = load(save_task(fit_task(bare, LinearRouter(), step), bare, str(tmp_path / "p")))
     assert "balance" not in plainly.metadata["notes"]

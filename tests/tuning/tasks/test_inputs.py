@@ -9,8 +9,10 @@ import pytest
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, OptionError
-from mild.evaluation.comparison import comparison_inputs
-from mild.tuning.tasks import contents, make_step, make_task
+from mild.evaluation.comparison import task_rows
+from mild.features import HashingFeatures
+from mild.tuning.fitting import contents, make_step
+from mild.tuning.tasks import make_task
 from outcome_cases import make_columns
 
 
@@ -26,42 +28,42 @@ def vector_columns(n=12):
 
 def test_features_are_learned_from_the_training_rows_alone():
     task = task_of(make_columns(40))
-    inputs, kind = comparison_inputs(task, options={"dimensions": 4})
+    rows, kind = task_rows(task, HashingFeatures(dimensions=4))
     train, test = np.arange(30), np.arange(30, 40)
-    features, held = inputs.features(train, test)
+    features, held = rows.inputs.features(train, test)
     changed = task_of(
         make_columns(40) | {"prompt": [*task.table.queries[:30], *["new words"] * 10]}
     )
-    again, _ = comparison_inputs(changed, options={"dimensions": 4})[0].features(train, test)
+    again, _ = task_rows(changed, HashingFeatures(dimensions=4))[0].inputs.features(train, test)
     np.testing.assert_array_equal(features, again)
     assert held.shape == (10, features.shape[1])
     assert kind == "hashing"
-    assert len(inputs) == 40
+    assert len(rows.inputs) == 40
 
 
 def test_vectors_are_used_where_they_are_asked_for_or_alone():
     columns = vector_columns()
     task = task_of(columns)
-    assert make_step(task).kind == "hashing"
-    step = make_step(task, "vectors")
-    assert contents(task, step) is task.table.vectors
-    assert contents(task, make_step(task)) is task.table.queries
+    assert make_step(task.table).kind == "hashing"
+    step = make_step(task.table, "vectors")
+    assert contents(task.table, step) is task.table.vectors
+    assert contents(task.table, make_step(task.table)) is task.table.queries
     del columns["prompt"]
     alone = task_of(columns)
-    assert make_step(alone).kind == "vectors"
-    assert comparison_inputs(alone)[1] == "vectors"
+    assert make_step(alone.table).kind == "vectors"
+    assert task_rows(alone)[1] == "vectors"
     with pytest.raises(InvalidInputError, match="only vectors"):
-        make_step(alone, "hashing")
+        make_step(alone.table, "hashing")
 
 
 def test_vectors_that_are_not_there_are_refused():
     with pytest.raises(InvalidInputError, match="column of vectors"):
-        make_step(task_of(make_columns(5)), "vectors")
+        make_step(task_of(make_columns(5)).table, "vectors")
 
 
 def test_an_unknown_step_is_refused():
     with pytest.raises(OptionError, match="hashing"):
-        make_step(task_of(make_columns(5)), "hash")
+        make_step(task_of(make_columns(5)).table, "hash")
 
 
 def test_a_table_of_empty_queries_is_refused():
@@ -71,4 +73,4 @@ def test_a_table_of_empty_queries_is_refused():
     with pytest.raises(
         InvalidInputError, match="every query is empty: there is nothing to route by"
     ):
-        make_step(make_task(table, CostTerms()))
+        make_step(table)

@@ -10,7 +10,7 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.evaluation.evaluate import evaluate_choices, minority_recall
+from mild.evaluation.figures import minority_recall, task_figures
 from mild.metrics import paired_interval
 from mild.tuning.tasks import make_task
 from outcome_cases import make_columns
@@ -26,19 +26,19 @@ def best(task):
 
 def test_the_oracle_pays_and_says_so():
     task = task_of(make_columns(200))
-    found = evaluate_choices(task, best(task))
-    assert found.statement.pays is True
-    assert found.statement.sentence.startswith("Routing pays: the mean loss of the router is")
+    found = task_figures(task, best(task))
+    assert found.verdict.pays is True
+    assert found.verdict.sentence.startswith("Routing pays: the mean loss of the router is")
     assert found.summary["loss"] == found.summary["oracle_loss"]
     assert found.minority_recall == 1
 
 
 def test_a_constant_does_not_pay():
     task = task_of(make_columns(200))
-    losses = evaluate_choices(task, best(task)).constant_losses
-    found = evaluate_choices(task, np.full(200, int(np.argmin(losses))))
-    assert found.statement.pays is False
-    assert found.statement.estimate == 0
+    losses = task_figures(task, best(task)).constant_losses
+    found = task_figures(task, np.full(200, int(np.argmin(losses))))
+    assert found.verdict.pays is False
+    assert found.verdict.estimate == 0
 
 
 def test_rows_that_hang_together_count_once():
@@ -46,8 +46,8 @@ def test_rows_that_hang_together_count_once():
     copies = {name: list(values) * 4 for name, values in columns.items()}
     task = task_of(copies)
     chosen = np.tile(np.arange(60) % 3, 4)
-    found = evaluate_choices(task, chosen).statement
-    constant = evaluate_choices(task, chosen).summary["constant_expert"]
+    found = task_figures(task, chosen).verdict
+    constant = task_figures(task, chosen).summary["constant_expert"]
     alone = paired_interval(
         task.costs[np.arange(240), chosen], task.costs[:, constant], random_state=0
     )
@@ -57,30 +57,30 @@ def test_rows_that_hang_together_count_once():
 
 def test_dollars_are_those_of_the_choices():
     task = task_of(make_columns(90, prices=True), CostTerms(price_weight=10.0))
-    found = evaluate_choices(task, np.zeros(90, int))
+    found = task_figures(task, np.zeros(90, int))
     assert found.router_price == pytest.approx(1.0)
     constant = found.summary["constant_expert"]
     assert found.constant_price == pytest.approx(constant + 1)
     np.testing.assert_allclose(found.prices, [1, 2, 3])
     if constant:
-        assert f"saves ${constant}.00 per 1,000" in found.statement.sentence
+        assert f"saves ${constant}.00 per 1,000" in found.verdict.sentence
 
 
 def test_unknown_prices_are_left_out_of_both_means():
     columns = make_columns(90, prices=True)
     columns["cost__adder"][:45] = np.nan
-    found = evaluate_choices(task_of(columns), np.zeros(90, int))
+    found = task_figures(task_of(columns), np.zeros(90, int))
     assert found.router_price == pytest.approx(1.0)
     columns["cost__adder"][:] = np.nan
-    assert evaluate_choices(task_of(columns), np.zeros(90, int)).router_price is None
+    assert task_figures(task_of(columns), np.zeros(90, int)).router_price is None
 
 
 def test_too_few_rows_cannot_tell():
     task = task_of({name: list(values)[:1] for name, values in make_columns(3).items()})
-    found = evaluate_choices(task, np.array([0]))
-    assert found.statement.pays is None
-    assert "too few distinct queries (1)" in found.statement.sentence
-    assert math.isnan(found.statement.estimate)
+    found = task_figures(task, np.array([0]))
+    assert found.verdict.pays is None
+    assert "too few distinct queries (1)" in found.verdict.sentence
+    assert math.isnan(found.verdict.estimate)
 
 
 def test_experts_that_were_never_asked_are_left_out_and_counted():
@@ -88,10 +88,10 @@ def test_experts_that_were_never_asked_are_left_out_and_counted():
     asked = columns["correct__poet"].astype(float)
     asked[::2] = np.nan
     columns["correct__poet"] = asked
-    found = evaluate_choices(task_of(columns), np.ones(60, int))
-    assert found.summary["n_known"] == found.statement.n_rows == 30
+    found = task_figures(task_of(columns), np.ones(60, int))
+    assert found.summary["n_known"] == found.verdict.n_rows == 30
     assert found.left_out == "30 of 60 rows are left out: not every expert was asked there."
-    assert evaluate_choices(task_of(make_columns(60)), np.ones(60, int)).left_out is None
+    assert task_figures(task_of(make_columns(60)), np.ones(60, int)).left_out is None
 
 
 def test_a_table_with_holes_is_judged_on_the_rows_that_have_all():
@@ -103,20 +103,20 @@ def test_a_table_with_holes_is_judged_on_the_rows_that_have_all():
         "cost__s": [0.001, 0.001, 0.001, 0.5, None, 0.001],
         "cost__l": [0.004, 0.004, 0.004, None, 0.5, 0.004],
     }
-    found = evaluate_choices(task_of(table), np.array([0, 1, 0, 0, 1, 1]))
+    found = task_figures(task_of(table), np.array([0, 1, 0, 0, 1, 1]))
     assert (found.summary["loss"], found.summary["constant_loss"]) == (0.5, 0.5)
     assert (found.summary["oracle_loss"], found.summary["shuffled_control"]) == (0.25, 0.625)
     assert found.constant_losses.tolist() == [0.5, 0.75]
     assert (found.router_price, found.constant_price) == (pytest.approx(2.5), pytest.approx(1.0))
-    assert found.statement.n_rows == 4
-    assert "adds $1.50 per 1,000" in found.statement.sentence
+    assert found.verdict.n_rows == 4
+    assert "adds $1.50 per 1,000" in found.verdict.sentence
 
 
 def test_experts_that_are_all_right_leave_nothing_to_gain():
     columns = make_columns(30)
     columns |= {name: [1] * 30 for name in columns if name.startswith("correct__")}
-    found = evaluate_choices(task_of(columns), np.arange(30) % 3)
-    assert found.statement.pays is False
+    found = task_figures(task_of(columns), np.arange(30) % 3)
+    assert found.verdict.pays is False
     assert found.summary["headroom_captured"] is None
 
 
@@ -137,7 +137,7 @@ def test_choices_stand_beside_what_they_are_compared_with():
         "latency_ms__a": [100] * 4,
         "latency_ms__b": [300] * 4,
     }
-    found = evaluate_choices(task_of(table), np.array([1, 0, 0, 1]), fitted=0)
+    found = task_figures(task_of(table), np.array([1, 0, 0, 1]), fitted=0)
     rows = {row.pop("key"): row for row in found.baselines}
     figures = ("loss", "accuracy", "dollars_per_1000", "seconds")
     values = {key: [row[name] for name in figures] for key, row in rows.items()}
@@ -154,7 +154,7 @@ def test_choices_stand_beside_what_they_are_compared_with():
 
 def test_figures_that_are_not_known_are_none():
     columns = {"prompt": list("abc"), "correct__a": [0, 0, 1], "correct__b": [1, 1, 0]}
-    found = evaluate_choices(task_of(columns), np.array([1, 1, 0]))
+    found = task_figures(task_of(columns), np.array([1, 1, 0]))
     assert [row["key"] for row in found.baselines] == [
         "router",
         "best_single",
@@ -172,7 +172,7 @@ def test_with_a_balance_column_every_figure_is_a_mean_over_its_values():
     table = read_outcomes(pa.table(columns))
     task = make_task(table, terms, balance="subject")
     chosen = np.arange(90) % 3
-    found = evaluate_choices(task, chosen)
+    found = task_figures(task, chosen)
     rare = columns["subject"] == "rare"
 
     def mean(values):
@@ -182,7 +182,7 @@ def test_with_a_balance_column_every_figure_is_a_mean_over_its_values():
     constant = found.summary["constant_expert"]
     assert found.summary["loss"] == mean(paid)
     assert found.summary["oracle_loss"] == mean(task.costs.min(axis=1))
-    assert found.statement.estimate == mean(paid - task.costs[:, constant])
+    assert found.verdict.estimate == mean(paid - task.costs[:, constant])
     assert found.router_price == mean(1000 * prices)
     for k in range(3):
         assert found.constant_losses[k] == mean(task.costs[:, k])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from mild.data import read_outcomes
-from mild.tuning.tasks import TrainingQueryIndex
+from mild.tuning.training_rows import TrainingQueryIndex
 from outcome_cases import make_columns
 
 

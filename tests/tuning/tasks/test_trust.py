@@ -13,12 +13,15 @@ from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.datasets import outcomes_file
 from mild.errors import ArtifactError, UnsupportedError
+from mild.features import HashingFeatures
 from mild.routers.calibration import Calibration
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.stack import StackRouter
-from mild.tuning.tasks import fit_task, make_step, make_task, save_task
+from mild.tuning.fitting import fit_task, make_step
+from mild.tuning.tasks import make_task
 from outcome_cases import EXPERTS, make_columns
+from text_router_cases import save_task
 
 FAR = ["Zwölf Boxkämpfer jagen Viktor quer", "SELECT id FROM users WHERE age > 30;"]
 ROUTERS = {
@@ -45,7 +48,9 @@ def fitted(tmp_path_factory):
     def get(name, weight=None):
         if (name, weight) not in made:
             task = task_of(terms=weight and CostTerms(price_weight=weight))
-            done = fit_task(task, ROUTERS[name](), make_step(task, options={"dimensions": 8}))
+            done = fit_task(
+                task, ROUTERS[name](), make_step(task.table, HashingFeatures(dimensions=8))
+            )
             folder = save_task(done, task, str(tmp_path_factory.mktemp("trust") / "r"))
             made[name, weight] = task, done, folder
         return made[name, weight]
@@ -75,7 +80,7 @@ def test_far_from_the_training_data_the_means_are_expected(fitted, name, weight)
 def test_nothing_but_the_mean_is_expected_of_a_poem(tmp_path):
     # The included table: sums, dates and facts.
     task = make_task(read_outcomes(outcomes_file()), CostTerms())
-    done = fit_task(task, CostRegressionRouter(), make_step(task))
+    done = fit_task(task, CostRegressionRouter(), make_step(task.table))
     router = load(save_task(done, task, str(tmp_path / "r")))
     means = task.costs.mean(axis=0)
     poems = ["Write a poem", "Write a poem about autumn leaves falling in the rain"]
@@ -204,7 +209,7 @@ def test_vectors_are_novel_by_their_distance(tmp_path):
     columns = make_columns(120)
     columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
     task = make_task(read_outcomes(pa.table(columns)), CostTerms())
-    done = fit_task(task, CostRegressionRouter(), make_step(task, "vectors"))
+    done = fit_task(task, CostRegressionRouter(), make_step(task.table, "vectors"))
     router = load(save_task(done, task, str(tmp_path / "r")))
     assert router.explain([1e3, 50.0]).novel is True
     assert router.explain(columns["embedding"][0]).novel is False

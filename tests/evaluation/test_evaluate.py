@@ -1,0 +1,155 @@
+"""``mild.evaluate`` and ``mild.compare``: figures, frames, plots and pages of a router."""
+
+from __future__ import annotations
+
+import json
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+import mild
+from mild.data import Matrices
+from mild.data.datasets import load_outcomes
+from mild.errors import InvalidInputError, OutputExistsError
+
+mpl.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return load_outcomes().split(test_size=0.3, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def router(parts):
+    return mild.fit(parts[0], "priced", price_weight=50)
+
+
+@pytest.fixture(scope="module")
+def judged(router, parts):
+    return mild.evaluate(router, parts[1])
+
+
+def test_figures_are_beside_constant_chance_and_oracle(judged, parts):
+    frame = judged.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert list(frame["key"]) == ["router", "best_single", "fit_constant", "same_mix", "perfect"]
+    losses = frame.set_index("key")["loss"]
+    assert losses["perfect"] < losses["router"] < losses["best_single"]
+    costs = parts[1].costs(price_weight=50)
+    assert losses["router"] == pytest.approx(
+        costs[np.arange(len(costs)), judged.judged.chosen].mean()
+    )
+    assert judged.verdict.pays is True
+    assert repr(judged) == judged.verdict.sentence
+    assert judged.verdict.sentence in judged._repr_html_()
+
+
+def test_a_router_a_folder_and_a_file_are_the_same_to_it(judged, router, parts, tmp_path):
+    folder = router.save(tmp_path / "r")
+    file = tmp_path / "test.csv"
+    parts[1].to_frame().to_csv(file, index=False)
+    again = mild.evaluate(folder, file)
+    assert again.verdict.estimate == pytest.approx(judged.verdict.estimate)
+    assert again.as_dict()["summary"] == pytest.approx(judged.as_dict()["summary"])
+
+
+def test_the_cost_is_that_of_the_fit_unless_told_otherwise(judged, router, parts):
+    assert judged.formula == "error + 50 × dollars"
+    free = mild.evaluate(router, parts[1], price_weight=0)
+    assert free.formula == "error"
+    # A priced router decides by the new prices.
+    assert (free.judged.chosen != judged.judged.chosen).any()
+    linear = mild.fit(parts[0], price_weight=50)
+    other = mild.evaluate(linear, parts[1], beta={"rules": 0.5})
+    assert "fitted under another cost" in other.notes[0]
+
+
+def test_other_experts_are_left_out_and_missing_ones_refused(router, parts):
+    few = parts[1].with_experts(["rules", "gemma3"])
+    with pytest.raises(InvalidInputError, match="the table has no smollm2"):
+        mild.evaluate(router, few)
+    two = mild.fit(parts[0].with_experts(["rules", "gemma3"]))
+    found = mild.evaluate(two, parts[1])
+    assert found.notes == ("left out, the router does not know them: smollm2.",)
+
+
+def test_numbers_are_judged_with_their_costs():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
+    router = mild.LinearRouter().fit(X[:100], costs[:100])
+    found = mild.evaluate(router, X[100:], costs[100:])
+    assert found.verdict.pays is True
+    assert found.as_dict()["rows"] == 100
+    matrices = Matrices(X[100:], costs[100:], None, ["expert_0", "expert_1"], False)
+    assert mild.evaluate(router, matrices).verdict.estimate == found.verdict.estimate
+    for bad in (
+        {"data": X},
+        {"data": X, "costs": costs[:5]},
+        {"data": X, "costs": costs, "beta": {}},
+    ):
+        with pytest.raises(InvalidInputError):
+            mild.evaluate(router, **bad)
+
+
+def test_texts_are_judged_with_their_costs(router, parts):
+    test = parts[1]
+    found = mild.evaluate(router, test.queries, test.costs(price_weight=50))
+    assert found.figures.summary["loss"] == pytest.approx(
+        mild.evaluate(router, test).figures.summary["loss"]
+    )
+
+
+def test_plots_are_displays_that_draw_on_given_axes(judged):
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 3)
+    displays = [
+        judged.plot_frontier(ax=axes[0]),
+        judged.plot_calibration(ax=axes[1]),
+        judged.plot_shares(ax=axes[2]),
+    ]
+    for display, ax in zip(displays, axes, strict=True):
+        assert display.ax_ is ax
+        assert display.figure_ is figure
+        assert ax.get_xlabel()
+    drawn = [text.get_text() for text in axes[0].texts]
+    assert drawn == ["smollm2", "gemma3", "rules"]
+    shares = [bar.get_width() for bar in axes[2].patches[:3]]
+    assert shares == pytest.approx(judged.figures.summary["shares"])
+    fresh = judged.plot_frontier()
+    assert fresh.figure_ is not figure
+    plt.close("all")
+
+
+def test_the_report_and_the_saved_evaluation_are_written_whole(judged, router, tmp_path):
+    page = judged.write_report(tmp_path / "report.html", title="A router & its page")
+    assert "A router &amp; its page" in page.read_text(encoding="utf-8")
+    with pytest.raises(OutputExistsError):
+        judged.write_report(page)
+    folder = router.save(tmp_path / "r")
+    saved = json.loads(judged.save(folder).read_text(encoding="utf-8"))
+    assert saved["verdict"]["sentence"] == judged.verdict.sentence
+
+
+def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
+    found = mild.compare(parts[0], price_weight=50, methods=["ce", "tdef"], n_splits=2)
+    frame = found.to_frame()
+    assert list(frame["method"]) == ["constant", "ce", "tdef"]
+    assert found.verdict.sentence in repr(found)
+    assert found.verdict.sentence in found._repr_html_()
+    assert found.as_dict()["cost"]["price_weight"] == 50
+    assert found.document()["verdict"]["sentence"] == found.verdict.sentence
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
+    groups = np.arange(90) // 2
+    numbers = mild.compare(X, costs, groups=groups, methods=["ce"], n_splits=2, cv=3)
+    assert numbers.row("ce").verdict == "better"
+    assert numbers.row("ce").units <= 45
+    for bad in ({"price_weight": 1}, {"groups": groups[:5]}, {"methods": ["nothing"]}):
+        with pytest.raises(InvalidInputError):
+            mild.compare(X, costs, **bad)

@@ -1,0 +1,195 @@
+"""``mild.tune``, ``mild.fit`` and ``mild.save``: from a table to a router in memory."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import mild
+from mild.data import Matrices
+from mild.data.datasets import load_outcomes
+from mild.errors import InvalidInputError, OutputExistsError
+from mild.features import HashingFeatures
+from mild.routers.cost_models import KNNRouter
+
+FAST = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3}
+QUERIES = ["What is 17 * 23?", "What is the capital of France?"]
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return load_outcomes().split(test_size=0.3, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def found(parts):
+    return mild.tune(parts[0], price_weight=50, **FAST)
+
+
+def test_the_router_that_was_found_is_the_one_that_is_loaded(found, parts, tmp_path):
+    folder = found.router.save(tmp_path / "router")
+    loaded = mild.load(folder)
+    assert type(loaded) is type(found.router) is mild.Router
+    queries = parts[1].queries
+    assert loaded.route(queries) == found.router.route(queries)
+    np.testing.assert_array_equal(
+        loaded.predict(loaded.features(queries)), found.router.predict_texts(queries)
+    )
+    assert loaded.info.cost == found.router.info.cost
+    assert loaded.info.table == found.router.info.table
+    with pytest.raises(OutputExistsError):
+        found.router.save(folder)
+
+
+def test_the_result_says_what_was_found(found):
+    assert found.verdict.pays is True
+    assert found.decides_as == "linear"
+    assert found.verdict.sentence in repr(found)
+    assert found.verdict.sentence in found._repr_html_()
+    frame = found.candidates
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["mean_cost"].is_monotonic_increasing
+    assert frame["taken"].sum() == 1
+    content = json.loads(json.dumps(found.as_dict(), default=list))
+    assert content["verdict"]["pays"] is True
+    assert content["cost"]["price_weight"] == 50
+    assert len(content["candidates"]) == len(frame)
+
+
+def test_frames_come_back_as_the_kind_that_was_given():
+    table = load_outcomes().to_frame()
+    assert isinstance(table, pd.DataFrame)
+    kinds = {pd.DataFrame: table, pl.DataFrame: pl.from_pandas(table), pa.Table: pa.table(table)}
+    for kind, frame in kinds.items():
+        outcomes = mild.read_outcomes(frame)
+        assert isinstance(outcomes.to_frame(), kind)
+        assert isinstance(outcomes.describe().to_frame(), kind)
+        assert outcomes.fingerprint() == load_outcomes().fingerprint()
+    assert isinstance(mild.tune(kinds[pl.DataFrame], **FAST).candidates, pl.DataFrame)
+
+
+def test_a_target_decides_and_is_stated(parts):
+    found = mild.tune(parts[0], max_dollars=1, **FAST)
+    assert found.target is not None
+    assert found.target.sentence in found.sentences
+    assert found.router.info.target.target == {"max_dollars": 1}
+    assert found.as_dict()["target"]["target"] == {"max_dollars": 1}
+
+
+def test_a_guarantee_keeps_rows_for_calibration(parts):
+    found = mild.tune(parts[0], max_quality_loss=0.2, guarantee=0.8, **FAST)
+    assert found.target.certified
+    assert any("kept for calibration" in note for note in found.notes)
+    assert found.router.info.table.rows == parts[0].rows
+
+
+def test_a_table_without_anything_to_route_gives_the_constant():
+    table = mild.read_outcomes(
+        pa.table({"prompt": ["a", "b", "c"], "correct__x": [1, 1, 1], "correct__y": [0, 1, 0]})
+    )
+    found = mild.tune(table)
+    assert found.routes_as_constant
+    assert found.verdict.pays is False
+    assert found.decides_as == "always x"
+    assert found.router.route(["a"]) == ["x"]
+    assert "nothing to route" in found.notes[0]
+    assert found.as_dict()["verdict"]["constant"] == "x"
+
+
+def test_numbers_are_tuned_with_their_names(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
+    table = Matrices(X, costs, ["length", "age"], ["small", "large"])
+    found = mild.tune(table, alphas=[0.01], cv=3)
+    loaded = mild.load(found.router.save(tmp_path / "r"))
+    assert loaded.expert_names == ["small", "large"]
+    assert loaded.feature_names == ["length", "age"]
+    np.testing.assert_array_equal(loaded.predict(X), found.router.predict(X))
+    assert "cost" not in found.as_dict()
+    with pytest.raises(InvalidInputError, match="keep_quality is for tables of outcomes"):
+        mild.tune(table, keep_quality=0.9)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"price_weight": -1}, "invalid_price_weight"),
+        ({"keep_quality": 95}, "invalid_keep_quality"),
+        ({"guarantee": 0.9}, "invalid_guarantee"),
+        ({"cv": 1}, "invalid_cv"),
+        ({"topic": "nowhere"}, "invalid_name"),
+        ({"groups": "nowhere"}, "invalid_name"),
+        ({"text": "hash"}, "invalid_text"),
+        ({"neighbours": 3}, "invalid_neighbours"),
+        ({"keep_quality": 0.9, "balance": "source"}, "invalid_balance"),
+        ({"max_quality_loss": 0.1, "guarantee": 0.9, "calibration_share": 2}, "invalid_calibration_share"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_have_codes(parts, options, code):
+    with pytest.raises(mild.errors.MildError) as error:
+        mild.tune(parts[0], **FAST | options)
+    assert error.value.code == code
+
+
+def test_progress_is_reported(parts):
+    calls = []
+    mild.tune(parts[0], progress=lambda *call: calls.append(call), **FAST)
+    assert calls[-1][0] == calls[-1][1]
+
+
+def test_one_router_is_fitted_by_name_or_as_an_object(parts):
+    train, test = parts
+    by_name = mild.fit(train, "knn", n_neighbors=7)
+    as_object = mild.fit(train, KNNRouter(n_neighbors=7))
+    assert by_name.route(test.queries[:50]) == as_object.route(test.queries[:50])
+    tdef = mild.fit(train, loss="tdef", text=HashingFeatures(dimensions=8))
+    assert tdef.n_features == 17
+    assert tdef.info.estimator.params["loss"] == "tdef"
+    with pytest.raises(InvalidInputError) as error:
+        mild.fit(train, "knn", alpha=1)
+    assert error.value.code == "invalid_alpha"
+    with pytest.raises(InvalidInputError):
+        mild.fit(train, KNNRouter(), alpha=1)
+
+
+def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
+    train, test = parts
+    pipeline = make_pipeline(HashingFeatures(dimensions=16), StandardScaler(), mild.RouterCV(cv=3))
+    pipeline.fit(train.queries, train.costs(price_weight=50))
+    folder = mild.save(pipeline, tmp_path / "r", table=train, price_weight=50)
+    loaded = mild.load(folder)
+    assert loaded.expert_names == train.expert_names
+    assert loaded.predict_texts(test.queries).tolist() == pipeline.predict(test.queries).tolist()
+    assert loaded.info.cost.price_weight == 50
+    assert loaded.info.table.fingerprint == train.fingerprint()
+    judged = mild.evaluate(loaded, test)
+    assert judged.overlap == {
+        "same_data_as_fit": False, "seen_in_fit": {"queries": 0, "checked": test.rows}
+    }  # fmt: skip
+    assert mild.evaluate(loaded, train).warning is not None
+    assert (
+        judged.verdict.estimate == mild.evaluate(pipeline, test, price_weight=50).verdict.estimate
+    )
+
+
+def test_a_table_that_does_not_fit_the_router_is_refused(parts, tmp_path):
+    train, _ = parts
+    two = train.with_experts(["smollm2", "rules"])
+    pipeline = make_pipeline(HashingFeatures(dimensions=16), mild.LinearRouter())
+    pipeline.fit(two.queries, two.costs())
+    with pytest.raises(InvalidInputError, match="2 experts"):
+        mild.save(pipeline, tmp_path / "r", table=train)
+    with pytest.raises(InvalidInputError, match="price_weight"):
+        mild.save(pipeline, tmp_path / "r", price_weight=50)
+    numbers = mild.LinearRouter().fit(np.eye(3), np.eye(3))
+    with pytest.raises(InvalidInputError, match="fitted on numbers"):
+        mild.save(numbers, tmp_path / "r", table=train)
+    assert not (tmp_path / "r").exists()
