@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from mild.data import outcome_costs
-from mild.errors import InvalidInputError
-from report_cases import cost_router, document_of, make_table, routed_rows
+from report_cases import make_table, routed_rows
 
 SCORES = [[1, 1, 1], [0, 1, 1], [0, 0, 1], [1, 0, 0]]
 
@@ -35,16 +34,3 @@ def test_means_leave_out_experts_that_were_never_asked():
 def test_asking_costs_nothing_where_costs_are_errors():
     table = make_table(SCORES)
     assert gather(table, outcome_costs(table), [0] * 4).asking is None
-
-
-def test_other_experts_and_shapes_that_do_not_fit_are_refused():
-    table = make_table(SCORES)
-    costs = outcome_costs(table)
-    with pytest.raises(
-        InvalidInputError, match="must have the router's experts, small, medium; got"
-    ):
-        document_of(cost_router(["small", "medium"]), table, costs, np.zeros((4, 2)))
-    with pytest.raises(
-        InvalidInputError, match=r"costs must have shape .* = \(4, 3\); got \(3, 3\)"
-    ):
-        document_of(cost_router(), table, costs[:3], np.zeros((4, 3)))

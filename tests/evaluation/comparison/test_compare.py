@@ -180,10 +180,7 @@ def test_text_features_are_learned_from_the_training_rows_alone():
     texts = ["x" * (1 + i % 37) + str(i) for i in range(200)]
     costs = np.array([[len(text) > 20, len(text) <= 20] for text in texts], float)
     splits = random_splits(np.arange(200), 2, 0.3)
-    found = compare(
-        Inputs(texts, Length), costs, splits, chosen_methods(["ce"])[0],
-        expert_names=NAMES, n_folds=3,
-    )  # fmt: skip
+    found = run(Inputs(texts, Length), costs, ("ce",), splits=splits)  # fmt: skip
     assert found.row("ce").mean < 0.1
     for split, known in zip(splits, seen, strict=True):
         assert known == {texts[i] for i in split.train}
