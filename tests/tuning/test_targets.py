@@ -235,7 +235,7 @@ def test_a_target_decides_and_is_kept_in_the_artefact(task, fitted, tmp_path):
     router = load(tasks.save_task(aimed.fitted, task, str(tmp_path / "r"), notes=aimed.notes))
     assert isinstance(router.policy, PricedPolicy)
     assert router.policy.price_weight == aimed.solution.t
-    kept = router.metadata["notes"]["target"]
+    kept = router.info.notes["target"]
     assert kept == aimed.solution.as_dict()
     assert kept["target"] == {"keep_quality": 1.1}
     assert {"estimate", "low", "high", "dollars_per_1000", "t", "certified"} <= set(kept)
@@ -248,7 +248,7 @@ def test_a_target_can_be_chosen_after_fitting_as_if_it_had_been_solved(task, fit
     solved = keep_apart(fitted, task, folds, Target(**wanted)).solution
     bare = keep_apart(fitted, task, folds)
     router = load(tasks.save_task(bare.fitted, task, str(tmp_path / "r"), notes=bare.notes))
-    found = router.with_target(**wanted).metadata["notes"]["target"]
+    found = router.with_target(**wanted).info.notes["target"]
     assert (found["t"], found["expert"]) == (solved.t, solved.expert)
 
 

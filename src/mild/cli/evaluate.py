@@ -119,9 +119,8 @@ def read_known(
     task = make_task(table, terms, source.group, source.balance)
     if asked.stated and is_priced(router):
         router = new_prices(router, asked.beta, asked.price_weight).on(router)
-    elif asked.stated and fitted is not None and task.terms != fitted:
-        words = router.metadata["notes"]["cost"]["words"]
-        note(f"the router was fitted under another cost: {words}.")
+    elif asked.stated and router.info.cost is not None and task.terms != fitted:
+        note(f"the router was fitted under another cost: {router.info.cost.words}.")
     return router, task, task.costs, router.features(contents(task, router.text))
 
 

@@ -183,8 +183,8 @@ def fit(
     del training["verdict"]
     result = {
         "router": str(saved.folder),
-        "kind": loaded.metadata["kind"],
-        "estimator": loaded.metadata["estimator"],
+        "kind": loaded.info.kind,
+        "estimator": loaded.info.estimator and loaded.info.estimator.as_dict(),
         "n_features": loaded.n_features,
         "margins": loaded.margins,
         **saved.facts,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact import Router, fingerprint, save
+from mild.artifact.info import CalibrationInfo, CostInfo, RouterInfo, SharesInfo, TableInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray, invalid
@@ -238,34 +239,29 @@ def asking_prices(task: Task) -> tuple[FloatArray, Any, float]:
     return errors, task.costs - errors, 1.0
 
 
-def task_notes(task: Task) -> dict[str, Any]:
-    """The recipe of the queries, the cost and the table, JSON-ready, for a router's metadata."""
+def task_info(task: Task) -> RouterInfo:
+    """What a task says about a router that is fitted on it."""
     table = task.table
-    query = {} if table.recipe is None else {"query": table.recipe.as_dict()}
-    return {
-        **query,
-        "cost": task.cost,
-        "constant": table.expert_names[common_constant(task.costs, task.weight)],
-        **({} if task.balance is None else {"balance": task.balance}),
-        "table": {
-            "fingerprint": table.fingerprint(),
-            "rows": table.rows,
-            "form": table.form,
-            "explanation": table.explanation,
-        },
-    }
+    return RouterInfo(
+        query=None if table.recipe is None else table.recipe.as_dict(),
+        cost=CostInfo(task.words, **task.terms.as_dict()),
+        constant=table.expert_names[common_constant(task.costs, task.weight)],
+        balance=task.balance,
+        table=TableInfo(table.fingerprint(), table.rows, table.form, table.explanation),
+    )
 
 
 def terms_of(router: Router) -> CostTerms | None:
     """Terms of the cost that a saved router was fitted with; None if they are not recorded."""
-    notes = router.metadata.get("notes") or {}
-    fields = notes.get("cost")
-    return None if fields is None else CostTerms.from_dict(fields)
+    cost = router.info.cost
+    if cost is None:
+        return None
+    return CostTerms(cost.beta, cost.price_weight, cost.latency_weight)
 
 
 def constant_at_fit(router: Router) -> int | None:
     """The expert of least mean loss when a saved router was fitted; None if it is not recorded."""
-    name = (router.metadata.get("notes") or {}).get("constant")
+    name = router.info.constant
     return router.expert_names.index(name) if name in router.expert_names else None
 
 
@@ -376,29 +372,28 @@ class TrainingQueryIndex:
     below the largest of them can still be checked.
     """
 
-    marks: NDArray[np.uint64]  # (n,) uint64 hashes, ascending, different
+    hashes: NDArray[np.uint64]  # (n,) uint64 hashes, ascending, different
     complete: bool = True  # whether every training query has its hash
 
     @classmethod
     def of(cls, table: OutcomeTable, most: int = MAX_HASHES) -> TrainingQueryIndex:
         """Index of a table's queries."""
-        marks = np.unique(_query_hashes(table))
-        return cls(marks[:most], marks.size <= most)
+        hashes = np.unique(_query_hashes(table))
+        return cls(hashes[:most], hashes.size <= most)
 
     @classmethod
     def by(cls, router: Router) -> TrainingQueryIndex | None:
         """Index of what a saved router was trained on; None if it is not recorded."""
-        notes = router.metadata.get("notes") or {}
-        if router.marks is None:
+        if router.query_hashes is None:
             return None
-        return cls(router.marks, bool(notes.get("marks_complete", True)))
+        return cls(router.query_hashes, router.info.hashes_complete is not False)
 
     def overlap(self, table: OutcomeTable) -> dict[str, int]:
         """How many of a table's queries were trained on, of those that could be checked."""
         asked = _query_hashes(table)
-        if not self.complete and self.marks.size:
-            asked = asked[asked <= self.marks[-1]]
-        return {"queries": int(np.isin(asked, self.marks).sum()), "checked": asked.size}
+        if not self.complete and self.hashes.size:
+            asked = asked[asked <= self.hashes[-1]]
+        return {"queries": int(np.isin(asked, self.hashes).sum()), "checked": asked.size}
 
 
 def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
@@ -415,9 +410,8 @@ def training_overlap(
     router: Router, table: OutcomeTable | None, costs: FloatArray, X: Any
 ) -> dict[str, Any]:
     """Whether a router was fitted on these rows, and how many of their queries, if that is recorded."""
-    metadata: Mapping[str, Any] = router.metadata or {}
-    notes = metadata.get("notes") or {}
-    fitted_on = [part["fingerprint"] for part in (metadata.get("data"), notes.get("table")) if part]
+    parts = (router.info.data, router.info.table)
+    fitted_on = [part.fingerprint for part in parts if part is not None]
     index = TrainingQueryIndex.by(router)
     same = fingerprint(X, costs) in fitted_on or (
         table is not None and table.fingerprint() in fitted_on
@@ -543,21 +537,19 @@ def save_task(
     elif found is not None:
         source = replace(source, calibration=found.numbers)
     shares = expert_shares(source.policy.predict(some), len(names)).tolist()
-    trained = {"rows": some.shape[0], "experts": dict(zip(names, shares, strict=True))}
-    calibration = {} if found is None else {"calibration": found.as_dict()}
+    info = replace(
+        task_info(task),
+        estimator=source.info.estimator,
+        hashes_complete=index.complete,
+        shares=SharesInfo(some.shape[0], dict(zip(names, shares, strict=True))),
+        calibration=None if found is None else CalibrationInfo.from_dict(found.as_dict()),
+    ).with_notes(notes or {})
     return save(
-        source,
+        replace(source, info=info),
         out,
         expert_names=names,
         text=fitted.step,
         data=(fitted.features, task.costs),
-        notes={
-            **task_notes(task),
-            "marks_complete": index.complete,
-            "shares": trained,
-            **(notes or {}),
-            **calibration,
-        },
-        marks=index.marks,
+        query_hashes=index.hashes,
         overwrite=overwrite,
     )

@@ -20,6 +20,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from mild.artifact import save
+from mild.artifact.info import DataInfo, SharesInfo, TableInfo
 from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.losses import class_weights
@@ -63,7 +64,7 @@ from mild.routers.solver import (
     sample_rows,
     second_moments,
 )
-from mild.tuning.tasks import Task, TrainingQueryIndex, contents, make_task, task_notes
+from mild.tuning.tasks import Task, TrainingQueryIndex, contents, make_task, task_info
 
 Progress = Callable[[int, int, str], None]
 #: Dataset -> context of workers that hold it.
@@ -238,25 +239,25 @@ def save_shards(fitted: ShardedFit, out: str, overwrite: bool = False) -> Path:
     """Save the router with its features, costs, shares on the sample and hashes of its queries."""
     dataset = fitted.dataset
     names = dataset.expert_names
-    chosen = source_of(fitted.model).policy.predict(fitted.features)
+    source = source_of(fitted.model)
+    chosen = source.policy.predict(fitted.features)
     shares = dict(zip(names, expert_shares(chosen, len(names)).tolist(), strict=True))
-    data = {"fingerprint": fitted.fingerprint, "rows": fitted.rows}
     explanation = dataset.explanation(fitted.rows)
-    table = {**data, "form": dataset.layout.form, "explanation": explanation}
-    notes = {
-        **task_notes(fitted.task),
-        "table": {**table, "shards": len(dataset.files)},
-        "marks_complete": fitted.seen.complete,
-        "shares": {"rows": len(chosen), "experts": shares},
-    }
+    form, shards = dataset.layout.form, len(dataset.files)
+    info = replace(
+        task_info(fitted.task),
+        estimator=source.info.estimator,
+        data=DataInfo(fitted.fingerprint, fitted.rows),
+        table=TableInfo(fitted.fingerprint, fitted.rows, form, explanation, shards),
+        hashes_complete=fitted.seen.complete,
+        shares=SharesInfo(len(chosen), shares),
+    )
     return save(
-        fitted.model,
+        replace(source, info=info),
         out,
         expert_names=names,
         text=fitted.step,
-        data=data,
-        notes=notes,
-        marks=fitted.seen.marks,
+        query_hashes=fitted.seen.hashes,
         overwrite=overwrite,
     )
 
