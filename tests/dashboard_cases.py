@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from ledger_cases import Keep, record, write_all
-from mild.artifact import Router
+from mild.artifact import Router, RouterInfo
 from mild.gateway.dashboard import Dashboard, page_bytes
 from mild.policies import ConstantPolicy
 
@@ -26,7 +26,7 @@ def make_router(names=NAMES, shares=TRAINED, rows=1200, **notes):
     if shares is not None:
         notes["shares"] = {"rows": rows, "experts": dict(shares)}
     policy = ConstantPolicy(np.zeros(len(names)), 1)
-    return Router(policy, names, metadata={"notes": notes})
+    return Router(policy, names, info=RouterInfo.from_notes(notes))
 
 
 def make_settings(

@@ -32,7 +32,7 @@ def texts_of(kinds, rng):
     return [FORMS[kind].format(*rng.integers(1, 99, 2)) for kind in kinds]
 
 
-def make_router(best=NEW, names=NAMES, **metadata):
+def make_router(best=NEW, names=NAMES):
     """A router that sends each kind of query to its expert."""
     rng = np.random.default_rng(0)
     kinds = KINDS * 60
@@ -42,7 +42,7 @@ def make_router(best=NEW, names=NAMES, **metadata):
     costs = np.array([[float(best[kind] != name) for name in names] for kind in kinds])
     slopes = np.linalg.lstsq(X, costs, rcond=None)[0]
     policy = LinearCostPolicy(slopes[:-1].T.copy(), slopes[-1].copy())
-    router = Router(policy, names, text=features, metadata=metadata)
+    router = Router(policy, names, text=features)
     assert [names[k] for k in router.predict_texts(texts[:3])] == [best[kind] for kind in kinds[:3]]
     return router
 

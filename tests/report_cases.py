@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from mild.artifact import Router
+from mild.artifact import Router, RouterInfo
 from mild.data import CostTerms, outcome_costs, read_outcomes
 from mild.evaluation.document import JudgedRows, build_document
 from mild.evaluation.sections import RoutedRows
@@ -16,10 +16,10 @@ NAMES = ["small", "medium", "large"]
 PRICES = (0.001, 0.004, 0.02)
 
 
-def cost_router(names=NAMES, metadata=None):
+def cost_router(names=NAMES, info=None):
     """A router whose features are the costs it expects, so that its choices are what we like."""
     p = len(names)
-    return Router(LinearCostPolicy(np.eye(p), np.zeros(p)), names, metadata=metadata)
+    return Router(LinearCostPolicy(np.eye(p), np.zeros(p)), names, info=info or RouterInfo())
 
 
 def priced_router(names=NAMES, prices=PRICES, weight=0.0):

@@ -144,11 +144,6 @@ def test_a_score_router_has_no_expected_costs(router, inputs):
         router.expected_costs(inputs)
 
 
-def test_metadata_cannot_be_changed(router):
-    with pytest.raises(TypeError):
-        router.metadata["kind"] = "other"
-
-
 def test_settings_and_repr_say_what_it_is(router):
     assert router.settings["decision"] == "stationary"
     assert repr(router) == "Router(linear, 4 features, experts small, medium, large)"

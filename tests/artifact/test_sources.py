@@ -60,8 +60,8 @@ def test_a_fitted_router_decides_the_same_from_disk(router, dtype, data, tmp_pat
     back = load(save(router, tmp_path / "router", data=(X, costs)))
     np.testing.assert_array_equal(back.predict(X), router.predict(X))
     np.testing.assert_array_equal(back.predict_proba(X), router.predict_proba(X))
-    assert back.metadata["estimator"]["class"] == type(router).__name__
-    assert back.metadata["data"]["rows"] == 120
+    assert back.info.estimator.class_name == type(router).__name__
+    assert back.info.data.rows == 120
     assert back.expert_names == ["expert_0", "expert_1", "expert_2"]
 
 
@@ -80,8 +80,8 @@ def test_a_pipeline_of_scalers_decides_the_same_from_disk(mean, std, data, tmp_p
     np.testing.assert_allclose(
         back.decision_function(X), pipeline.decision_function(X), rtol=1e-9, atol=1e-12
     )
-    assert back.metadata["kind"] == "standardized"
-    assert back.metadata["estimator"]["class"] == "LinearRouter"
+    assert back.info.kind == "standardized"
+    assert back.info.estimator.class_name == "LinearRouter"
 
 
 def test_a_network_decides_the_same_from_disk_without_torch(data, tmp_path):
@@ -91,7 +91,7 @@ def test_a_network_decides_the_same_from_disk_without_torch(data, tmp_path):
     X, costs = data[0].astype(np.float32), data[1].astype(np.float32)
     router = NeuralRouter(hidden=(8,), epochs=2, random_state=0).fit(X, costs)
     back = load(save(router, tmp_path / "router"))
-    assert back.metadata["kind"] == "perceptron"
+    assert back.info.kind == "perceptron"
     np.testing.assert_array_equal(back.predict(X), router.predict(X))
 
 
@@ -125,14 +125,14 @@ def test_a_search_over_a_pipeline_saves_its_best(data, tmp_path):
     back = load(save(search, tmp_path / "router"))
     np.testing.assert_array_equal(back.predict(X), search.predict(X))
     alpha = search.best_params_["linearrouter__alpha"]
-    assert back.metadata["estimator"]["params"]["alpha"] == alpha
+    assert back.info.estimator.params["alpha"] == alpha
 
 
 def test_a_tuned_router_says_what_won(data, tmp_path):
     X, costs = data
     search = RouterCV(alphas=[0.01, 0.1], margin_factors=[1.0], cv=2, progress=print_nothing)
     back = load(save(search.fit(X, costs), tmp_path / "router"))
-    estimator = back.metadata["estimator"]
+    estimator = back.info.estimator
     assert estimator["best_family"] == "linear"
     assert estimator["best_params"]["alpha"] == search.best_params_["alpha"]
     assert estimator["params"]["progress"] == "print_nothing"
@@ -144,7 +144,7 @@ def test_rows_of_folds_are_counted_and_not_written(data, tmp_path):
     search = RouterCV(
         alphas=[0.01], margin_factors=[1.0], cv=folds, clusters=np.arange(len(X)) // 2
     )
-    params = load(save(search.fit(X, costs), tmp_path / "r")).metadata["estimator"]["params"]
+    params = load(save(search.fit(X, costs), tmp_path / "r")).info.estimator.params
     assert params["clusters"] == f"{len(X)} values"
     assert params["cv"][0] == ["100 values", list(range(20))]
 

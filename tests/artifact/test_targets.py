@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.gateway_cases import trading_router
+from gateway.gateway_cases import priced_router, trading_router
 from mild.artifact.targets import Target, TradeoffCurve, with_target
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.policies import PricedPolicy, TradeoffPolicy
@@ -72,8 +72,8 @@ def test_a_router_decides_at_the_trade_off_of_a_target():
     cheap = router.with_target(max_dollars=4.0)
     assert isinstance(cheap.policy, PricedPolicy)
     assert cheap.policy.price_weight == 5.0
-    assert cheap.metadata["notes"]["target"]["t"] == 5.0
-    assert router.metadata["notes"].get("target") is None, "the router itself is as before"
+    assert cheap.info.target.t == 5.0
+    assert router.info.target is None, "the router itself is as before"
 
 
 def test_a_single_expert_that_meets_a_target_can_still_be_reweighed():
@@ -91,10 +91,8 @@ def test_a_target_that_cannot_be_met_is_refused_with_the_nearest():
 
 
 def test_a_router_without_a_record_is_refused():
-    router = trading_router()
-    router.metadata["notes"].pop("tradeoffs")
     with pytest.raises(UnsupportedError) as refused:
-        with_target(router, Target(max_dollars=2.0))
+        with_target(priced_router(), Target(max_dollars=2.0))
     assert refused.value.parameter == "target"
     with pytest.raises(InvalidInputError) as empty:
         trading_router().with_target()

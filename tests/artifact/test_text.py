@@ -143,7 +143,7 @@ def test_without_features_the_old_schema_is_written_and_with_them_the_new(saved,
     new = json.loads((folder / "router.json").read_text())
     assert new["schema_version"] == 2
     assert new["text"]["kind"] == "hashing"
-    assert load(folder).metadata["schema_version"] == 2
+    assert load(folder).info.schema_version == 2
 
 
 def test_the_old_schema_has_no_features(saved, damage):

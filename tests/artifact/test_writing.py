@@ -59,8 +59,8 @@ def test_float32_stays_float32(tmp_path):
 def test_a_loaded_router_saved_again_keeps_its_history(router, tmp_path):
     first = save(router, tmp_path / "a", data=(np.zeros((7, 4)), np.ones((7, 3))))
     again = load(save(load(first), tmp_path / "b"))
-    assert again.metadata["data"] == load(first).metadata["data"]
-    assert again.metadata["estimator"] == load(first).metadata["estimator"]
+    assert again.info.data == load(first).info.data
+    assert again.info.estimator == load(first).info.estimator
 
 
 def test_new_names_replace_the_old(router, tmp_path):

@@ -54,12 +54,12 @@ def test_tune_reports_means_over_values_and_trains_by_them(mild, table, tmp_path
     queries = read_outcomes(table).queries
     shares = [np.mean(np.array(router.predict_texts(queries)) == 1) for router in routers]
     assert shares[1] > shares[0]
-    notes = [router.metadata["notes"] for router in routers]
+    notes = [router.info.notes for router in routers]
     assert [note.get("balance") for note in notes] == [None, "origin"]
     assert [note["constant"] for note in notes] == constants
     # Nothing is added to a router without the option.
     assert "balance" not in notes[0]
-    assert not {"balance", "strata"} & set(routers[0].metadata["estimator"]["params"])
+    assert not {"balance", "strata"} & set(routers[0].info.estimator.params)
 
 
 @pytest.mark.no_cover

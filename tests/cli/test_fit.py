@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import fingerprint, load
+from mild.artifact.info import DataInfo
 from mild.data import read_matrices
 
 
@@ -19,11 +20,8 @@ def test_a_router_is_fitted_saved_and_described(mild, tables):
     table = read_matrices(tables.log)
     assert router.expert_names == ["small", "medium", "large"]
     assert router.feature_names == ["f_0", "f_1", "f_2", "f_3"]
-    assert router.metadata["kind"] == "standardized"
-    assert router.metadata["data"] == {
-        "rows": 240,
-        "fingerprint": fingerprint(table.X, table.costs),
-    }
+    assert router.info.kind == "standardized"
+    assert router.info.data == DataInfo(fingerprint(table.X, table.costs), 240)
 
 
 def test_json_stands_alone_on_stdout(mild, tables):
@@ -64,7 +62,7 @@ def test_every_kind_of_router_can_be_fitted(mild, tables, name, kind):
         "fit", tables.log, "--out", tables.folder / "r", "--router", name, "--no-standardize"
     )
     assert done.code == 0, done.err
-    assert load(tables.folder / "r").metadata["kind"] == kind
+    assert load(tables.folder / "r").info.kind == kind
 
 
 def test_options_reach_the_router(mild, tables):
@@ -147,7 +145,7 @@ def test_a_router_that_exists_is_replaced_only_on_request(mild, tables, fitted):
     assert refused.code == 1
     assert "exists; choose another folder" in refused.json()["error"]
     assert mild("fit", tables.log, "--out", fitted, "--router", "knn", "--overwrite").code == 0
-    assert load(fitted).metadata["estimator"]["class"] == "KNNRouter"
+    assert load(fitted).info.estimator.class_name == "KNNRouter"
 
 
 @pytest.mark.no_cover

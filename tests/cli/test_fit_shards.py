@@ -57,11 +57,11 @@ def test_a_folder_gives_the_router_of_the_whole_table(mild, folder):
     scores = theirs.decision_function(X)
     near = 1e-4 * np.abs(scores).max()
     np.testing.assert_allclose(ours.decision_function(X), scores, rtol=1e-4, atol=near)
-    assert ours.metadata["kind"] == theirs.metadata["kind"] == "standardized"
-    assert ours.metadata["notes"]["cost"] == theirs.metadata["notes"]["cost"]
-    assert ours.metadata["notes"]["table"]["shards"] == 3
-    assert ours.metadata["data"]["rows"] == 600
-    np.testing.assert_array_equal(ours.marks, theirs.marks)
+    assert ours.info.kind == theirs.info.kind == "standardized"
+    assert ours.info.notes["cost"] == theirs.info.notes["cost"]
+    assert ours.info.notes["table"]["shards"] == 3
+    assert ours.info.data.rows == 600
+    np.testing.assert_array_equal(ours.query_hashes, theirs.query_hashes)
     assert sorted(path.name for path in parent.iterdir()) == ["a", "b", "logs", "whole.parquet"]
 
 

@@ -32,7 +32,7 @@ def test_a_table_becomes_a_router_that_is_served_without_torch(mild, encoder, tm
     assert {"encoder.onnx", "tokenizer.json"} <= {file.name for file in (tmp_path / "r").iterdir()}
     router = load(tmp_path / "r")
     assert router.predict_texts(["a question", "another"]).shape == (2,)
-    shares = router.metadata["notes"]["shares"]
+    shares = router.info.notes["shares"]
     assert shares["rows"] == 40
     assert sum(shares["experts"].values()) == pytest.approx(1)
 

@@ -28,8 +28,8 @@ def test_a_table_becomes_a_router_that_reads(mild, logs, tmp_path):
     router = load(tmp_path / "r")
     assert router.expert_names == EXPERTS
     assert router.text.kind == "hashing"
-    assert router.metadata["notes"]["cost"]["beta"]["cook"] == 0.2
-    assert router.marks.size == 150
+    assert router.info.notes["cost"]["beta"]["cook"] == 0.2
+    assert router.query_hashes.size == 150
     prompts = make_columns(90, 1)["prompt"]
     topic = [
         next(k for k in range(3) if set(prompt.split()) & set(TOPICS[k].split()))
@@ -370,7 +370,7 @@ def test_training_uses_training_rows_and_judging_test_rows(mild, tmp_path):
     assert trained.code == 0, trained.err
     train = read_outcomes(file, part="train")
     assert f"the {train.rows} train rows by column 'split'" in trained.err
-    assert load(router).metadata["notes"]["table"]["fingerprint"] == train.fingerprint()
+    assert load(router).info.notes["table"]["fingerprint"] == train.fingerprint()
     judged = mild("evaluate", file, "--router", router, "--json")
     assert judged.json()["rows"] == read_outcomes(file, part="test").rows
     assert judged.json()["seen_in_fit"]["queries"] == 0

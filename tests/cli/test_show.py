@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from mild.artifact import load
+import pytest
 
 
 def shown(done):
@@ -33,7 +33,7 @@ def test_everything_that_matters_is_shown(mild, tables, fitted):
 
 def test_json_holds_the_same(mild, fitted):
     report = mild("show", fitted, "--json").json()
-    meta = load(fitted).metadata
+    meta = json.loads((fitted / "router.json").read_text())
     for key in ("kind", "settings", "estimator", "data", "tensors", "created"):
         assert report[key] == meta[key]
     assert report["experts"] == ["small", "medium", "large"]

@@ -29,7 +29,7 @@ def test_a_search_is_saved_and_judged(mild, tables):
     assert "Routing pays: the mean loss of the router is" in done.out
     assert "lower than that of always" in done.out
     router = load(out)
-    assert router.metadata["estimator"]["class"] == "RouterCV"
+    assert router.info.estimator.class_name == "RouterCV"
     assert router.expert_names == ["small", "medium", "large"]
     assert "%" in done.out
     assert "━━━" not in done.err, "a progress bar without a terminal"
@@ -256,7 +256,7 @@ def test_where_nothing_is_to_route_a_constant_is_saved(mild, tmp_path):
         assert done.code == 0, done.err
         assert "there is nothing to route: every expert that was asked is right" in done.err
         assert "warning" not in done.err.lower()
-        assert load(tmp_path / verb).metadata["kind"] == "constant"
+        assert load(tmp_path / verb).info.kind == "constant"
     told = mild("tune", table, "--out", tmp_path / "again", "--json").json()
     assert told["verdict"]["constant"] == "adder"
     assert told["routes_as_constant"] is True
@@ -338,7 +338,7 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     done = mild("tune", priced, "--out", out, *FAST, "--keep-quality", "2")
     assert done.code == 0, done.err
     assert "Target keep_quality 2: trade-off t = " in done.out
-    target = load(out).metadata["notes"]["target"]
+    target = load(out).info.notes["target"]
     assert target["met"] is True
     assert target["quality"] >= 2 * target["best_quality"]
     assert f"(t = {target['t']:g})" in done.out
@@ -358,7 +358,7 @@ def test_a_target_that_cannot_be_met_is_noted(mild, priced, tmp_path):
     done = mild("tune", priced, "--out", tmp_path / "r", *FAST, "--max-dollars", "0.1")
     assert done.code == 0, done.err
     assert "cannot be met" in done.err
-    found = load(tmp_path / "r").metadata["notes"]["target"]
+    found = load(tmp_path / "r").info.notes["target"]
     assert found["met"] is False
     assert found["dollars_per_1000"]["estimate"] == pytest.approx(1.0)
 
@@ -371,7 +371,7 @@ def test_a_guarantee_keeps_calibration_rows_apart(mild, priced, tmp_path):
     assert (target["certified"], target["guarantee"]) == (True, 0.8)
     assert result["verdict"]["n_rows"] == 96
     assert target["n_units"] == 64
-    assert load(tmp_path / "r").metadata["data"]["rows"] == 160
+    assert load(tmp_path / "r").info.data.rows == 160
     wrong = mild(
         "tune", priced, "--out", tmp_path / "x", *FAST, *given[:4], "--calibration-share", "1"
     )
@@ -384,7 +384,7 @@ def test_without_a_target_the_price_can_be_changed_without_a_refit(mild, priced,
     out = tmp_path / "r"
     result = mild("tune", priced, "--out", out, *FAST, "--json").json()
     assert (result["target"], result["routes_as_constant"]) == (None, False)
-    assert load(out).metadata["kind"] == "tradeoff"
+    assert load(out).info.kind == "tradeoff"
     found = mild("explain", out, COOKING, "--price-weight", "1e9", "--json").json()
     assert found["expert"] == "adder"
 
@@ -457,7 +457,7 @@ def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables)
     ).json()  # fmt: skip
     assert result["routes_as_constant"] is False
     assert result["verdict"]["estimate"] >= 0
-    assert load(tables.folder / "r").metadata["kind"] == "standardized"
+    assert load(tables.folder / "r").info.kind == "standardized"
 
 
 def test_a_column_of_topics_is_found_named_or_left_out(mild, tmp_path):

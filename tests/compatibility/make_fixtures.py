@@ -154,7 +154,7 @@ def artifacts() -> None:
     base = mild.LinearRouter(tol=1e-10).fit(X, costs)
     numeric(
         "linear_described", base, feature_names=["a", "b", "c", "d"], data=(X, costs),
-        notes={"cost": "error"}, marks=np.array([3, 5, 8], np.uint64),
+        notes={"cost": "error"}, query_hashes=np.array([3, 5, 8], np.uint64),
     )  # fmt: skip
     quick = {"batch_size": 32, "device": "cpu"}
     neural = mild.NeuralRouter(hidden=(8,), epochs=10, lr=0.05, **quick)

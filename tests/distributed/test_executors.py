@@ -10,7 +10,7 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 
-from mild.artifact import Router
+from mild.artifact import Router, RouterInfo
 from mild.distributed.executors import process_pool, result_of, thread_pool
 from mild.errors import DataFileError, InvalidInputError
 from mild.features import HashingFeatures
@@ -52,8 +52,8 @@ def test_a_loaded_router_can_be_sent():
     texts = ["boil salt", "add seven"]
     step = HashingFeatures().fit(texts)
     policy = ConstantPolicy(np.array([0.5, 0.2]), step.n_features_)
-    router = Router(policy, ["a", "b"], None, {"notes": {"x": 1}}, step)
+    router = Router(policy, ["a", "b"], None, RouterInfo.from_notes({"x": 1}), step)
     sent = pickle.loads(pickle.dumps(router))
-    assert sent.metadata == router.metadata
+    assert sent.info == router.info
     np.testing.assert_array_equal(sent.features(texts), router.features(texts))
     np.testing.assert_array_equal(sent.predict_texts(texts), router.predict_texts(texts))

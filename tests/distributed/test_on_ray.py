@@ -345,7 +345,7 @@ def test_a_worker_that_is_killed_is_replaced_and_changes_no_bit(ray, shards):
     np.testing.assert_array_equal(found.model[0].scale_, expected.model[0].scale_)
     assert found.model[-1].objective_ == expected.model[-1].objective_
     assert found.fingerprint == expected.fingerprint
-    np.testing.assert_array_equal(found.seen.marks, expected.seen.marks)
+    np.testing.assert_array_equal(found.seen.hashes, expected.seen.hashes)
     assert found.evaluations == expected.evaluations
 
 

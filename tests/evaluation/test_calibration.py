@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from mild.artifact.info import EstimatorInfo
 from mild.errors import OptionError
 from mild.evaluation.sections import calibration, reward_form
 from report_cases import routed_rows
@@ -116,4 +117,4 @@ def test_an_unknown_form_is_refused():
     ],
 )  # fmt: skip
 def test_a_saved_router_says_what_its_probabilities_are_shares_of(estimator, form):
-    assert reward_form({"estimator": estimator})[0] == form
+    assert reward_form(EstimatorInfo.from_dict(estimator))[0] == form

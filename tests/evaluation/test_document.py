@@ -4,7 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mild.artifact import Router, fingerprint, load
+from mild.artifact import Router, RouterInfo, fingerprint, load
+from mild.artifact.info import DataInfo
 from mild.data import outcome_costs
 from mild.data.cost_terms import CostTerms
 from mild.data.splits import random_splits
@@ -169,9 +170,9 @@ def test_texts_go_through_the_routers_own_features(tmp_path):
 
 def test_matrices_that_it_was_fitted_on_are_recognised():
     X, costs = expect([0, 1, 2, 0]), np.eye(3)[[0, 1, 2, 0]]
-    metadata = {"data": {"fingerprint": fingerprint(X, costs), "rows": 4}}
-    assert document_of(cost_router(metadata=metadata), None, costs, X)["same_data_as_fit"]
-    assert not document_of(cost_router(metadata=metadata), None, costs + 1, X)["same_data_as_fit"]
+    info = RouterInfo(data=DataInfo(fingerprint(X, costs), 4))
+    assert document_of(cost_router(info=info), None, costs, X)["same_data_as_fit"]
+    assert not document_of(cost_router(info=info), None, costs + 1, X)["same_data_as_fit"]
 
 
 def test_a_comparison_stands_beside_and_its_methods_on_the_frontier():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router
+from mild.artifact.info import TargetInfo
 from mild.data import outcome_costs
 from mild.evaluation.sections import (
     efficient,
@@ -146,8 +147,7 @@ def test_no_prices_and_nothing_to_ask_for_is_no_sweep():
 
 
 def solved(target, certified=None, guarantee=None):
-    note = {"target": target, "certified": certified, "guarantee": guarantee, "sentence": "Said."}
-    return {"target": note | {"best_expert": "large"}}
+    return TargetInfo(target, guarantee, 1.0, None, True, certified, "large", "Said.")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_target_is_for_means_over_rows_also_in_a_balanced_report():
 
 def test_a_router_without_a_target_has_no_limits():
     rows = gathered(make_table(SCORES), [0, 0, 1, 2])
-    assert target_limits(rows, {}) is None
+    assert target_limits(rows, None) is None
     assert frontier(rows)["target"] is None
 
 

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from mild.artifact import Router
+from mild.artifact import Router, RouterInfo
+from mild.artifact.info import CostInfo
 from mild.artifact.novelty import Novelty
 from mild.endpoints.expert import Expert
 from mild.features import HashingFeatures
@@ -43,14 +44,15 @@ def priced_router(names=("small", "large"), errors=(0.6, 0.1), prices=(0.001, 0.
         weight,
         "ridge",
     )
-    notes = {"cost": {"price_weight": 1.0}, "errors": list(errors)}
-    return Router(policy, names, metadata={"notes": notes}, text=step)
+    cost = CostInfo("error + 1 × dollars", None, 1.0, None)
+    info = RouterInfo(cost=cost, fingerprint=f"errors {errors}")
+    return Router(policy, names, info=info, text=step)
 
 
 def trading_router(best=0.88):
     """The router of ``priced_router`` with a record of what its trade-offs do on held-out rows."""
     router = priced_router()
-    router.metadata["notes"]["tradeoffs"] = {
+    tradeoffs = {
         "t": [0.0, 5.0, 50.0, None, None],
         "expert": [None, None, None, "small", "large"],
         "quality": [0.9, 0.85, 0.6, 0.6, best],
@@ -58,7 +60,7 @@ def trading_router(best=0.88):
         "strong_share": [0.9, 0.3, 0.0, 0.0, 1.0],
         "best_expert": "large",
     }
-    return router
+    return replace(router, info=replace(router.info, tradeoffs=tradeoffs))
 
 
 def knowing(router, known=TEXTS):

@@ -124,8 +124,8 @@ def test_a_target_needs_every_expert_of_the_router_to_be_chosen():
 def test_a_saved_target_with_an_expert_that_is_not_chosen_is_a_warning():
     experts = (expert("small"), expert("large", role="fallback"))
     for target, count in (({"t": 5.0}, 1), (None, 0)):
-        saved = trading_router()
-        saved.metadata["notes"]["target"] = target
+        router = trading_router()
+        saved = replace(router, info=router.info.with_notes({"target": target}))
         found = texts(findings_against(Settings(experts), saved), "warning")
         assert len([text for text in found if "the router's target" in text]) == count
 

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.data import outcome_costs
 from mild.errors import InvalidInputError
 from mild.report import render
@@ -53,7 +54,7 @@ def test_the_frontier_marks_the_target_and_whether_it_is_certified(certified):
         "target": {"max_quality_loss": 0.1}, "best_expert": NAMES[-1], "sentence": "Solved.",
         "certified": certified, "guarantee": 0.9 if certified else None,
     }  # fmt: skip
-    router = cost_router(NAMES, {"notes": {"target": note}})
+    router = cost_router(NAMES, RouterInfo.from_notes({"target": note}))
     page = Elements(render(document_of(router, *larger_case(120))))
     rings = [a["class"].split() for name, a in page.found if "ring" in a.get("class", "").split()]
     assert len(rings) == 3, "one in each drawing, and one in the legend"
@@ -71,12 +72,12 @@ def hostile_document():
     evil = make_table(
         table.scores.tolist(), names, prompt=queries, source=[EVIL[i % 4] for i in range(120)]
     )
-    metadata = {
-        "kind": EVIL[0], "created": EVIL[1], "mild_version": EVIL[2],
-        "estimator": {"class": EVIL[3], "params": {"loss": "mild", "margins": EVIL[4]}},
-    }  # fmt: skip
+    estimator = EstimatorInfo(EVIL[3], {"loss": "mild", "margins": EVIL[4]})
+    info = RouterInfo(
+        kind=EVIL[0], created=EVIL[1], mild_version=EVIL[2], estimator=estimator
+    )  # fmt: skip
     document = document_of(
-        cost_router(names, metadata), evil, outcome_costs(evil), X,
+        cost_router(names, info), evil, outcome_costs(evil), X,
         title=EVIL[8] + EVIL[1], split=EVIL[2], cost={"words": EVIL[5]},
     )  # fmt: skip
     document["comparison"] = {

@@ -237,7 +237,7 @@ def test_a_target_decides_and_is_kept_in_the_artefact(task, fitted, tmp_path):
     router = load(save_task(priced.fitted, task, str(tmp_path / "r"), notes=priced.notes))
     assert isinstance(router.policy, PricedPolicy)
     assert router.policy.price_weight == priced.solution.t
-    kept = router.metadata["notes"]["target"]
+    kept = router.info.notes["target"]
     assert kept == priced.solution.as_dict()
     assert kept["target"] == {"keep_quality": 1.1}
     assert {"estimate", "low", "high", "dollars_per_1000", "t", "certified"} <= set(kept)
@@ -250,7 +250,7 @@ def test_a_target_can_be_chosen_after_fitting_as_if_it_had_been_solved(task, fit
     solved = with_price_heads(fitted, task, folds, Target(**wanted)).solution
     bare = with_price_heads(fitted, task, folds)
     router = load(save_task(bare.fitted, task, str(tmp_path / "r"), notes=bare.notes))
-    found = router.with_target(**wanted).metadata["notes"]["target"]
+    found = router.with_target(**wanted).info.notes["target"]
     assert (found["t"], found["expert"]) == (solved.t, solved.expert)
 
 

@@ -1,12 +1,23 @@
 """Routers on disk: a folder with ``router.json`` and ``tensors.safetensors``, never a pickle.
 
 Saving works for every fitted router. Loading gives a :class:`Router`, which decides with
-NumPy alone: neither scikit-learn nor scipy nor torch is imported.
+NumPy only: neither scikit-learn nor scipy nor torch is imported.
 """
 
+import warnings
+from typing import Any
+
 from mild.artifact.fingerprints import fingerprint
+from mild.artifact.info import RouterInfo
 from mild.artifact.reading import load
 from mild.artifact.router import Router
 from mild.artifact.writing import save
 
-__all__ = ["Router", "fingerprint", "load", "save"]
+__all__ = ["Router", "RouterInfo", "fingerprint", "load", "save"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LoadedRouter":
+        warnings.warn("LoadedRouter is now called Router.", FutureWarning, stacklevel=2)
+        return Router
+    raise AttributeError(f"module 'mild.artifact' has no attribute {name!r}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mild.artifact.info import CostInfo
 from mild.core.arrays import BoolArray, FloatArray
 from mild.errors import UnsupportedError
 from mild.policies.base import blocks
@@ -100,13 +100,11 @@ def estimate(router: Router, contents: list[Any]) -> Estimates:
         costs: FloatArray | None = policy.expected_costs(X)
     except UnsupportedError:
         costs = None
-    terms = (router.metadata.get("notes") or {}).get("cost")
+    terms = router.info.cost
     errors = None
     if policy.has_errors:
         errors = policy.expected_errors(X)
-    elif (
-        costs is not None and terms and not any(map(terms.get, ("price_weight", "latency_weight")))
-    ):
+    elif costs is not None and terms and not (terms.price_weight or terms.latency_weight):
         errors = costs - _betas(terms, router.expert_names)
     if router.novelty is None:
         return Estimates(costs, _right(errors), None, None)
@@ -119,7 +117,7 @@ def estimate(router: Router, contents: list[Any]) -> Estimates:
             mean_errors, means = means, policy.costs_at_means(means, prices)
         else:
             if prices is not None:
-                means = means + ((terms or {}).get("price_weight") or 0.0) * prices
+                means = means + ((terms and terms.price_weight) or 0.0) * prices
             mean_errors = means - _betas(terms, router.expert_names)
         if errors is not None:
             errors = _shrunk(errors, mean_errors, known.shrinkage(scores))
@@ -127,8 +125,8 @@ def estimate(router: Router, contents: list[Any]) -> Estimates:
     return Estimates(costs, _right(errors), known.shares(scores), known.is_novel(scores))
 
 
-def _betas(terms: Mapping[str, Any] | None, names: list[str]) -> FloatArray:
-    betas = (terms or {}).get("beta") or {}
+def _betas(terms: CostInfo | None, names: list[str]) -> FloatArray:
+    betas = (terms and terms.beta) or {}
     return np.array([float(betas.get(name, 0.0)) for name in names])
 
 

@@ -49,11 +49,11 @@ def new_prices(
         named = {match_expert(name, router.expert_names): value for name, value in beta.items()}
         prices = Prices(tuple(named.get(name, 0.0) for name in router.expert_names), 1.0)
     elif price_weight is not None and is_priced(router):
-        notes = router.metadata.get("notes") or {}
-        cost = notes.get("cost") or {}
-        other = cost.get("latency_weight") or any((cost.get("beta") or {}).values())
+        cost = router.info.cost
+        weighed = cost is not None and bool(cost.price_weight)
         # A price head in dollars can be weighed even if the router was fitted for accuracy alone.
-        if other or not (cost.get("price_weight") or notes.get("price_head") == "dollars"):
+        dollars = weighed or router.info.price_head == "dollars"
+        if (cost is not None and cost.has_other_prices) or not dollars:
             raise invalid(
                 "price_weight",
                 "can be changed after fitting only if the router was fitted with it alone; give betas, "

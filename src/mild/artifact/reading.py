@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 
+from mild.artifact.info import RouterInfo
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, read_manifest
 from mild.artifact.novelty import Novelty
 from mild.artifact.router import Router
@@ -104,7 +105,7 @@ def _load(path: Path) -> Router:
         POLICIES[kind].from_state(settings, of_policy),
         manifest["expert_names"],
         manifest["feature_names"],
-        manifest,
+        RouterInfo.from_manifest(manifest),
         None if text is None else _text(path, text, of_text, sizes["n_features"]),
         hashes,
         Novelty(**of_novelty) if of_novelty else None,

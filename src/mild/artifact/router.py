@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.artifact.info import RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError, counted
@@ -28,7 +28,7 @@ TEXT_BLOCK = 4096
 
 @dataclass(eq=False, repr=False)
 class Router:
-    """A policy with the names and the metadata that were saved with it.
+    """A policy with the names of its experts and what else is known about it.
 
     Examples
     --------
@@ -43,11 +43,10 @@ class Router:
     policy: Policy
     expert_names: list[str]  # in the order of the indices that ``predict`` gives
     feature_names: list[str] | None = None  # None if they had none
-    metadata: Mapping[str, Any] = field(default_factory=dict)  # content of router.json, read-only
+    info: RouterInfo = field(default_factory=RouterInfo)
     text: TextFeatures | None = None  # None if the router was fitted on numbers
-    marks: NDArray[np.uint64] | None = (
-        None  # (n,) ascending hashes of the training queries, if saved
-    )
+    # (n,) ascending hashes of the training queries, if saved
+    query_hashes: NDArray[np.uint64] | None = None
     novelty: Novelty | None = None  # None where distances to the training inputs are not recorded
     # slopes and offsets (n_experts,) of calibrated costs, where they would not decide as well
     calibration: tuple[FloatArray, FloatArray] | None = None
@@ -55,7 +54,6 @@ class Router:
     def __post_init__(self) -> None:
         self.expert_names = list(self.expert_names)
         self.feature_names = None if self.feature_names is None else list(self.feature_names)
-        self.metadata = MappingProxyType(dict(self.metadata or {}))
 
     @property
     def n_features(self) -> int:
@@ -211,11 +209,6 @@ class Router:
             f"Router({self.policy.kind}, {self.n_features} {source}features, "
             f"experts {', '.join(self.expert_names)})"
         )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = self.expert_names, self.feature_names
-        rest = self.text, self.marks, self.novelty, self.calibration
-        return Router, (self.policy, *names, dict(self.metadata), *rest)
 
     def _text_step(self) -> TextFeatures:
         if self.text is None:

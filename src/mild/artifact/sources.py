@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.router import Router
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import POLICIES, StandardizedPolicy
@@ -21,7 +22,7 @@ MOST_VALUES = 64
 def source_of(router: Any) -> Router:
     """The policy of any fitted router, with its names, its text features and its description.
 
-    ``metadata["estimator"]`` holds the class and the parameters of what was fitted, JSON-ready.
+    ``info.estimator`` holds the class and the parameters of what was fitted, JSON-ready.
     """
     if isinstance(router, Router):
         return router
@@ -53,15 +54,12 @@ def source_of(router: Any) -> Router:
             f"safetensors. Routers of the kinds {', '.join(sorted(POLICIES))} can.",
             parameter="router",
         )
-    described = {"class": name, "params": {}}
-    if hasattr(router, "get_params"):
-        described["params"] = _plain(router.get_params(deep=False))
-    for key in ("best_family", "best_params"):
-        if hasattr(router, f"{key}_"):
-            described[key] = _plain(getattr(router, f"{key}_"))
+    params = router.get_params(deep=False) if hasattr(router, "get_params") else {}
+    found = [_plain(getattr(router, f"{key}_", None)) for key in ("best_family", "best_params")]
+    info = RouterInfo(estimator=EstimatorInfo(name, _plain(params), *found))
     text = router.text_features() if hasattr(router, "text_features") else None
     names = _feature_names(router)
-    return Router(policy, router.expert_names_, names, {"estimator": described}, text)
+    return Router(policy, router.expert_names_, names, info, text)
 
 
 def _pipeline_source(pipeline: Any) -> Router:

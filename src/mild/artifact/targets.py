@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mild.artifact.info import TargetInfo
 from mild.artifact.router import Router
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
@@ -234,15 +235,14 @@ def with_target(router: Router, target: Target) -> Router:
             "needs rows for calibration, which a saved router does not keep; got "
             f"{target.guarantee:g}. Tune the router with it (mild tune --guarantee).",
         )
-    notes = router.metadata.get("notes") or {}
     names = list(router.expert_names)
-    if notes.get("tradeoffs") is None:
+    if router.info.tradeoffs is None:
         raise UnsupportedError(
             "this router does not record what its trade-offs do on held-out rows; tune it again on a table "
             "of outcomes with prices (mild tune).",
             parameter="target",
         )
-    curve = TradeoffCurve.from_dict(notes["tradeoffs"], names)
+    curve = TradeoffCurve.from_dict(router.info.tradeoffs, names)
     target.check(len(names), curve.dollars is not None)
     index, met = curve.choose(target)
     expert = int(curve.experts[index])
@@ -260,19 +260,19 @@ def with_target(router: Router, target: Target) -> Router:
     policy = router.policy.with_prices(price_weight=0.0 if t is None else t)
     if t is None:
         policy = always(expert, 1 - curve.quality[_places(curve, len(names))], policy)
-    chosen = {
-        "target": target.wanted,
-        "guarantee": None,
-        "t": t,
-        "expert": None if t is not None else names[expert],
-        "met": True,
-        "certified": None,
-        "best_expert": names[curve.best],
-        "sentence": f"Target {target.words}: {setting}, with {figures} on held-out rows.",
-    }
-    metadata = dict(router.metadata) | {"notes": dict(notes) | {"target": chosen}}
+    chosen = TargetInfo(
+        target=target.wanted,
+        guarantee=None,
+        t=t,
+        expert=None if t is not None else names[expert],
+        met=True,
+        certified=None,
+        best_expert=names[curve.best],
+        sentence=f"Target {target.words}: {setting}, with {figures} on held-out rows.",
+    )
     # The calibration is that of the router as it was saved.
-    return replace(router, policy=policy, calibration=None, metadata=metadata)
+    info = replace(router.info, target=chosen)
+    return replace(router, policy=policy, calibration=None, info=info)
 
 
 def always(expert: int, errors: FloatArray, heads: Policy) -> Policy:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from safetensors.numpy import save as to_safetensors
 from mild._version import __version__
 from mild.artifact.files import sync_folder, writing_problem
 from mild.artifact.fingerprints import fingerprint
+from mild.artifact.info import DataInfo, EstimatorInfo
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, manifest_json, names_problem
 from mild.artifact.reading import HASHES_TENSOR, check_query_hashes, described_tensor
 from mild.artifact.schemas import (
@@ -48,6 +50,7 @@ def save(
     notes: Mapping[str, Any] | None = None,
     marks: NDArray[np.uint64] | None = None,
     overwrite: bool = False,
+    query_hashes: NDArray[np.uint64] | None = None,
 ) -> Path:
     """Write a fitted router to a folder, as JSON and safetensors.
 
@@ -63,9 +66,11 @@ def save(
     feature_names : one name per feature; None for those of the router, if any
     data : (X, costs) of the training data, for the fingerprint, or a mapping with "fingerprint" and "rows"
     text : fitted text features, saved with the router; None for those of the router, if any
-    notes : JSON-ready facts to keep with the router, such as what counted as a cost
-    marks : (n,) uint64, ascending, distinct: hashes of the training queries, to recognise them later
+    notes : JSON-ready facts to keep with the router; None for those of its ``info``
+    marks : the former name of ``query_hashes``
     overwrite : whether an existing router may be replaced
+    query_hashes : (n,) uint64, ascending, distinct: hashes of the training queries, to recognise them
+        later; None for those of the router
 
     Returns
     -------
@@ -89,7 +94,10 @@ def save(
     settings, tensors = _policy_state(policy)
     step = source.text if text is None else text
     described = None if step is None else _text_state(step, policy, tensors)
-    hashes = check_query_hashes(source.marks if marks is None else marks)
+    if marks is not None:
+        warnings.warn("marks is now called query_hashes.", FutureWarning, stacklevel=2)
+        query_hashes = marks
+    hashes = check_query_hashes(source.query_hashes if query_hashes is None else query_hashes)
     if hashes is not None:
         tensors[HASHES_TENSOR] = hashes
     if source.novelty is not None:
@@ -98,28 +106,28 @@ def save(
     if source.calibration is not None:
         for name, array in zip(("slopes", "offsets"), source.calibration, strict=True):
             tensors[f"{CALIBRATION_PREFIX}{name}"] = np.ascontiguousarray(array)
-    if data is None:
-        data = source.metadata.get("data")
-    elif isinstance(data, Mapping):
-        data = {"fingerprint": str(data["fingerprint"]), "rows": int(data["rows"])}
-    else:
-        data = {"fingerprint": fingerprint(*data), "rows": int(np.shape(data[1])[0])}
+    info = source.info
+    fitted_on = info.data
+    if isinstance(data, Mapping):
+        fitted_on = DataInfo(str(data["fingerprint"]), int(data["rows"]))
+    elif data is not None:
+        fitted_on = DataInfo(fingerprint(*data), int(np.shape(data[1])[0]))
     packed = to_safetensors(tensors)
     manifest = {
         "mild_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "kind": policy.kind,
         "settings": settings,
-        "estimator": source.metadata.get("estimator") or {"class": "Router", "params": {}},
+        "estimator": (info.estimator or EstimatorInfo("Router", {})).as_dict(),
         "expert_names": names or [],
         "feature_names": features,
         "n_features": policy.n_features,
         "n_experts": policy.n_experts,
-        "data": data,
+        "data": None if fitted_on is None else fitted_on.as_dict(),
         "tensors": {name: described_tensor(array) for name, array in tensors.items()},
         "sha256": hashlib.sha256(packed).hexdigest(),
         "text": described,
-        "notes": source.metadata.get("notes") if notes is None else dict(notes),
+        "notes": info.notes if notes is None else dict(notes),
     }
     try:
         beside = {} if step is None else step.files()

@@ -45,9 +45,9 @@ def explain(
         note("the query is empty: there is nothing to route by.", "warning")
     # Under other prices the router does not decide by its target.
     changed = prices.betas() is not None or prices.price_weight is not None
-    target = None if changed else (router.metadata.get("notes") or {}).get("target")
-    result = {"query": text, **found, **({} if target is None else {"target": target})}
-    emit(result, as_json, lambda: _show(found, target))
+    target = None if changed else router.info.target
+    result = {"query": text, **found, **({} if target is None else {"target": target.as_dict()})}
+    emit(result, as_json, lambda: _show(found, None if target is None else target.sentence))
 
 
 def _novelty(found: dict[str, Any]) -> str:
@@ -74,7 +74,7 @@ def _vector(text: str) -> Any:
     return value
 
 
-def _show(found: dict[str, Any], target: dict[str, Any] | None) -> None:
+def _show(found: dict[str, Any], target: str | None) -> None:
     expert, other, shares = found["expert"], found["runner_up"], found["probabilities"]
     if other is None:
         reason = "it is the only expert"
@@ -86,7 +86,7 @@ def _show(found: dict[str, Any], target: dict[str, Any] | None) -> None:
         reason = f"probability {shares[expert]:.3f} against {shares[other]:.3f} for {other}, the runner-up"
     say(f"{expert} is asked: {reason}.")
     if target is not None:
-        say(target["sentence"])
+        say(target)
     if found["novelty"] is not None:
         say(_novelty(found))
     costs = found["expected_costs"]

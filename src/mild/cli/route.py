@@ -300,8 +300,8 @@ def _opened_table(
     from mild.data.vectors import VECTOR_NAMES, read_vectors
     from mild.errors import listed
 
-    notes = (router.metadata.get("notes") or {}).get("query")
-    recipe = Recipe(()) if notes is None else Recipe.from_dict(notes)
+    known = router.info.query
+    recipe = Recipe(()) if known is None else Recipe.from_dict(known)
     by_vectors = router.text is not None and router.text.kind == "vectors"
     usual: tuple[str, ...] = VECTOR_NAMES if by_vectors else QUERY_NAMES
     own: tuple[str | None, ...] = (recipe.vectors,) if by_vectors else recipe.columns

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mild.cli import options as o
 from mild.cli.console import emit, print_facts, print_table
 from mild.cli.outcomes import feature_line
+
+if TYPE_CHECKING:
+    from mild.artifact.info import RouterInfo
 
 # Parameters of a fit that are shown; losses other than mild use no rewards and no margins.
 SHOWN = ("loss", "rewards", "margins", "counts", "alpha")
@@ -23,31 +26,31 @@ def show(folder: o.RouterArgument, as_json: o.AsJson = False) -> None:
     from mild.artifact import load
 
     router = load(folder)
-    meta = router.metadata
+    info = router.info
     report = {
         "folder": str(folder),
-        "kind": meta["kind"],
+        "kind": info.kind,
         "parts": router.policy.parts,
         "experts": router.expert_names,
         "margins": router.margins,
-        "settings": meta["settings"],
-        "estimator": meta["estimator"],
+        "settings": router.settings,
+        "estimator": info.estimator and info.estimator.as_dict(),
         "n_features": router.n_features,
         "text": None if router.text is None else router.text.kind,
-        "notes": meta.get("notes"),
+        "notes": info.notes,
         "feature_names": router.feature_names,
-        "data": meta["data"],
-        "tensors": meta["tensors"],
+        "data": info.data and info.data.as_dict(),
+        "tensors": info.tensors,
         "bytes": {file.name: file.stat().st_size for file in sorted(folder.iterdir())},
-        "mild_version": meta["mild_version"],
-        "created": meta["created"],
-        "schema_version": meta["schema_version"],
+        "mild_version": info.mild_version,
+        "created": info.created,
+        "schema_version": info.schema_version,
     }
-    emit(report, as_json, lambda: _show(report))
+    emit(report, as_json, lambda: _show(report, info))
 
 
-def _show(report: dict[str, Any]) -> None:
-    data, estimator, notes = report["data"], report["estimator"], report["notes"] or {}
+def _show(report: dict[str, Any], info: RouterInfo) -> None:
+    data, estimator = report["data"], report["estimator"]
     settings = {
         **{key: value for key, value in estimator.items() if key.startswith("best_")},
         **_fit_parameters(report),
@@ -62,9 +65,9 @@ def _show(report: dict[str, Any]) -> None:
         **{key.replace("_", " "): _words(value) for key, value in settings.items()},
         "features": feature_line(report["feature_names"], report["n_features"]),
         "text features": report["text"],
-        "cost": notes.get("cost", {}).get("words"),
-        "target": (notes.get("target") or {}).get("sentence"),
-        "table": notes.get("table", {}).get("explanation"),
+        "cost": info.cost and info.cost.words,
+        "target": info.target and info.target.sentence,
+        "table": info.table and info.table.explanation,
         "data": trained,
         "size": f"{sum(report['bytes'].values()):,} bytes",
         "written": f"{report['created']} by mild {report['mild_version']}",

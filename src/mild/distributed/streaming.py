@@ -356,8 +356,8 @@ def route_stream(
     first = next(blocks, None)
     if first is None:
         return routed
-    notes = (router.metadata.get("notes") or {}).get("query")
-    recipe = None if notes is None else Recipe.from_dict(notes)
+    known = router.info.query
+    recipe = None if known is None else Recipe.from_dict(known)
     routed.lines = find_format(first.lines, lines, query, router.text.kind == "vectors", recipe)
     here = LineRouter((prices or Prices()).on(router), routed.lines, echo, skip_bad)
     workers = thread_count() if jobs is None else max(1, jobs)

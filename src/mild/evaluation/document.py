@@ -12,6 +12,7 @@ import numpy as np
 
 from mild._version import __version__
 from mild.artifact import Router, fingerprint
+from mild.artifact.info import EstimatorInfo
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
 from mild.evaluation import sections
@@ -95,7 +96,7 @@ def build_document(
     constant = found.summary["constant_expert"]
     n = len(routed.costs)
     mark = fingerprint(judged.X, judged.costs) if table is None else table.fingerprint()
-    form, scale, strength = sections.reward_form(router.metadata or {})
+    form, scale, strength = sections.reward_form(router.info.estimator)
     return document_header("evaluation", title, names, cost) | {
         "rows": n,
         "balance": balance,
@@ -117,7 +118,7 @@ def build_document(
             routed,
             sections.operating_points(router, X, routed, cost),
             sections.method_points(comparison, names, cost),
-            sections.target_limits(routed, router.metadata.get("notes") or {}),
+            sections.target_limits(routed, router.info.target),
         ),
         "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),
         "groups": None
@@ -157,30 +158,29 @@ def document_header(
 
 def _router_entries(router: Router) -> list[list[str]]:
     """Kind, parameters, margins and history of a router."""
-    metadata: Mapping[str, Any] = router.metadata or {}
-    estimator = metadata.get("estimator") or {}
-    params = estimator.get("params") or {}
+    info = router.info
+    estimator = info.estimator or EstimatorInfo("", {})
+    params = estimator.params or {}
     inner = params.get("estimator")
     if isinstance(inner, Mapping):
         params = {**(inner.get("params") or {}), **params}
     if isinstance(params.get("cv"), (list, tuple)):
         params = {**params, "cv": f"{len(params['cv'])} folds"}
     margins = router.margins
-    data = metadata.get("data") or {}
-    mark = f"{data.get('rows', 0):,} rows, fingerprint {str(data.get('fingerprint', ''))[:16]}…"
+    data = info.data
     entries: dict[str, Any] = {
-        "kind": metadata.get("kind") or type(router.policy).__name__,
-        "fitted as": estimator.get("class"),
-        "family found": estimator.get("best_family"),
-        **{f"found: {key}": value for key, value in (estimator.get("best_params") or {}).items()},
+        "kind": info.kind or type(router.policy).__name__,
+        "fitted as": estimator.class_name or None,
+        "family found": estimator.best_family,
+        **{f"found: {key}": value for key, value in (estimator.best_params or {}).items()},
         **{key: params[key] for key in LISTED_PARAMS if params.get(key) is not None},
         "margins in use": margins and dict(zip(router.expert_names, margins, strict=False)),
         **_trust(router),
         "features": router.n_features,
         "text features": None if router.text is None else router.text.kind,
-        "fitted on": mark if data else None,
-        "written": metadata.get("created"),
-        "by mild": metadata.get("mild_version"),
+        "fitted on": data and f"{data.rows:,} rows, fingerprint {data.fingerprint[:16]}…",
+        "written": info.created,
+        "by mild": info.mild_version,
     }
     return [[key, _plain_text(value)] for key, value in entries.items() if value is not None]
 
@@ -188,10 +188,10 @@ def _router_entries(router: Router) -> list[list[str]]:
 def _trust(router: Router) -> dict[str, str]:
     """How far expected costs can be trusted."""
     entries = {}
-    found = (router.metadata.get("notes") or {}).get("calibration")
-    if found:
-        before, after = found["squared_error"]
-        use = "used for decisions" if found["decides"] else "shown, not used for decisions"
+    found = router.info.calibration
+    if found is not None:
+        before, after = found.squared_error
+        use = "used for decisions" if found.decides else "shown, not used for decisions"
         entries["calibration"] = (
             f"held-out squared error {before:.4g} before, {after:.4g} after; {use}"
         )

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mild import metrics
+from mild.artifact.info import EstimatorInfo, TargetInfo
 from mild.artifact.targets import Target
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ALL_REWARDS, rewards
@@ -167,7 +168,7 @@ def operating_points(
     return points
 
 
-def target_limits(rows: RoutedRows, notes: Mapping[str, Any]) -> dict[str, Any] | None:
+def target_limits(rows: RoutedRows, solved: TargetInfo | None) -> dict[str, Any] | None:
     """What the target of a router asks for on these rows; None if the router has no target.
 
     Limits that are relative to the best expert, as it was found when the router was tuned, are those of
@@ -175,11 +176,10 @@ def target_limits(rows: RoutedRows, notes: Mapping[str, Any]) -> dict[str, Any] 
     rows, also where the figures of the report are means over strata.
     """
     rows = replace(rows, strata=None)
-    solved = notes.get("target")
-    if not isinstance(solved, Mapping) or solved.get("best_expert") not in rows.expert_names:
+    if solved is None or solved.best_expert not in rows.expert_names:
         return None
-    target = Target(**solved["target"])
-    best = np.full(len(rows.costs), rows.expert_names.index(solved["best_expert"]))
+    target = Target(**solved.target)
+    best = np.full(len(rows.costs), rows.expert_names.index(solved.best_expert))
     own, other = rows.means(rows.chosen), rows.means(best)
     unknown = {key: float("nan") if other[key] is None else other[key] for key in other}
     least, most = target.limits(unknown["quality"], unknown["dollars"])
@@ -193,9 +193,9 @@ def target_limits(rows: RoutedRows, notes: Mapping[str, Any]) -> dict[str, Any] 
     ]
     return {
         "words": target.words,
-        "sentence": solved["sentence"],
-        "guarantee": solved["guarantee"],
-        "certified": solved["certified"],
+        "sentence": solved.sentence,
+        "guarantee": solved.guarantee,
+        "certified": solved.certified,
         **limits,
         "kept": min(gaps) >= -1e-9 if gaps else None,
     }
@@ -419,15 +419,14 @@ def calibration(
     return {"form": form, "rows": int(use.sum()), "confidence": confidence, "experts": experts}
 
 
-def reward_form(metadata: Mapping[str, Any]) -> tuple[str, float | None, float]:
+def reward_form(estimator: EstimatorInfo | None) -> tuple[str, float | None, float]:
     """What a saved router's probabilities are shares of; scale and strength of its rewards."""
-    estimator = metadata.get("estimator") or {}
-    params = dict(estimator.get("params") or {})
-    if "best_family" in estimator:
+    params = {} if estimator is None else dict(estimator.params or {})
+    if estimator is not None and estimator.best_family is not None:
         inner = params.get("estimator") or {}
-        linear = estimator["best_family"] == "linear"
+        linear = estimator.best_family == "linear"
         params = {**(inner.get("params") or {})} if linear else {}
-        params |= estimator.get("best_params") or {}
+        params |= estimator.best_params or {}
     loss, form = params.get("loss", "mild"), params.get("rewards", "others")
     scale = params.get("cost_scale")
     known_scale = float(scale) if isinstance(scale, (int, float)) else None

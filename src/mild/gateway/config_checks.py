@@ -137,7 +137,7 @@ def _target(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
         if expert.role == "fallback" and expert.name in router.expert_names
     ]
     if settings.routing.target is None:
-        if kept_back and (router.metadata.get("notes") or {}).get("target") is not None:
+        if kept_back and router.info.target is not None:
             yield _warning(
                 f"the router's target was solved with every expert; {', '.join(kept_back)} has "
                 'role = "fallback" and is not chosen, so quality and dollars will be others.'
@@ -155,7 +155,8 @@ def _target(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     except MildError as error:
         yield _error(f"{place} cannot be used: {error}")
     else:
-        yield _note(f"{place}: {found.metadata['notes']['target']['sentence']}")
+        if found.info.target is not None:
+            yield _note(f"{place}: {found.info.target.sentence}")
 
 
 def _abilities(settings: Settings, router: Router) -> Iterator[ConfigFinding]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from mild.artifact import Router
+from mild.artifact import Router, fingerprint
+from mild.artifact.info import DataInfo
 from mild.artifact.sources import source_of
 from mild.core.arrays import invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
@@ -126,10 +127,13 @@ def fit_matrices(table: Matrices, unfitted: Any, scale: bool) -> FittedData:
 
 def matrix_router(model: Any, table: Matrices) -> Router:
     """The router of a model that was fitted on a table of features and costs."""
-    return source_of(model).described(
+    source = source_of(model)
+    data = DataInfo(fingerprint(table.X, table.costs), table.rows)
+    return replace(
+        source,
         expert_names=table.expert_names,
         feature_names=table.feature_names,
-        data=(table.X, table.costs),
+        info=replace(source.info, data=data),
     )
 
 

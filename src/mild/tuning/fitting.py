@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mild.artifact import Router, fingerprint
+from mild.artifact import Router, RouterInfo, fingerprint
+from mild.artifact.info import CalibrationInfo, CostInfo, DataInfo, SharesInfo, TableInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, invalid
@@ -201,22 +202,16 @@ def fit_texts(task: Task, model: Any) -> Fitted:
     return Fitted(model, model.text_features(), model.features(task.table.queries))
 
 
-def task_notes(task: Task) -> dict[str, Any]:
-    """The recipe of the queries, the cost and the table, JSON-ready, for a router's metadata."""
+def task_info(task: Task) -> RouterInfo:
+    """What a task says about a router that is fitted on it."""
     table = task.table
-    query = {} if table.recipe is None else {"query": table.recipe.as_dict()}
-    return {
-        **query,
-        "cost": task.cost,
-        "constant": table.expert_names[common_constant(task.costs, task.weight)],
-        **({} if task.balance is None else {"balance": task.balance}),
-        "table": {
-            "fingerprint": table.fingerprint(),
-            "rows": table.rows,
-            "form": table.form,
-            "explanation": table.explanation,
-        },
-    }
+    return RouterInfo(
+        query=None if table.recipe is None else table.recipe.as_dict(),
+        cost=CostInfo(task.formula, **task.terms.as_dict()),
+        constant=table.expert_names[common_constant(task.costs, task.weight)],
+        balance=task.balance,
+        table=TableInfo(table.fingerprint(), table.rows, table.form, table.explanation),
+    )
 
 
 def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None) -> Router:
@@ -234,17 +229,18 @@ def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None
     elif found is not None:
         source = replace(source, calibration=found.numbers)
     shares = expert_shares(source.policy.predict(some), len(names)).tolist()
-    trained = {"rows": some.shape[0], "experts": dict(zip(names, shares, strict=True))}
-    calibration = {} if found is None else {"calibration": found.as_dict()}
-    facts = {
-        **task_notes(task),
-        "marks_complete": index.complete,
-        "shares": trained,
-        **(notes or {}),
-        **calibration,
-    }
-    data = {"fingerprint": fingerprint(fitted.features, task.costs), "rows": task.table.rows}
-    metadata = {**source.metadata, "notes": facts, "data": data}
+    info = replace(
+        task_info(task),
+        estimator=source.info.estimator,
+        data=DataInfo(fingerprint(fitted.features, task.costs), task.table.rows),
+        hashes_complete=index.complete,
+        shares=SharesInfo(some.shape[0], dict(zip(names, shares, strict=True))),
+        calibration=None if found is None else CalibrationInfo.from_dict(found.as_dict()),
+    )
     return replace(
-        source, expert_names=names, text=fitted.step, marks=index.marks, metadata=metadata
+        source,
+        expert_names=names,
+        text=fitted.step,
+        query_hashes=index.hashes,
+        info=info.with_notes(notes or {}),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +20,13 @@ MAX_HASHES = 100_000
 
 def terms_of(router: Router) -> CostTerms | None:
     """Terms of the cost that a saved router was fitted with; None if they are not recorded."""
-    notes = router.metadata.get("notes") or {}
-    fields = notes.get("cost")
-    return None if fields is None else CostTerms.from_dict(fields)
+    cost = router.info.cost
+    return None if cost is None else CostTerms(cost.beta, cost.price_weight, cost.latency_weight)
 
 
 def constant_at_fit(router: Router) -> int | None:
     """The expert of least mean loss when a saved router was fitted; None if it is not recorded."""
-    name = (router.metadata.get("notes") or {}).get("constant")
+    name = router.info.constant
     return router.expert_names.index(name) if name in router.expert_names else None
 
 
@@ -40,29 +38,28 @@ class TrainingQueryIndex:
     below the largest of them can still be checked.
     """
 
-    marks: NDArray[np.uint64]  # (n,) uint64 hashes, ascending, different
+    hashes: NDArray[np.uint64]  # (n,) uint64 hashes, ascending, different
     complete: bool = True  # whether every training query has its hash
 
     @classmethod
     def of(cls, table: OutcomeTable, most: int = MAX_HASHES) -> TrainingQueryIndex:
         """Index of a table's queries."""
-        marks = np.unique(_query_hashes(table))
-        return cls(marks[:most], marks.size <= most)
+        hashes = np.unique(_query_hashes(table))
+        return cls(hashes[:most], hashes.size <= most)
 
     @classmethod
     def by(cls, router: Router) -> TrainingQueryIndex | None:
         """Index of what a saved router was trained on; None if it is not recorded."""
-        notes = router.metadata.get("notes") or {}
-        if router.marks is None:
+        if router.query_hashes is None:
             return None
-        return cls(router.marks, bool(notes.get("marks_complete", True)))
+        return cls(router.query_hashes, router.info.hashes_complete is not False)
 
     def overlap(self, table: OutcomeTable) -> dict[str, int]:
         """How many of a table's queries were trained on, of those that could be checked."""
         asked = _query_hashes(table)
-        if not self.complete and self.marks.size:
-            asked = asked[asked <= self.marks[-1]]
-        return {"queries": int(np.isin(asked, self.marks).sum()), "checked": asked.size}
+        if not self.complete and self.hashes.size:
+            asked = asked[asked <= self.hashes[-1]]
+        return {"queries": int(np.isin(asked, self.hashes).sum()), "checked": asked.size}
 
 
 def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
@@ -79,9 +76,8 @@ def training_overlap(
     router: Router, table: OutcomeTable | None, costs: FloatArray, X: Any
 ) -> dict[str, Any]:
     """Whether a router was fitted on these rows, and how many of their queries, if that is recorded."""
-    metadata: Mapping[str, Any] = router.metadata or {}
-    notes = metadata.get("notes") or {}
-    fitted_on = [part["fingerprint"] for part in (metadata.get("data"), notes.get("table")) if part]
+    parts = (router.info.data, router.info.table)
+    fitted_on = [part.fingerprint for part in parts if part is not None]
     index = TrainingQueryIndex.by(router)
     same = fingerprint(X, costs) in fitted_on or (
         table is not None and table.fingerprint() in fitted_on

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.artifact import Router
+from mild.artifact import Router, RouterInfo
 from mild.data.queries import Recipe
 from mild.distributed.batch.inputs import choose_inputs
 from mild.errors import DataFileError, InvalidInputError
@@ -23,7 +23,7 @@ def numbers(names=None):
 
 def on_vectors(column):
     notes = {"query": Recipe((), (), column).as_dict()}
-    return Router(POLICY, ["a", "b"], None, {"notes": notes}, VectorFeatures(2, column))
+    return Router(POLICY, ["a", "b"], None, RouterInfo.from_notes(notes), VectorFeatures(2, column))
 
 
 def schema(**fields):

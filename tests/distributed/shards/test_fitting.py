@@ -246,5 +246,5 @@ def test_marks_are_those_of_one_table(shards):
 
     data = shards(make_texts(500))
     found, whole = sharded(data.folder).seen, TrainingQueryIndex.of(read_outcomes(data.whole))
-    np.testing.assert_array_equal(found.marks, whole.marks)
+    np.testing.assert_array_equal(found.hashes, whole.hashes)
     assert found.complete

@@ -7,7 +7,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from mild.distributed.shards import workers as module
-from mild.distributed.shards.workers import CostStats, Moments, TargetSums, merged_marks
+from mild.distributed.shards.workers import CostStats, Moments, TargetSums, merged_index
 from mild.routers.linear import LinearRouter
 from mild.tuning.training_rows import TrainingQueryIndex
 from tolerances import rounding
@@ -62,8 +62,8 @@ def test_target_sums_add_up(rows):
 
 def test_marks_keep_the_smallest(monkeypatch):
     monkeypatch.setattr(module, "MAX_HASHES", 3)
-    lots = [TrainingQueryIndex(np.array(marks, np.uint64)) for marks in ([1, 5, 9], [2, 5])]
-    merged = merged_marks(*lots)
-    assert merged.marks.tolist() == [1, 2, 5]
+    lots = [TrainingQueryIndex(np.array(hashes, np.uint64)) for hashes in ([1, 5, 9], [2, 5])]
+    merged = merged_index(*lots)
+    assert merged.hashes.tolist() == [1, 2, 5]
     assert not merged.complete
-    assert merged_marks(lots[1], lots[1]).complete
+    assert merged_index(lots[1], lots[1]).complete

@@ -2,39 +2,40 @@
 
 import pytest
 
+from mild.artifact import RouterInfo
 from mild.gateway.dashboard.shares import LEAST, WINDOW, Reference, share_document, trained
 
 NAMES = ["a", "b"]
 
 
-def notes(**more):
-    return {"notes": {"shares": {"rows": 100, "experts": {"a": 0.7, "b": 0.3}}, **more}}
+def info(**more):
+    shares = {"rows": 100, "experts": {"a": 0.7, "b": 0.3}}
+    return RouterInfo.from_notes({"shares": shares, **more})
 
 
 def test_trained_shares_are_read_from_the_notes():
-    found = trained(notes(), NAMES, None)
+    found = trained(info(), NAMES, None)
     assert found.counts == pytest.approx((70.0, 30.0))
     assert (found.name, found.rows) == ("trained", pytest.approx(100))
 
 
 @pytest.mark.parametrize(
-    "metadata",
+    "shares",
     [
-        {},
-        {"notes": None},
-        {"notes": {"shares": "many"}},
-        {"notes": {"shares": {"rows": 0, "experts": {"a": 1, "b": 0}}}},
-        {"notes": {"shares": {"rows": 9, "experts": {"a": 1}}}},
-        {"notes": {"shares": {"rows": 9, "experts": {"a": 1, "b": "x"}}}},
-        {"notes": {"shares": {"rows": "9", "experts": {"a": 1, "b": 0}}}},
+        None,
+        "many",
+        {"rows": 0, "experts": {"a": 1, "b": 0}},
+        {"rows": 9, "experts": {"a": 1}},
+        {"rows": 9, "experts": {"a": 1, "b": "x"}},
+        {"rows": "9", "experts": {"a": 1, "b": 0}},
     ],
 )
-def test_a_router_that_does_not_say_has_no_trained_shares(metadata):
-    assert trained(metadata, NAMES, None) is None
+def test_a_router_that_does_not_say_has_no_trained_shares(shares):
+    assert trained(info(shares=shares), NAMES, None) is None
 
 
 def test_under_another_trade_off_the_trained_shares_do_not_count():
-    fitted = notes(cost={"price_weight": 50.0})
+    fitted = info(cost={"price_weight": 50.0})
     assert trained(fitted, NAMES, 50.0) is not None
     assert trained(fitted, NAMES, None) is not None
     assert trained(fitted, NAMES, 10.0) is None

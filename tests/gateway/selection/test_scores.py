@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from gateway.gateway_cases import TEXTS, features, priced_router, scored_router
-from mild.artifact import Router
+from mild.artifact import Router, RouterInfo
 from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
@@ -64,7 +64,7 @@ def test_one_text_is_decided_as_the_policy_decides(kind, scaled):
             policy = StandardizedPolicy(mean, np.abs(scale) + 0.5, policy)
         names = [f"e{k}" for k in range(4)]
         notes = {"cost": {"price_weight": 1.0}}
-        router = Router(policy, names, text=step, metadata={"notes": notes})
+        router = Router(policy, names, text=step, info=RouterInfo.from_notes(notes))
         selector = selector_of(router)
         for text in (*TEXTS, "", "é \ud800"):
             for weight in (None, 0.0, 3.0):
@@ -144,7 +144,9 @@ def test_a_tuned_router_decides_by_its_heads_under_another_price_weight():
     names = ["a", "b", "c", "d"]
     constant = ConstantPolicy(np.ones(4, np.float32), heads.n_features, 2)
     notes = {"cost": {"price_weight": None}, "price_head": "dollars"}
-    router = Router(TradeoffPolicy(constant, heads), names, None, {"notes": notes}, features())
+    router = Router(
+        TradeoffPolicy(constant, heads), names, None, RouterInfo.from_notes(notes), features()
+    )
     selector = selector_of(router)
     assert selector.fixed is None
     X = router.features(TEXTS)
@@ -154,5 +156,5 @@ def test_a_tuned_router_decides_by_its_heads_under_another_price_weight():
         assert [scores.best for scores in found] == wanted
     assert {scores.best for scores in selector.score_all(TEXTS, [None] * len(TEXTS))} == {2}
     mixed = {"cost": {"price_weight": None, "latency_weight": 1.0}, "price_head": "dollars"}
-    slow = Router(router.policy, names, None, {"notes": mixed}, features())
+    slow = Router(router.policy, names, None, RouterInfo.from_notes(mixed), features())
     assert selector_of(slow).fixed is not None

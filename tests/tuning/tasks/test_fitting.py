@@ -46,7 +46,7 @@ def test_the_folder_says_what_counted_and_what_was_seen(tmp_path):
     router = saved_router(task, LinearRouter(), tmp_path / "r")
     assert router.expert_names == EXPERTS
     assert terms_of(router) == task.terms
-    notes = router.metadata["notes"]
+    notes = router.info.notes
     assert notes["cost"]["words"] == task.formula
     assert notes["table"]["fingerprint"] == task.table.fingerprint()
     assert TrainingQueryIndex.by(router).overlap(task.table)["queries"] == 150
@@ -56,8 +56,8 @@ def test_the_folder_says_what_counted_and_what_was_seen(tmp_path):
 def test_notes_survive_a_second_saving(tmp_path):
     router = saved_router(task_of(), LinearRouter(), tmp_path / "r")
     again = load(save(router, tmp_path / "again"))
-    assert again.metadata["notes"] == router.metadata["notes"]
-    np.testing.assert_array_equal(again.marks, router.marks)
+    assert again.info.notes == router.info.notes
+    np.testing.assert_array_equal(again.query_hashes, router.query_hashes)
 
 
 def test_a_priced_router_decides_alike_in_a_pipeline(tmp_path):
@@ -103,9 +103,9 @@ def test_the_weights_of_a_balance_column_reach_the_fit(tmp_path, scaled):
     router = model[-1] if scaled else model
     np.testing.assert_array_equal(router.policy_.coef, weighted.policy_.coef)
     assert not np.allclose(router.policy_.coef, plain.policy_.coef)
-    notes = load(save_task(fitted, task, str(tmp_path / "r"))).metadata["notes"]
+    notes = load(save_task(fitted, task, str(tmp_path / "r"))).info.notes
     assert notes["balance"] == "subject"
     bare = make_task(table, CostTerms())
     step = make_step(bare.table, HashingFeatures(dimensions=8))
     plainly = load(save_task(fit_task(bare, LinearRouter(), step), bare, str(tmp_path / "p")))
-    assert "balance" not in plainly.metadata["notes"]
+    assert "balance" not in plainly.info.notes

@@ -22,7 +22,7 @@ def test_what_was_seen_is_recognised_whatever_its_spaces():
 
 def test_marks_are_the_same_in_every_process():
     # A salted hash would make every router forget at once.
-    assert TrainingQueryIndex.of(table_of(["one", "two"])).marks.tolist() == [
+    assert TrainingQueryIndex.of(table_of(["one", "two"])).hashes.tolist() == [
         218224992319827701,
         14489617718373642804,
     ]
@@ -32,7 +32,7 @@ def test_of_very_many_a_fair_sample_is_kept():
     prompts = [f"query {i}" for i in range(2000)]
     seen = TrainingQueryIndex.of(table_of(prompts), most=500)
     assert not seen.complete
-    assert seen.marks.size == 500
+    assert seen.hashes.size == 500
     known = seen.overlap(table_of(prompts))
     assert known == {"queries": 500, "checked": 500}
     fresh = seen.overlap(table_of([f"other {i}" for i in range(2000)]))

@@ -136,7 +136,7 @@ def test_a_calibration_that_decides_is_in_the_policy(fitted, tmp_path):
     np.testing.assert_allclose(router.expected_costs(done.features), wanted, atol=1e-5)
     np.testing.assert_array_equal(router.predict_texts(task.table.queries), wanted.argmin(axis=1))
     assert router.calibration is None
-    assert router.metadata["notes"]["calibration"]["decides"] is True
+    assert router.info.notes["calibration"]["decides"] is True
 
 
 def test_a_calibration_that_does_not_decide_is_only_shown(fitted, tmp_path):

@@ -88,15 +88,14 @@ def replay(
             code="moved_to_experiments",
         )
     loaded = load(router)
-    notes = loaded.metadata.get("notes") or {}
-    target = notes.get("target") or {}
+    target, cost = loaded.info.target, loaded.info.cost
     # At a trade-off that meets a target, that is what a dollar is worth to the router.
-    usual = (
-        (notes.get("cost") or {}).get("price_weight") if target.get("t") is None else target["t"]
-    )
+    usual = None if cost is None else cost.price_weight
+    if target is not None and target.t is not None:
+        usual = target.t
     if price_weight is not None and is_priced(loaded):
         loaded = new_prices(loaded, None, price_weight).on(loaded)
-        target = {}
+        target = None
     now = time.time()
     found = estimate(
         ledger_reader(ledger_location(ledger)),
@@ -110,7 +109,7 @@ def replay(
         confidence=confidence,
         seed=seed,
     )
-    found["target"] = target.get("sentence")
+    found["target"] = None if target is None else target.sentence
     emit(found, as_json, lambda: _print(found))
 
 

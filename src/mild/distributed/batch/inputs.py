@@ -75,8 +75,8 @@ def choose_inputs(
     """
     if sum(option is not None for option in (query, vectors, features)) > 1:
         raise InvalidInputError("query, vectors and features cannot go together; give one of them.")
-    notes = (router.metadata.get("notes") or {}).get("query")
-    recipe = None if notes is None else Recipe.from_dict(notes)
+    parts = router.info.query
+    recipe = None if parts is None else Recipe.from_dict(parts)
     names, width = list(schema.names), router.n_features
     if router.text is not None and router.text.kind != "vectors":
         if vectors is not None or features is not None:

@@ -254,7 +254,6 @@ def shard_router(fitted: ShardedFit) -> Router:
     source = source_of(fitted.model)
     chosen = source.policy.predict(fitted.features)
     shares = dict(zip(names, expert_shares(chosen, len(names)).tolist(), strict=True))
-    data = {"fingerprint": fitted.fingerprint, "rows": fitted.rows}
     explanation = dataset.explanation(fitted.rows)
     table = {**data, "form": dataset.layout.form, "explanation": explanation}
     notes = {

@@ -161,18 +161,18 @@ class TargetSums:
         return TargetSums(self.labels + other.labels, self.rewards + other.rewards, margins)
 
 
-def merged_marks(one: TrainingQueryIndex, other: TrainingQueryIndex) -> TrainingQueryIndex:
+def merged_index(one: TrainingQueryIndex, other: TrainingQueryIndex) -> TrainingQueryIndex:
     """Hashes of two sets of queries together."""
-    marks = np.union1d(one.marks, other.marks)
-    whole = one.complete and other.complete and marks.size <= MAX_HASHES
-    return TrainingQueryIndex(marks[:MAX_HASHES], whole)
+    hashes = np.union1d(one.hashes, other.hashes)
+    whole = one.complete and other.complete and hashes.size <= MAX_HASHES
+    return TrainingQueryIndex(hashes[:MAX_HASHES], whole)
 
 
 def _plus(total: Any, term: Any) -> Any:
     """The sum, where None is nothing."""
     if total is None or term is None:
         return term if total is None else total
-    return merged_marks(total, term) if isinstance(total, TrainingQueryIndex) else total + term
+    return merged_index(total, term) if isinstance(total, TrainingQueryIndex) else total + term
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class ShardWorker:
                 made = _transformed(step, piece)
                 costs[at:end] = self.terms.costs(piece)
             X[at:end] = made
-            seen = merged_marks(seen, TrainingQueryIndex.of(piece))
+            seen = merged_index(seen, TrainingQueryIndex.of(piece))
             if moments:
                 total = _plus(total, Moments.of(made))
             sample += _picked(rows.get(part.number, np.zeros(0, np.intp)), at, piece)

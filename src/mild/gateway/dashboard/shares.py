@@ -15,7 +15,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mild.artifact.info import RouterInfo
 
 CONFIDENCE = 0.99
 # Decisions that are looked at, and how many there must be.
@@ -103,20 +106,15 @@ class Reference:
 
 
 def trained(
-    metadata: Mapping[str, Any], expert_names: Sequence[str], price_weight: float | None
+    info: RouterInfo, expert_names: Sequence[str], price_weight: float | None
 ) -> Reference | None:
-    """Shares that the router had in training; None if it does not say, or decides otherwise now.
-
-    They are in the notes of the artefact: ``{"shares": {"rows": 1000, "experts": {"small": 0.8, ...}}}``.
-    """
-    notes = metadata.get("notes") or {}
-    shares = notes.get("shares")
-    if not isinstance(shares, Mapping):
+    """Shares that the router had in training; None if it does not say, or decides otherwise now."""
+    if info.shares is None:
         return None
-    fitted = (notes.get("cost") or {}).get("price_weight")
+    fitted = None if info.cost is None else info.cost.price_weight
     if price_weight is not None and price_weight != fitted:
         return None
-    rows, experts = shares.get("rows"), shares.get("experts")
+    rows, experts = info.shares.rows, info.shares.experts
     if not isinstance(rows, (int, float)) or rows <= 0 or not isinstance(experts, Mapping):
         return None
     try:

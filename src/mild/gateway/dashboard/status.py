@@ -75,7 +75,7 @@ class Dashboard:
         routing = self._settings.routing
         self._reference: Reference | None = None
         if routing.target is None:  # else the router decides otherwise than in training
-            self._reference = trained(router.metadata, self._names, routing.price_weight)
+            self._reference = trained(router.info, self._names, routing.price_weight)
 
     async def document(self) -> dict[str, Any]:
         """The status, ready for JSON; at most a second old."""

@@ -108,10 +108,7 @@ class ExpertSelector:
         self._candidates = [k for k, name in enumerate(self.names) if name not in kept_back]
         self._limited = any(map(declares_limits, experts))
         # Units of the router's costs per dollar; None if the router does not say.
-        notes = router.metadata.get("notes") or {}
-        self._price_weight = (notes.get("cost") or {}).get("price_weight")
-        if notes.get("target") is not None:
-            self._price_weight = notes["target"]["t"]
+        self._price_weight = router.info.price_weight
         if routing.price_weight is not None:
             self._price_weight = routing.price_weight
         self._random = random.Random(seed)

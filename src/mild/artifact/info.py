@@ -1,0 +1,209 @@
+"""What is known about a router beside its numbers: how it was made, from which data, for which target.
+
+On disk it is a part of ``router.json``; most of it is the object "notes" there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class InfoPart:
+    """A JSON object with known keys. Keys that this version does not know are kept in ``other``."""
+
+    other: Mapping[str, Any] = field(default_factory=dict, kw_only=True, repr=False)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
+        """From a JSON object; a key that is missing is None."""
+        known = {_key(f): f for f in fields(cls) if f.name != "other"}
+        values = {f.name: content.get(key) for key, f in known.items()}
+        return cls(**values, other={k: v for k, v in content.items() if k not in known})
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON object; a field with a default is left out where it is None."""
+        values = {f: getattr(self, f.name) for f in fields(self) if f.name != "other"}
+        known = {_key(f): v for f, v in values.items() if v is not None or f.default is not None}
+        return {**known, **self.other}
+
+
+def _key(one: Any) -> str:
+    return str(one.metadata.get("key", one.name))
+
+
+@dataclass(frozen=True)
+class CostInfo(InfoPart):
+    """The cost that the router was fitted with."""
+
+    words: str  # as a formula
+    beta: Mapping[str, float] | None  # expert -> what asking it costs, in wrong answers
+    price_weight: float | None  # wrong answers that one dollar is worth
+    latency_weight: float | None  # wrong answers that one second is worth
+
+    @property
+    def has_other_prices(self) -> bool:
+        """Whether asking costs something beside dollars."""
+        return bool(self.latency_weight or any((self.beta or {}).values()))
+
+
+@dataclass(frozen=True)
+class TableInfo(InfoPart):
+    """The table of outcomes that the router was fitted on."""
+
+    fingerprint: str
+    rows: int
+    form: str  # its format
+    explanation: str  # how it was read
+    shards: int | None = None  # number of its files, if they were read one by one
+
+
+@dataclass(frozen=True)
+class DataInfo(InfoPart):
+    """The features and costs that the router was fitted on."""
+
+    fingerprint: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class EstimatorInfo(InfoPart):
+    """The estimator that was fitted: its class, its parameters, and what a search found."""
+
+    class_name: str = field(metadata={"key": "class"})
+    params: Mapping[str, Any]
+    best_family: str | None = None
+    best_params: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class TargetInfo(InfoPart):
+    """The target that the router meets, and the setting that does it."""
+
+    target: Mapping[str, float]  # such as {"keep_quality": 0.95}
+    guarantee: float | None
+    t: float | None  # the trade-off; None for a single expert
+    expert: str | None  # the single expert
+    met: bool
+    certified: bool | None  # None where there is no guarantee
+    best_expert: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class SharesInfo(InfoPart):
+    """Shares of the experts in the decisions for training rows."""
+
+    rows: int
+    experts: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class CalibrationInfo(InfoPart):
+    """How expected costs were calibrated on held-out rows."""
+
+    squared_error: tuple[float, float]  # before and after
+    decides: bool  # whether the calibrated costs decide
+
+
+_PARTS: dict[str, type[InfoPart]] = {
+    "cost": CostInfo,
+    "table": TableInfo,
+    "shares": SharesInfo,
+    "target": TargetInfo,
+    "calibration": CalibrationInfo,
+}
+# The key of ``router.json`` that holds the notes, and the fields of RouterInfo -> their keys there.
+_NOTES_KEY = "notes"
+_NOTES = {
+    **{name: name for name in ("query", "constant", "balance", *_PARTS)},
+    **{name: name for name in ("tradeoffs", "price_head", "verdict")},
+    "hashes_complete": "marks_complete",
+}
+
+
+@dataclass(frozen=True)
+class RouterInfo:
+    """What is recorded about a router; None where nothing is.
+
+    >>> info = RouterInfo.from_notes({"constant": "small", "price_head": "dollars"})
+    >>> info.constant, info.cost
+    ('small', None)
+    """
+
+    cost: CostInfo | None = None
+    constant: str | None = None  # the expert of least mean cost in training
+    balance: str | None = None  # column whose values count alike
+    query: Mapping[str, Any] | None = None  # columns that make a query (Recipe.from_dict)
+    table: TableInfo | None = None
+    hashes_complete: bool | None = None  # whether every training query has its hash
+    shares: SharesInfo | None = None
+    target: TargetInfo | None = None
+    tradeoffs: Mapping[str, Any] | None = None  # a curve (TradeoffCurve.from_dict)
+    price_head: str | None = None  # unit of a separate price head: "dollars"
+    calibration: CalibrationInfo | None = None
+    verdict: Mapping[str, Any] | None = None  # whether routing pays
+    other: Mapping[str, Any] = field(default_factory=dict)  # notes that this version does not know
+    data: DataInfo | None = None
+    estimator: EstimatorInfo | None = None
+    kind: str | None = None
+    mild_version: str | None = None
+    created: str | None = None
+    schema_version: int | None = None
+    tensors: Mapping[str, Any] = field(default_factory=dict)  # shape and dtype, by name
+    fingerprint: str | None = None  # of the content of router.json
+
+    @classmethod
+    def from_notes(cls, notes: Mapping[str, Any] | None) -> RouterInfo:
+        """From the notes of an artefact; a note of an unexpected form is kept as it is."""
+        known: dict[str, Any] = {}
+        other = {key: note for key, note in (notes or {}).items() if note is not None}
+        for name, key in _NOTES.items():
+            part = _PARTS.get(name)
+            if part is None:
+                known[name] = other.pop(key, None)
+            elif isinstance(other.get(key), Mapping):
+                known[name] = part.from_dict(other.pop(key))
+        return cls(**known, other=other)
+
+    @classmethod
+    def from_manifest(cls, manifest: Mapping[str, Any]) -> RouterInfo:
+        """From the content of ``router.json``."""
+        data = manifest["data"]
+        content = json.dumps(dict(manifest), sort_keys=True, default=str)
+        names = ("kind", "mild_version", "created", "schema_version", "tensors")
+        return replace(
+            cls.from_notes(manifest.get(_NOTES_KEY)),
+            data=None if data is None else DataInfo.from_dict(data),
+            estimator=EstimatorInfo.from_dict(manifest["estimator"]),
+            fingerprint=hashlib.sha256(content.encode()).hexdigest()[:16],
+            **{name: manifest[name] for name in names},
+        )
+
+    @property
+    def notes(self) -> dict[str, Any] | None:
+        """The notes of an artefact, JSON-ready; None if there are none."""
+        found = {key: getattr(self, name) for name, key in _NOTES.items()}
+        known = {
+            key: value.as_dict() if isinstance(value, InfoPart) else value
+            for key, value in found.items()
+            if value is not None
+        }
+        return {**self.other, **known} or None
+
+    def with_notes(self, notes: Mapping[str, Any]) -> RouterInfo:
+        """The same with more notes, or with others of the same keys."""
+        merged = RouterInfo.from_notes({**(self.notes or {}), **notes})
+        names = [*_NOTES, "other"]
+        return replace(self, **{name: getattr(merged, name) for name in names})
+
+    @property
+    def price_weight(self) -> float | None:
+        """Wrong answers that a dollar is worth to the router: by its target, otherwise by its cost."""
+        if self.target is not None:
+            return self.target.t
+        return None if self.cost is None else self.cost.price_weight
