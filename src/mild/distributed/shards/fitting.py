@@ -20,6 +20,7 @@ import numpy as np
 
 from mild._version import __version__
 from mild.artifact import Router
+from mild.artifact.info import DataInfo, SharesInfo, TableInfo
 from mild.artifact.sources import source_of
 from mild.artifact.writing import check_target
 from mild.core.arrays import FloatArray, IntArray
@@ -74,7 +75,7 @@ from mild.routers.solver import (
     second_moments,
 )
 from mild.tuning.fit import FittedData
-from mild.tuning.fitting import contents, task_notes
+from mild.tuning.fitting import contents, task_info
 from mild.tuning.tasks import Task, make_task
 from mild.tuning.training_rows import TrainingQueryIndex
 
@@ -255,19 +256,21 @@ def shard_router(fitted: ShardedFit) -> Router:
     chosen = source.policy.predict(fitted.features)
     shares = dict(zip(names, expert_shares(chosen, len(names)).tolist(), strict=True))
     explanation = dataset.explanation(fitted.rows)
-    table = {**data, "form": dataset.layout.form, "explanation": explanation}
-    notes = {
-        **task_notes(fitted.task),
-        "table": {**table, "shards": len(dataset.files)},
-        "marks_complete": fitted.seen.complete,
-        "shares": {"rows": len(chosen), "experts": shares},
-    }
+    form, shards = dataset.layout.form, len(dataset.files)
+    info = replace(
+        task_info(fitted.task),
+        estimator=source.info.estimator,
+        data=DataInfo(fitted.fingerprint, fitted.rows),
+        table=TableInfo(fitted.fingerprint, fitted.rows, form, explanation, shards),
+        hashes_complete=fitted.seen.complete,
+        shares=SharesInfo(len(chosen), shares),
+    )
     return replace(
         source,
         expert_names=names,
         text=fitted.step,
-        marks=fitted.seen.marks,
-        metadata={**source.metadata, "notes": notes, "data": data},
+        query_hashes=fitted.seen.hashes,
+        info=info,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -170,9 +169,7 @@ class AppContext:
         routing = self.settings.routing
         sessions = self._sessions if routing.pin_sessions else None
         selector = ExpertSelector(router, routing, sessions, self._seed, self.settings.experts)
-        content = json.dumps(dict(router.metadata), sort_keys=True, default=str)
-        fingerprint = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return Serving(selector, fingerprint)
+        return Serving(selector, router.info.fingerprint or "unsaved")
 
     async def _publish_forever(self) -> None:
         while True:
