@@ -6,12 +6,13 @@ CLIENTS := .venv-clients
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-paper test test-real test-clients quick lint types layers docs unit wheel tables bench serve-real clean
+.PHONY: help demo demo-paper test test-real test-clients quick lint types layers docs unit coverage wheel tables bench serve-real clean
 
 help:
 	@echo "make demo    install what the demo needs (no torch) and run it: under a minute"
 	@echo "make demo-paper   compare all methods on the paper's setups: 2 minutes"
-	@echo "make test    install what the tests need and run everything that CI runs; prints coverage and skips"
+	@echo "make test    install what the tests need and run everything that CI runs; prints times and skips"
+	@echo "make coverage   the share of the lines of src/mild that the tests reach, the slow ones aside"
 	@echo "make quick   the fast part of it, for daily work"
 	@echo "make serve-real   the gateway's demo with a real small model as one expert"
 	@echo "make test-real    the tests that ask that model"
@@ -83,8 +84,11 @@ docs: $(VENV)/.test
 
 # With bytecode: workers collect every file, and many tests start processes of mild.
 unit: $(VENV)/.test
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --cov=mild --cov-report=
-	@echo "Lines of src/mild that the tests reach, the slow ones aside: $$($(BIN)/python -m coverage report --format=total) %"
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+
+# Tracing lines makes a test take up to twice as long.
+coverage: $(VENV)/.test
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not slow" --cov=mild --cov-report=term:skip-covered
 
 # Build the wheel, install it into a clean environment, and use it from another folder.
 wheel: $(VENV)/.test

@@ -1,4 +1,4 @@
-"""Fixtures of several packages, and a summary of what was skipped."""
+"""Fixtures of several packages, and a summary of times and of what was skipped."""
 
 import os
 import re
@@ -24,6 +24,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# A run that takes more seconds ends with the time by group of tests.
+SHOWN_FROM = 60
 # Words of a skip's reason, and what to install so that its tests run.
 REMEDIES = {
     "playwright": "pip install playwright",
@@ -42,45 +44,30 @@ REMEDIES = {
 }
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection(session):
-    """Every worker imports everything; it is enough that the first one is traced meanwhile."""
-    worker = getattr(session.config, "workerinput", {"workerid": "gw0"})["workerid"]
-    coverage = session.config.pluginmanager.get_plugin("_cov")
-    controller = getattr(coverage, "cov_controller", None) if worker != "gw0" else None
-    if controller is not None:
-        controller.pause()
-    collected = yield
-    if controller is not None:
-        controller.resume()
-    return collected
-
-
-# Last, because Hypothesis marks its tests in the same hook.
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Files with slow tests first, so that none is left for the end.
-
-    Tracing lines makes a test take twice as long: those that are slow or have many examples go without.
-    """
-    for item in items:
-        if item.get_closest_marker("slow") or item.get_closest_marker("hypothesis"):
-            item.add_marker("no_cover")
+    """Files with slow tests first, so that none is left for the end."""
     files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in files)
 
 
 def pytest_terminal_summary(terminalreporter):
-    """List skipped tests by reason, with what to install."""
-    skipped = terminalreporter.stats.get("skipped", [])
+    """Print the time by group of tests, and what was skipped by reason, with what to install."""
+    reports = [report for each in terminalreporter.stats.values() for report in each]
+    seconds = Counter()
+    for report in reports:
+        if hasattr(report, "duration"):
+            seconds["/".join(report.nodeid.partition("::")[0].split("/")[:2])] += report.duration
+    if seconds.total() > SHOWN_FROM:
+        terminalreporter.section(f"{seconds.total():.0f} s by group of tests, over all workers")
+        for group, time in seconds.most_common():
+            terminalreporter.write_line(f"{time:7.1f}  {group}")
     reasons = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
-        for report in skipped
+        for report in terminalreporter.stats.get("skipped", [])
         if isinstance(report.longrepr, tuple)
     )
-    if not reasons:
-        return
-    terminalreporter.section("skipped")
+    if reasons:
+        terminalreporter.section("skipped")
     for reason, count in reasons.most_common():
         known = (
             remedy for word, remedy in REMEDIES.items() if re.search(rf"\b{word}\b", reason.lower())

@@ -48,7 +48,6 @@ def test_a_router_says_what_it_said(name):
         assert not [*differences(shape, value)], command
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ROUTERS)
 def test_a_router_is_written_as_it_was(name, tmp_path):
     before = folder_of(name) / "router"
@@ -64,7 +63,6 @@ def test_a_router_is_written_as_it_was(name, tmp_path):
     assert {key: new.get(key) for key in old} == old
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", REFITTED)
 def test_the_same_data_give_the_same_router(name):
     fit = read("artifacts", name, "fit.json")

@@ -22,7 +22,6 @@ def marked(name):
     return pytest.param(name, marks=slow)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("verb", OPTIONS)
 def test_every_option_is_still_there(verb):
     done = mild_command([*verb.split(), "--help"])

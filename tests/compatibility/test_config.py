@@ -18,7 +18,6 @@ def found():
     return config_answers()
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_file_is_understood_as_it_was(found, name):
     wanted, got = read("config", "expected.json")[name], found[name]

@@ -17,7 +17,6 @@ def found():
     return refusals()
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refusal_is_one_sentence_and_exit_code_1(found, name):
     got = found[name]

@@ -30,7 +30,6 @@ def decoded(scores, margins, tau, dtype=np.float64):
     return anchored_distribution(shifted, margins, groups, anchors(groups, dtype), tau)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("tau", [1.0, 0.5, 0.0])
 @pytest.mark.parametrize("spread", [0.1, 1.0, 10.0, 300.0])
@@ -63,7 +62,6 @@ def test_scores_beyond_all_powers_leave_the_best_in_proportion_to_their_margins(
     assert_allclose(decoded(scores, margins, tau), expected, atol=1e-10)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("surrogate", ["logistic", 0.5, "exponential", 1.5, "pairwise_logistic"])
 @pytest.mark.parametrize("spread", [0.3, 3.0, 100.0])

@@ -77,7 +77,6 @@ def test_minimal_risk_drops_experts_without_reward_and_is_the_limit_of_small_rew
     assert bounds.minimal_risk([[0.0, 0.0, 0.0]], margins)[0] == 0
 
 
-@pytest.mark.no_cover
 def test_minimal_risk_lies_below_the_risk_of_any_scores():
     rng = np.random.default_rng(2)
     for p in (2, 3, 5):
@@ -127,7 +126,6 @@ def test_modulus_of_three_experts_is_an_estimate(margins, known):
     assert result.floor < result.value
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("ratio", [2, 4, 16])
 def test_modulus_of_more_experts_is_at_most_that_of_the_extreme_pair(ratio):
     pair = bounds.strong_concavity([1, ratio]).value
@@ -220,7 +218,6 @@ def test_surrogate_regret_is_the_bregman_divergence_at_the_decoding():
         np.testing.assert_allclose(regret, bregman, atol=1e-10)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("p", [2, 3, 4, 5])
 def test_guarantee_holds_for_stationary_decoding_on_random_draws(p):
     rng = np.random.default_rng(10 + p)
@@ -247,7 +244,6 @@ def test_guarantee_holds_for_stationary_decoding_on_random_draws(p):
     assert wrong > 0
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("p", [2, 3, 4])
 def test_consistency_holds_for_stationary_decoding_and_unnormalised_rewards(p):
     rng = np.random.default_rng(20 + p)
@@ -265,7 +261,6 @@ def test_consistency_holds_for_stationary_decoding_and_unnormalised_rewards(p):
         assert safe.proved
 
 
-@pytest.mark.no_cover
 def test_guarantee_is_nearly_attained_so_its_constant_is_not_slack():
     ratio = 4.0
     rho = np.array([1.0, 1 / ratio])
@@ -357,7 +352,6 @@ def enumerate_complexity(X, membership, rho, norm):
     return total / 2 ** (n * p) / n
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("soft", [False, True])
 def test_monte_carlo_matches_enumeration_and_closed_form_bounds_both(soft):
     rng = np.random.default_rng(7)
@@ -462,7 +456,6 @@ def test_deferral_bound_uses_the_reward_mass_and_the_weighted_margin_loss():
     assert bound.empirical >= not_chosen.mean()
 
 
-@pytest.mark.no_cover
 def test_weighted_margin_loss_is_as_lipschitz_as_the_deferral_proof_says():
     rng = np.random.default_rng(12)
     tightest = 0.0

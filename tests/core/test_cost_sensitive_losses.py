@@ -164,7 +164,6 @@ def test_the_crf_ordering_needs_costs_of_at_most_one() -> None:
     assert ours > oracles.crf_loss(*row) + 1
 
 
-@pytest.mark.no_cover
 @every_surrogate
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1e3, 1e20])

@@ -44,7 +44,6 @@ def direct_check(surrogate: object, p: int, shared: bool, seed: int) -> None:
     assert decide([scores], margins, surrogate=surrogate)[0] == target.argmax()
 
 
-@pytest.mark.no_cover
 @every_surrogate
 @pytest.mark.parametrize("p", [2, 3, 5, 8])
 @pytest.mark.parametrize("shared", [False, True])
@@ -64,7 +63,6 @@ def test_decoding_the_exact_minimiser_recovers_it_for_twenty_experts(
     direct_check(surrogate, 20, shared, 0)
 
 
-@pytest.mark.no_cover
 @every_surrogate
 @pytest.mark.parametrize("p", [2, 3, 7, 20])
 @pytest.mark.parametrize("shared", [False, True])
@@ -81,7 +79,6 @@ def test_scores_are_stationary_for_the_distribution_decoded_from_them(
     assert (np.abs(gradient).max(axis=1) <= 1e-10 * np.maximum(size, 1)).all()
 
 
-@pytest.mark.no_cover
 @every_surrogate
 @pytest.mark.parametrize("shared", [False, True])
 def test_decoding_matches_sixty_digit_elimination_without_lumping(
@@ -155,7 +152,6 @@ def test_the_counterexample_to_argmax() -> None:
     assert target[0] - target[1] == pytest.approx(0.10)
 
 
-@pytest.mark.no_cover
 def test_argmax_of_the_exact_minimiser_errs_where_stationary_decoding_does_not() -> None:
     rng = np.random.default_rng(0)
     argmax_errors = stationary_errors = 0
@@ -180,7 +176,6 @@ def test_margins_from_the_same_row_keep_argmax_right() -> None:
         assert decide([scores], margins, "argmax")[0] == target.argmax()
 
 
-@pytest.mark.no_cover
 @every_surrogate
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1e3, 1e20])

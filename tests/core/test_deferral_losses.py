@@ -254,7 +254,6 @@ def test_the_scale_of_scores_and_margins_together_is_redundant(
     np.testing.assert_allclose(scaled, value, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.no_cover
 @every_surrogate
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1e3, 1e20])
@@ -314,7 +313,6 @@ def test_overflowing_gradients_keep_their_sign() -> None:
     assert gradient[0, 2] == math.inf
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("surrogate", ["logistic", "hinge", 0.5])
 def test_a_thousand_experts_match_the_transcription(surrogate: object, dtype: type) -> None:
@@ -329,7 +327,6 @@ def test_a_thousand_experts_match_the_transcription(surrogate: object, dtype: ty
     assert abs(gradient.sum()) < tolerance * np.abs(gradient).sum()
 
 
-@pytest.mark.no_cover
 @every_surrogate
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1e3, 1e20])
@@ -348,7 +345,6 @@ def test_a_thousand_experts_with_extreme_scores_give_no_nan(
     np.testing.assert_array_equal(gradient[1], 0)
 
 
-@pytest.mark.no_cover
 @every_surrogate
 def test_no_array_of_pairs_is_made(surrogate: object) -> None:
     n, p = 40, 200

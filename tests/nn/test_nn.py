@@ -57,7 +57,6 @@ def value_and_gradient(
 # --- MILD ---
 
 
-@pytest.mark.no_cover
 @every_surrogate
 @pytest.mark.parametrize(("dtype", "tolerance"), DTYPES)
 @pytest.mark.parametrize("p", [1, 2, 5])
@@ -77,7 +76,6 @@ def test_mild_loss_agrees_with_numpy_in_value_and_gradient(
     np.testing.assert_allclose(gradient / size, slope / size, atol=tolerance * 10)
 
 
-@pytest.mark.no_cover
 @every_surrogate
 def test_mild_loss_passes_gradcheck_in_scores_and_rewards(surrogate: object) -> None:
     scores, rewards, rho = draw(1, 4, 4)
@@ -117,7 +115,6 @@ def test_a_zero_initialised_router_gets_the_right_first_gradient(surrogate: obje
     np.testing.assert_allclose(gradient, slope, atol=1e-14)
 
 
-@pytest.mark.no_cover
 @every_surrogate
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [1e3, 1e20])
@@ -258,7 +255,6 @@ def test_one_log_sum_exp_serves_all_experts(rho: object) -> None:
     assert recorder.largest == (30 if isinstance(rho, float) else 180)
 
 
-@pytest.mark.no_cover
 def test_losses_do_not_wait_for_values() -> None:
     # A meta tensor has no values: whatever looks at one fails.
     f = torch.empty(4, 3, device="meta", requires_grad=True)
@@ -352,7 +348,6 @@ def pair_data(size: float, dtype: type) -> tuple[np.ndarray, ...]:
     return (kind * size).astype(dtype), labels, table, rng.uniform(0.3, 2, 4)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("surrogate", ["logistic", 0.5, "exponential", 1.7, "hinge"])
 @pytest.mark.parametrize("reduction", ["max", "sum"])
 @pytest.mark.parametrize("size", [1.0, 1e3, 1e20])
@@ -472,7 +467,6 @@ def test_theory_margins_agree_with_numpy(
         np.testing.assert_allclose(got.numpy(), expected, rtol=1e-12)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("surrogate", SMOOTH)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("p", [1, 2, 3, 8])

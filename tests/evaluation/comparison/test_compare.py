@@ -44,7 +44,6 @@ def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
     return compare_methods(rows, splits, methods, n_folds=3, **more)
 
 
-@pytest.mark.no_cover
 def test_a_router_that_learns_pays_and_one_that_cannot_does_not():
     good = run(*make_problem())
     assert good.verdict.pays is True
@@ -57,7 +56,6 @@ def test_a_router_that_learns_pays_and_one_that_cannot_does_not():
     assert bad.verdict.sentence.startswith(("Routing does not pay", "It cannot be told"))
 
 
-@pytest.mark.no_cover
 def test_what_one_method_has_judged_another_takes_over(monkeypatch):
     X, costs = make_problem(150)
     judge, judged = search._judge_block, []
@@ -77,7 +75,6 @@ def test_what_one_method_has_judged_another_takes_over(monkeypatch):
     np.testing.assert_allclose(found.row("tune").costs, alone.row("tune").costs, atol=0.05)
 
 
-@pytest.mark.no_cover
 def test_the_report_is_json():
     content = json.loads(json.dumps(run(*make_problem()).as_dict(), allow_nan=False))
     assert [row["method"] for row in content["methods"]] == ["constant", "ce", "tdef", "regression"]
@@ -210,7 +207,6 @@ def test_on_one_split_copies_of_a_row_make_no_interval_narrower():
     assert ratio == pytest.approx(2, rel=0.1)
 
 
-@pytest.mark.no_cover
 def test_the_statement_counts_the_rows_that_were_judged():
     X, costs = make_problem()
     one = run(X, costs, n_splits=1).verdict
@@ -227,7 +223,6 @@ def test_one_method_is_one_method():
     assert "1 method compared" in run(*make_problem(200), names=("ce",)).verdict.sentence
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("n_splits", [1, 3])
 def test_a_few_groups_are_no_ground_for_a_verdict(n_splits):
     X, costs, groups = copied(60, 10)

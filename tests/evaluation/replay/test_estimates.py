@@ -127,7 +127,6 @@ def test_doubly_robust_with_a_perfect_model_has_no_noise_from_the_draws():
     assert inverse_propensity(episodes).standard_error > 0.1
 
 
-@pytest.mark.no_cover
 def test_doubly_robust_does_not_need_a_good_model():
     world = World(explore=1.0)
     truth = world.truth()

@@ -122,7 +122,6 @@ def test_a_change_that_hardly_any_draw_shows_is_too_few(tmp_path, router):
     assert (found["verdict"]["better"], found["verdict"]["reason"]) == (None, "too_few")
 
 
-@pytest.mark.no_cover
 def test_pinned_requests_follow_their_sessions_draw(tmp_path, router):
     records, _ = make_log(1500, pinned=1.0)
     path = write_log(tmp_path / "l.db", records)
