@@ -188,7 +188,7 @@ class TextFeatures(ABC):
         )
 
     def __sklearn_is_fitted__(self) -> bool:
-        return getattr(self, "n_features_", 0) > 0
+        return bool(getattr(self, "n_features_", 0))
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():

@@ -34,12 +34,8 @@ class OnnxFeatures(EmbeddingFeatures):
 
     Examples
     --------
-    >>> from pathlib import Path
-    >>> def read(folder, **options):
-    ...     files = (Path(folder, name).read_bytes() for name in OnnxFeatures.FILES)
-    ...     return OnnxFeatures(*files, **options)
-    >>> OnnxFeatures(max_length=128)
-    OnnxFeatures(max_length=128)
+    >>> OnnxFeatures(b"ONNX model", b"tokenizer", max_length=128)
+    OnnxFeatures(encoder=b'ONNX model', tokenizer=b'tokenizer', max_length=128)
     """
 
     kind = "onnx"

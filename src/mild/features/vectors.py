@@ -61,7 +61,7 @@ class VectorFeatures(TextFeatures):
 
     def state(self) -> tuple[Settings, Tensors]:
         self._check_fitted()
-        return {"n_features": self.n_features_, "column": self.column}, {}
+        return {"n_features": int(self.n_features_), "column": self.column}, {}
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
