@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from mild._version import __version__
 
 _HOMES = {
     "cost_matrix": "mild.core.costs",
@@ -31,6 +31,7 @@ _HOMES = {
     "save": "mild.artifact",
     "load": "mild.artifact",
     "collect_outcomes": "mild.collect",
+    "replay": "mild.gateway.ledger.replaying",
 }
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from mild.core.decisions import decide, stationary_distribution
     from mild.core.losses import mild_loss
     from mild.core.margins import expert_mass, theory_margins
+    from mild.gateway.ledger.replaying import replay
     from mild.metrics import deferral_loss
     from mild.routers import (
         CascadeRouter,
@@ -67,6 +69,7 @@ __all__ = [
     "expert_mass",
     "load",
     "mild_loss",
+    "replay",
     "reward_distribution",
     "rewards",
     "save",

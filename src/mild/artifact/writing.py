@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import importlib
 import os
 import secrets
 import shutil
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 
+from mild._version import __version__
 from mild.artifact.files import sync_folder, writing_problem
 from mild.artifact.fingerprints import fingerprint
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, manifest_json, names_problem
@@ -107,7 +107,7 @@ def save(
     packed = to_safetensors(tensors)
     manifest = {
         # Imported by name: the root package imports every other one.
-        "mild_version": importlib.import_module("mild").__version__,
+        "mild_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "kind": policy.kind,
         "settings": settings,

@@ -65,7 +65,7 @@ def build_group(group: Callable[[], None]) -> typer.Typer:
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from mild import __version__
+        from mild._version import __version__
 
         typer.echo(f"mild {__version__}")
         raise typer.Exit

@@ -19,7 +19,7 @@ from weakref import WeakSet
 import aiohttp
 from yarl import URL
 
-from mild import __version__
+from mild._version import __version__
 from mild.endpoints.deadline import Deadline
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert, is_loopback

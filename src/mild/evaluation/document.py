@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mild._version import __version__
 from mild.artifact import Router, fingerprint
 from mild.core.arrays import IntArray, invalid
 from mild.data import OutcomeTable, duplicate_groups
@@ -206,14 +206,16 @@ def comparison_document(
 
 def _header(kind: str, title: str, names: Sequence[str], cost: Mapping[str, Any]) -> Document:
     """What every document has."""
-    # Imported by name: the root package imports this one.
-    own = importlib.import_module("mild").__version__
     return {
         "schema": SCHEMA,
         "kind": kind,
         "title": title,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"mild": own, "python": platform.python_version(), "numpy": np.__version__},
+        "versions": {
+            "mild": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
         "experts": list(names),
         "cost": dict(cost) or None,
     }

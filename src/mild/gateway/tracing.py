@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mild import __version__
+from mild._version import __version__
 from mild.errors import MissingExtraError
 from mild.gateway.config import TracingSettings
 

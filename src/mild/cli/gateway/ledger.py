@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, print_facts, print_table
-from mild.errors import OptionError, check_option
 
 Ledger = Annotated[
     str,
@@ -24,13 +21,6 @@ Since = Annotated[
     str | None,
     Option(metavar="WHEN", help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or 7d, 12h ago."),
 ]
-Feedback = Annotated[
-    Path | None,
-    Option(metavar="FILE", help="Table of request_id and error, score or correct, in [0, 1]."),
-]
-IdColumn = Annotated[
-    str, Option(metavar="COLUMN", help="Column of the request id in these tables.")
-]
 Until = Annotated[str | None, Option(metavar="WHEN", help="End (exclusive), given like --since.")]
 
 
@@ -40,7 +30,6 @@ def ledger() -> None:
     \b
     mild ledger show ledger.sqlite                       a summary
     mild ledger export ledger.sqlite --out week.parquet --since 7d
-    mild ledger export ledger.sqlite --out log.vw --format vw
     """
 
 
@@ -53,87 +42,43 @@ def show(
     Example:
       mild ledger show ledger.sqlite --since 24h
     """
-    from mild.cli.gateway.times import moment
-    from mild.gateway.ledger.reading import ledger_location
+    from mild.gateway.ledger.reading import ledger_location, moment
     from mild.gateway.ledger.summary import summarize
 
     now = time.time()
     found = summarize(
         ledger_location(ledger), moment("since", since, now), moment("until", until, now)
     )
-    emit(found, as_json, lambda: _print(found))
+    emit(found, as_json, lambda: _show_summary(found))
 
 
 def export(
     ledger: Ledger,
-    out: Annotated[str, Option("--out", "-o", metavar="FILE", help="File to write.")],
-    form: Annotated[
-        str,
-        Option(
-            "--format",
-            help="parquet (all rows and columns), vw (Vowpal Wabbit, --cb_adf) or obp (CSV with the "
-            "columns of the Open Bandit Dataset).",
-        ),
-    ] = "parquet",
-    feedback: Feedback = None,
-    id_column: IdColumn = "request_id",
-    price_weight: Annotated[
-        float | None,
-        Option(metavar="W", help="Cost of one dollar, in errors, with --feedback."),
-    ] = None,
+    out: Annotated[str, Option("--out", "-o", metavar="FILE", help="Parquet file to write.")],
     since: Since = None,
     until: Until = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Write the rows of a ledger to a file, ordered by time.
+    """Write the rows of a ledger to a Parquet file, ordered by time.
 
-    It needs constant memory, and the gateway may go on writing. vw and obp hold the decisions that mild
-    replay uses, with query, expert, propensity and cost; mild replay reads them, too. The cost is the
-    price in dollars; with --feedback, error + W * dollars of the judged requests.
+    It needs constant memory, and the gateway may go on writing.
 
     \b
     Example:
       mild ledger export ledger.sqlite --out week.parquet --since 7d
-      mild ledger export ledger.sqlite --out log.vw --format vw
-      mild ledger export ledger.sqlite --out log.csv --format obp --feedback ratings.csv --price-weight 50
     """
-    from mild.cli.gateway.times import moment
-    from mild.evaluation.replay import read_errors
-    from mild.evaluation.replay.bandit_logs import FORMATS, LOSSES
     from mild.gateway.ledger.export import export as write
-    from mild.gateway.ledger.export import export_draws
-    from mild.gateway.ledger.reading import ledger_location
+    from mild.gateway.ledger.reading import ledger_location, moment
 
-    check_option("format", form, ("parquet", *FORMATS))
-    for name, value in (("feedback", feedback), ("price_weight", price_weight)):
-        if value is not None and (form == "parquet" or feedback is None):
-            rule = "is for --format vw or obp, with --feedback."
-            raise OptionError(parameter=name, rule=rule)
     now = time.time()
-    place = ledger_location(ledger)
     span = moment("since", since, now), moment("until", until, now)
-    result: dict[str, Any] = {"out": out, "format": form}
-    if form == "parquet":
-        result["rows"] = write(place, out, *span, overwrite=overwrite)
-    else:
-        errors = None if feedback is None else read_errors(feedback, id_column)
-        result["rows"], result["left_out"] = export_draws(
-            place, out, form, *span, overwrite, errors, price_weight
-        )
-        result["cost"] = "dollars" if errors is None else f"error + {price_weight:g} * dollars"
-        note_left_out(result["left_out"])
-        note(f"the cost is {result['cost']}; {LOSSES}.")
-    emit(result, as_json, lambda: note(f"{result['rows']:,} rows to {out}.", "written"))
+    rows = write(ledger_location(ledger), out, *span, overwrite=overwrite)
+    result = {"out": out, "format": "parquet", "rows": rows}
+    emit(result, as_json, lambda: note(f"{rows:,} rows to {out}.", "written"))
 
 
-def note_left_out(counts: Mapping[str, int]) -> None:
-    """Print how many rows are left out, and why."""
-    for reason, count in counts.items():
-        note(f"{count:,} row{'' if count == 1 else 's'} left out: {reason}.")
-
-
-def _print(found: dict[str, Any]) -> None:
+def _show_summary(found: dict[str, Any]) -> None:
     from mild.gateway.access.dollars import parts_of, shown
 
     def moment(seconds: float | None) -> str:

@@ -2,59 +2,36 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, print_facts, print_table, say
-from mild.cli.gateway.ledger import Feedback, IdColumn, Since, Until, note_left_out
-from mild.errors import DataFileError, check_option
-
-METHODS = {
-    "logged": "as logged, with exploration",
-    "serving": "serving router, without exploration",
-    "doubly_robust": "new router, doubly robust",
-    "self_normalised": "new router, self-normalised",
-    "inverse_propensity": "new router, inverse propensity",
-    "difference": "difference to the log, doubly robust",
-    "difference_to_serving": "difference to the serving router, doubly robust",
-}
-
-
-# First bytes of an SQLite file.
-SQLITE = b"SQLite format 3\0"
-# Endings of files that are logs of another system.
-ENDINGS = {".vw": "vw", ".csv": "obp"}
+from mild.cli.console import emit, fixed, note, print_facts, print_table, say
+from mild.cli.gateway.ledger import Ledger, Since, Until
+from mild.errors import DataFileError, counted
 
 
 def replay(
-    ledger: Annotated[
-        str,
-        Argument(
-            help="SQLite file, postgresql:// URL, or the mild.toml that names it; or a log of Vowpal "
-            "Wabbit (.vw) or obp (.csv).",
-            metavar="LEDGER",
-        ),
-    ],
+    ledger: Ledger,
     router: o.RouterFolder,
-    form: Annotated[
-        str | None,
-        Option("--format", help="ledger, vw or obp. Default: by the ending of the file's name."),
-    ] = None,
     queries: Annotated[
         Path | None,
         Option(metavar="FILE", help="Table of request_id and query, if the ledger has no texts."),
     ] = None,
     text_column: Annotated[
         str | None,
-        Option(metavar="COLUMN", help="Column of the query in --queries, or in a log of obp."),
+        Option(metavar="COLUMN", help="Column of the query in --queries."),
     ] = None,
-    feedback: Feedback = None,
-    id_column: IdColumn = "request_id",
+    feedback: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Table of request_id and error, score or correct, in [0, 1]."),
+    ] = None,
+    id_column: Annotated[
+        str, Option(metavar="COLUMN", help="Column of the request id in these tables.")
+    ] = "request_id",
     price_weight: Annotated[
         float | None,
         Option(
@@ -79,78 +56,40 @@ def replay(
     price in dollars; with --feedback, error + W * dollars over the judged requests. Requests of a
     pinned session count as one draw. The new router is compared with the serving one, both without
     exploration (or both with --explore). The router needs the texts: keep_text = true under [ledger], or
-    --queries. Of a log of Vowpal Wabbit (--cb_adf or --cb) or obp, the cost is that of the log, or minus
-    its reward.
+    --queries.
 
     \b
     Example:
       mild replay ledger.sqlite --router new --feedback ratings.csv --price-weight 50
-      mild replay log.vw --router new
     """
-    from mild.artifact import load
-    from mild.artifact.prices import is_priced, new_prices
-    from mild.cli.gateway.times import moment
-    from mild.evaluation.replay import log_reader, read_errors, read_texts
-    from mild.evaluation.replay import replay as estimate
-    from mild.evaluation.replay.bandit_logs import FORMATS
-    from mild.gateway.ledger import ledger_reader
-    from mild.gateway.ledger.reading import ledger_location
+    from mild.gateway.ledger.replaying import replay
 
-    found_form = ENDINGS.get(Path(ledger).suffix.lower(), "ledger") if form is None else form
-    check_option("format", found_form, ("ledger", *FORMATS))
-    loaded = load(router)
-    notes = loaded.metadata.get("notes") or {}
-    target = notes.get("target") or {}
-    # At a trade-off that meets a target, that is what a dollar is worth to the router.
-    usual = (
-        (notes.get("cost") or {}).get("price_weight") if target.get("t") is None else target["t"]
-    )
-    if price_weight is not None and is_priced(loaded):
-        loaded = new_prices(loaded, None, price_weight).on(loaded)
-        target = {}
-    now = time.time()
-    is_ledger = found_form == "ledger"
-    if is_ledger:
-        location = ledger_location(ledger)
-        if form is None:
-            _check_sqlite(location)
-        reader = ledger_reader(location)
-    else:
-        names = loaded.expert_names
-        column = None if queries else text_column
-        reader = log_reader(ledger, found_form, names, column, needs_query=queries is None)
-    found = estimate(
-        reader,
-        loaded,
-        texts=None if queries is None else read_texts(queries, text_column, id_column),
-        errors=None if feedback is None else read_errors(feedback, id_column),
-        price_weight=usual if price_weight is None else price_weight,
-        explore=explore,
-        since=moment("since", since, now),
-        until=moment("until", until, now),
-        confidence=confidence,
-        seed=seed,
-        is_ledger=is_ledger,
-    )
-    found["target"] = target.get("sentence")
-    emit(found, as_json, lambda: _print(found))
-
-
-def _check_sqlite(location: Any) -> None:
-    """Refuse a file that is no database: it may be a log whose name does not show it."""
-    file = Path(location) if isinstance(location, str | Path) else None
-    if file is None or not file.is_file():
-        return
-    with file.open("rb") as content:
-        start = content.read(len(SQLITE))
-    if start and start != SQLITE:
+    if ledger.lower().endswith((".vw", ".csv")):
         raise DataFileError(
-            f"{file} is not an SQLite file; name another one. A log for replay ends in .vw or .csv; "
-            f"name the format of others: --format vw or, for a table such as .csv.gz, --format obp."
+            f"{ledger} is no ledger; logs of Vowpal Wabbit and obp are read by `python -m "
+            f"experiments.bandit_logs replay` in a checkout of mild.",
+            code="moved_to_experiments",
         )
+    found = replay(
+        ledger,
+        router,
+        queries=queries,
+        text_column=text_column,
+        feedback=feedback,
+        id_column=id_column,
+        price_weight=price_weight,
+        explore=explore,
+        since=since,
+        until=until,
+        confidence=confidence,
+        random_state=seed,
+    ).as_dict()
+    emit(found, as_json, lambda: _show_replay(found))
 
 
-def _print(found: Mapping[str, Any]) -> None:
+def _show_replay(found: Mapping[str, Any]) -> None:
+    from mild.gateway.ledger.replaying import METHODS
+
     for name, entries in found["estimates"].items():
         unit = f" ({found['cost']})" if name == "cost" != found["cost"] else ""
         title = f"{name} per request{unit}"
@@ -186,7 +125,8 @@ def _print(found: Mapping[str, Any]) -> None:
             "mean weight (1 is expected)": weight,
         }
         print_facts("overlap with the log", "quantity", facts)
-    note_left_out(found["left_out"])
+    for reason, count in found["left_out"].items():
+        note(f"{counted(count, 'row')} left out: {reason}.")
     if found["target"] is not None:
         say(f"The new router as it was tuned. {found['target']}")
     say(found["verdict"]["sentence"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib
 import json
 import os
 import shutil
@@ -19,6 +18,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from mild._version import __version__
 from mild.artifact import save
 from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray
@@ -394,7 +394,7 @@ def described(
 ) -> dict[str, Any]:
     """All that a fit depends on, JSON-ready: a fit with the same description may be continued."""
     return {
-        "version": importlib.import_module("mild").__version__,
+        "version": __version__,
         "files": [[file.path, file.size, file.changed] for file in dataset.files],
         "wanted": dataclasses.asdict(dataset.wanted),
         "experts": dataset.expert_names,

@@ -25,8 +25,8 @@ from joblib import Parallel, delayed, parallel_config
 from sklearn.model_selection import GridSearchCV, KFold
 from threadpoolctl import threadpool_limits
 
-import mild
 from mild import metrics
+from mild._version import __version__
 from mild.core.arrays import invalid
 from mild.core.costs import cheapest
 from mild.data import datasets
@@ -215,7 +215,7 @@ def run_demo(settings: DemoSettings, progress: Progress | None = None) -> DemoRe
         "line": line.found,
         "plane": plane.found,
     }
-    versions = {"python": platform.python_version(), "mild": mild.__version__}
+    versions = {"python": platform.python_version(), "mild": __version__}
     versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "joblib")}
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     versions["matplotlib"] = version("matplotlib") if has_matplotlib else "not installed"

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mild import __version__
+from mild._version import __version__
 from mild.endpoints.expert import is_loopback
 from mild.endpoints.translation import EMBEDDINGS
 from mild.gateway.access import Caller
