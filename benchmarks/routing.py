@@ -241,9 +241,7 @@ def _methods(names: tuple[str, ...]) -> tuple[Method, ...]:
     return methods
 
 
-def _compare(
-    task: Task, rows: ComparedRows, methods: Any, numbers: Iterable[int]
-) -> Comparison:
+def _compare(task: Task, rows: ComparedRows, methods: Any, numbers: Iterable[int]) -> Comparison:
     splits = task_splits(task, SPLITS, TEST_SHARE, None, 0)
     return compare_methods(rows, [splits[number] for number in numbers], methods)
 

@@ -26,6 +26,7 @@ PUBLIC = [
     "expert_mass",
     "load",
     "mild_loss",
+    "replay",
     "reward_distribution",
     "rewards",
     "save",

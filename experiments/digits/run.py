@@ -24,7 +24,6 @@ from joblib import Parallel, delayed, parallel_config
 from sklearn.model_selection import GridSearchCV, KFold
 from threadpoolctl import threadpool_limits
 
-import mild
 from experiments.digits.figures import (
     REGION_GAMMA,
     Picture,
@@ -36,6 +35,7 @@ from experiments.digits.long_tail import TailCase, run_case
 from experiments.digits.tables import caption, findings, verdict_of
 from experiments.records import processor_name
 from mild import metrics
+from mild._version import __version__
 from mild.core.arrays import invalid
 from mild.core.costs import cheapest
 from mild.data import datasets
@@ -215,7 +215,7 @@ def run_digits(settings: DigitsSettings, progress: Progress | None = None) -> Di
         "line": line.found,
         "plane": plane.found,
     }
-    versions = {"python": platform.python_version(), "mild": mild.__version__}
+    versions = {"python": platform.python_version(), "mild": __version__}
     versions |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn", "joblib")}
     has_matplotlib = importlib.util.find_spec("matplotlib") is not None
     versions["matplotlib"] = version("matplotlib") if has_matplotlib else "not installed"

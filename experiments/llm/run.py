@@ -25,7 +25,7 @@ from mild.core.costs import REWARDS
 from mild.core.decisions import decide
 from mild.data import OutcomeTable
 from mild.data.data_quality import duplicate_groups
-from mild.data.splits import Split, joined_groups, folds, random_splits
+from mild.data.splits import Split, folds, joined_groups, random_splits
 from mild.errors import DataFileError, InvalidInputError, check_option
 from mild.features import make_features
 from mild.features.base import flat_scale

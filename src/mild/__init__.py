@@ -42,6 +42,7 @@ _HOMES = {
     "Comparison": "mild.evaluation.comparison",
     "Verdict": "mild.metrics",
     "collect_outcomes": "mild.collect",
+    "replay": "mild.gateway.ledger.replaying",
 }
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from mild.data import OutcomeTable, read_outcomes
     from mild.evaluation.comparison import Comparison, compare
     from mild.evaluation.evaluate import Evaluation, evaluate
+    from mild.gateway.ledger.replaying import replay
     from mild.metrics import Verdict, deferral_loss
     from mild.routers import (
         CascadeRouter,
@@ -94,6 +96,7 @@ __all__ = [
     "load",
     "mild_loss",
     "read_outcomes",
+    "replay",
     "reward_distribution",
     "rewards",
     "save",

@@ -42,15 +42,14 @@ def show(
     Example:
       mild ledger show ledger.sqlite --since 24h
     """
-    from mild.cli.gateway.times import moment
-    from mild.gateway.ledger.reading import ledger_location
+    from mild.gateway.ledger.reading import ledger_location, moment
     from mild.gateway.ledger.summary import summarize
 
     now = time.time()
     found = summarize(
         ledger_location(ledger), moment("since", since, now), moment("until", until, now)
     )
-    emit(found, as_json, lambda: _print(found))
+    emit(found, as_json, lambda: _show_summary(found))
 
 
 def export(
@@ -69,9 +68,8 @@ def export(
     Example:
       mild ledger export ledger.sqlite --out week.parquet --since 7d
     """
-    from mild.cli.gateway.times import moment
     from mild.gateway.ledger.export import export as write
-    from mild.gateway.ledger.reading import ledger_location
+    from mild.gateway.ledger.reading import ledger_location, moment
 
     now = time.time()
     span = moment("since", since, now), moment("until", until, now)
@@ -80,7 +78,7 @@ def export(
     emit(result, as_json, lambda: note(f"{rows:,} rows to {out}.", "written"))
 
 
-def _print(found: dict[str, Any]) -> None:
+def _show_summary(found: dict[str, Any]) -> None:
     from mild.gateway.access.dollars import parts_of, shown
 
     def moment(seconds: float | None) -> str:

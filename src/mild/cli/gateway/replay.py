@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,16 +12,6 @@ from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, print_facts, print_table, say
 from mild.cli.gateway.ledger import Ledger, Since, Until
 from mild.errors import DataFileError, counted
-
-METHODS = {
-    "logged": "as logged, with exploration",
-    "serving": "serving router, without exploration",
-    "doubly_robust": "new router, doubly robust",
-    "self_normalised": "new router, self-normalised",
-    "inverse_propensity": "new router, inverse propensity",
-    "difference": "difference to the log, doubly robust",
-    "difference_to_serving": "difference to the serving router, doubly robust",
-}
 
 
 def replay(
@@ -73,13 +62,7 @@ def replay(
     Example:
       mild replay ledger.sqlite --router new --feedback ratings.csv --price-weight 50
     """
-    from mild.artifact import load
-    from mild.artifact.prices import is_priced, new_prices
-    from mild.cli.gateway.times import moment
-    from mild.evaluation.replay import read_errors, read_texts
-    from mild.evaluation.replay import replay as estimate
-    from mild.gateway.ledger import ledger_reader
-    from mild.gateway.ledger.reading import ledger_location
+    from mild.gateway.ledger.replaying import replay
 
     if ledger.lower().endswith((".vw", ".csv")):
         raise DataFileError(
@@ -87,33 +70,26 @@ def replay(
             f"experiments.bandit_logs replay` in a checkout of mild.",
             code="moved_to_experiments",
         )
-    loaded = load(router)
-    target, cost = loaded.info.target, loaded.info.cost
-    # At a trade-off that meets a target, that is what a dollar is worth to the router.
-    usual = None if cost is None else cost.price_weight
-    if target is not None and target.t is not None:
-        usual = target.t
-    if price_weight is not None and is_priced(loaded):
-        loaded = new_prices(loaded, None, price_weight).on(loaded)
-        target = None
-    now = time.time()
-    found = estimate(
-        ledger_reader(ledger_location(ledger)),
-        loaded,
-        texts=None if queries is None else read_texts(queries, text_column, id_column),
-        errors=None if feedback is None else read_errors(feedback, id_column),
-        price_weight=usual if price_weight is None else price_weight,
+    found = replay(
+        ledger,
+        router,
+        queries=queries,
+        text_column=text_column,
+        feedback=feedback,
+        id_column=id_column,
+        price_weight=price_weight,
         explore=explore,
-        since=moment("since", since, now),
-        until=moment("until", until, now),
+        since=since,
+        until=until,
         confidence=confidence,
-        seed=seed,
-    )
-    found["target"] = None if target is None else target.sentence
-    emit(found, as_json, lambda: _print(found))
+        random_state=seed,
+    ).as_dict()
+    emit(found, as_json, lambda: _show_replay(found))
 
 
-def _print(found: Mapping[str, Any]) -> None:
+def _show_replay(found: Mapping[str, Any]) -> None:
+    from mild.gateway.ledger.replaying import METHODS
+
     for name, entries in found["estimates"].items():
         unit = f" ({found['cost']})" if name == "cost" != found["cost"] else ""
         title = f"{name} per request{unit}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from mild.core.propensities import CERTAIN, is_preferred
@@ -124,20 +124,20 @@ def _reason(
     return None
 
 
-def read_texts(path: Path, text_column: str | None, id_column: str) -> dict[str, str]:
-    """Request -> query from a table with one row per request."""
+def read_texts(source: Any, text_column: str | None, id_column: str) -> dict[str, str]:
+    """Request -> query from a file or frame with one row per request."""
     hint = " Name it with --text-column."
-    pairs, _ = _read_pairs(path, id_column, (text_column,) if text_column else QUERY_NAMES, hint)
+    pairs, _ = _read_pairs(source, id_column, (text_column,) if text_column else QUERY_NAMES, hint)
     return {str(key): str(text) for key, text in pairs if text is not None}
 
 
-def read_errors(path: Path, id_column: str) -> dict[str, float]:
-    """Request -> error in [0, 1] from a table with a column ``error``, ``score`` or ``correct``.
+def read_errors(source: Any, id_column: str) -> dict[str, float]:
+    """Request -> error in [0, 1] from a file or frame with a column ``error``, ``score`` or ``correct``.
 
     A score of 1 is an error of 0. Rows without a value are left out; of a request that appears twice the
     last row is used.
     """
-    pairs, name = _read_pairs(path, id_column, ("error", "score", "correct"))
+    pairs, name = _read_pairs(source, id_column, ("error", "score", "correct"))
     result = {}
     for row, (key, value) in enumerate(pairs):
         if key is None or value is None:
@@ -148,20 +148,20 @@ def read_errors(path: Path, id_column: str) -> dict[str, float]:
             number = math.nan
         if not 0 <= number <= 1:
             raise DataFileError(
-                f"{path}: {name} must be a number in [0, 1]; got {value!r} in row {row}."
+                f"{_name(source)}: {name} must be a number in [0, 1]; got {value!r} in row {row}."
             )
         result[str(key)] = number if name == "error" else 1 - number
     return result
 
 
 def _read_pairs(
-    path: Path, id_column: str, names: Sequence[str], hint: str = ""
+    source: Any, id_column: str, names: Sequence[str], hint: str = ""
 ) -> tuple[Iterator[tuple[Any, Any]], str]:
     """Values of the column of requests and of the first of ``names`` in the table, and that name."""
     try:
-        table = read_table(path, (id_column, *(names if len(names) == 1 else ())))
+        table = read_table(source, (id_column, *(names if len(names) == 1 else ())))
     except DataFileError as error:
-        raise DataFileError(f"{path}: {error}") from error
+        raise DataFileError(f"{_name(source)}: {error}") from error
     known = table.column_names
     for wanted in ((id_column,), names):
         if not set(wanted) & set(known):
@@ -169,7 +169,14 @@ def _read_pairs(
             if len(wanted) > 1:
                 rule = f"one of the columns {', '.join(wanted)}"
             remedy = hint if len(wanted) > 1 else ""
-            raise DataFileError(f"{path} must have {rule}; got {', '.join(known)}.{remedy}")
+            raise DataFileError(
+                f"{_name(source)} must have {rule}; got {', '.join(known)}.{remedy}"
+            )
     name = next(name for name in names if name in known)
     values = (table.column(one).to_pylist() for one in (id_column, name))
     return zip(*values, strict=True), name
+
+
+def _name(source: Any) -> str:
+    """A table for messages."""
+    return os.fspath(source) if isinstance(source, str | os.PathLike) else "the table"

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from mild.errors import DataFileError, InvalidInputError
+from mild.errors import DataFileError, InvalidInputError, OptionError
 from mild.gateway.database import AddressError, DatabaseError, is_address, read_address
 from mild.gateway.database.engine import Database, Location, open_database, shown
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
@@ -20,6 +22,8 @@ from mild.gateway.ledger.store import routers
 
 # Rows held at a time.
 BLOCK = 10_000
+_AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([mhdw])")
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def ledger_location(text: str | os.PathLike[str]) -> Location:
@@ -38,6 +42,30 @@ def ledger_location(text: str | os.PathLike[str]) -> Location:
             raise DataFileError(f"{text} says that no ledger is written: ledger.enabled is false.")
         return found
     return text
+
+
+def moment(name: str, value: str | float | datetime | None, now: float) -> float | None:
+    """Seconds since 1970 of a date, a date with time (UTC unless it says otherwise), or a time ago.
+
+    >>> moment("since", "2026-11-01", 0.0)
+    1793491200.0
+    >>> moment("since", "2h", 10_000.0)
+    2800.0
+    """
+    if value is None or isinstance(value, int | float):
+        return value
+    if isinstance(value, str):
+        ago = _AGO.fullmatch(value.strip())
+        if ago:
+            return now - float(ago[1]) * _SECONDS[ago[2]]
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise OptionError(
+                f"{name} must be a date such as 2026-11-01 or 2026-11-01T12:30, or a time ago such as 7d, "
+                f"12h, 30m; got {value!r}."
+            ) from None
+    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
 
 
 @contextmanager

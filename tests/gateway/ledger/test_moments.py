@@ -1,9 +1,9 @@
-"""Moments on the command line."""
+"""Moments as people write them."""
 
 import pytest
 
-from mild.cli.gateway.times import moment
 from mild.errors import OptionError
+from mild.gateway.ledger.reading import moment
 
 
 @pytest.mark.parametrize(

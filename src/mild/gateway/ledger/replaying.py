@@ -1,0 +1,185 @@
+"""What another router would have cost on the traffic in a ledger."""
+
+from __future__ import annotations
+
+import html
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from mild.artifact import Router, load
+from mild.artifact.frames import as_frame
+from mild.artifact.prices import is_priced, new_prices
+from mild.evaluation.replay import read_errors, read_texts
+from mild.evaluation.replay import replay as estimate
+from mild.gateway.ledger.reading import ledger_location, ledger_reader, moment
+
+#: Key of an estimate -> what it is.
+METHODS = {
+    "logged": "as logged, with exploration",
+    "serving": "serving router, without exploration",
+    "doubly_robust": "new router, doubly robust",
+    "self_normalised": "new router, self-normalised",
+    "inverse_propensity": "new router, inverse propensity",
+    "difference": "difference to the log, doubly robust",
+    "difference_to_serving": "difference to the serving router, doubly robust",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Replay:
+    """What ``mild.replay`` found.
+
+    Attributes
+    ----------
+    verdict : ``better`` (True, False, or None if it cannot be told), ``sentence`` and ``reason``
+    cost : what a cost is: "dollars", or "error + W * dollars"
+    confidence : of the intervals
+    estimates : per quantity (cost, dollars, errors, failures) and method (keys of ``METHODS``) the
+        ``mean``, ``low``, ``high`` and ``standard_error``
+    overlap : how much the log says about the new router
+    rows, draws : requests that were used, and decisions that were drawn for them
+    left_out : requests that were not used, by reason
+    shares : per expert, of the requests as logged and under the new router
+    explore : exploration rate of both routers
+    target : what the new router was tuned for, in a sentence; None if that is not known
+    """
+
+    verdict: Mapping[str, Any]
+    cost: str
+    confidence: float
+    estimates: Mapping[str, Mapping[str, Mapping[str, float | None]]]
+    overlap: Mapping[str, Any]
+    rows: int
+    draws: int
+    left_out: Mapping[str, int]
+    shares: Mapping[str, Mapping[str, float]]
+    explore: float
+    target: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``mild replay --json`` prints."""
+        return asdict(self)
+
+    def to_frame(self, like: Any = None) -> Any:
+        """The estimates, a row per quantity and method, as a frame of the kind of ``like``.
+
+        Without a frame of pandas, polars or pyarrow it is a pyarrow table.
+        """
+        import pyarrow as pa
+
+        rows = [
+            {"quantity": quantity, "method": method, **entry}
+            for quantity, entries in self.estimates.items()
+            for method, entry in entries.items()
+        ]
+        return as_frame(rows, pa.table({}) if like is None else like)
+
+    def __repr__(self) -> str:
+        return f"<Replay: {self.verdict['sentence']}>"
+
+    def _repr_html_(self) -> str:
+        head = "<tr><th>quantity</th><th>estimate</th><th>mean</th><th>low</th><th>high</th></tr>"
+        rows = "".join(
+            f"<tr><td>{quantity}</td><td>{METHODS[method]}</td>"
+            + "".join(
+                f"<td>{_number(entries[method][key])}</td>" for key in ("mean", "low", "high")
+            )
+            + "</tr>"
+            for quantity, entries in self.estimates.items()
+            for method in METHODS
+        )
+        return f"<p>{html.escape(self.verdict['sentence'])}</p><table>{head}{rows}</table>"
+
+
+def replay(
+    ledger: str | os.PathLike[str],
+    router: str | os.PathLike[str] | Router,
+    *,
+    queries: Any = None,
+    text_column: str | None = None,
+    feedback: Any = None,
+    id_column: str = "request_id",
+    price_weight: float | None = None,
+    explore: float = 0.0,
+    since: str | float | datetime | None = None,
+    until: str | float | datetime | None = None,
+    confidence: float = 0.95,
+    random_state: int = 0,
+) -> Replay:
+    """Estimate what another router would have cost on the traffic in a ledger.
+
+    The ledger must have been written with exploration. The cost of a request is its price in dollars;
+    with ``feedback``, error + price_weight * dollars over the judged requests. The new router is compared
+    with the serving one, both without exploration (or both with ``explore``).
+
+    Parameters
+    ----------
+    ledger : SQLite file, postgresql:// URL, or the mild.toml that names it
+    router : folder of a saved router, or a ``Router``; it must read text
+    queries : table of the request id and the query, if the ledger has no texts: a file or a frame
+    text_column : column of the query in ``queries``
+    feedback : table of the request id and error, score or correct, in [0, 1]: a file or a frame
+    id_column : column of the request id in these tables
+    price_weight : cost of one dollar, in errors, for the decisions of a priced router and, with
+        ``feedback``, for the estimates; None for the router's, or for the trade-off of its target
+    explore : exploration rate of both routers
+    since, until : span of time, ``until`` exclusive: seconds since 1970, a datetime, or text such as
+        "2026-11-01", "2026-11-01T12:30" (UTC) or "7d" ago
+    confidence : of the intervals
+    random_state : seed of the cost model's folds
+
+    Raises
+    ------
+    DataFileError
+        the ledger or a table cannot be read
+
+    Examples
+    --------
+    >>> import tempfile, time
+    >>> from pathlib import Path
+    >>> from mild.gateway.config import LedgerSettings
+    >>> from mild.gateway.demo import demo_router
+    >>> from mild.gateway.ledger import LedgerWriter, Record
+    >>> router = demo_router()
+    >>> drawn = {"chosen": "rules", "propensity": 0.9, "price": 0.0001, "text": "What is 2 + 2?"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings = LedgerSettings(Path(folder, "ledger.sqlite"), keep_text=True)
+    ...     writer = LedgerWriter(settings, router.expert_names)
+    ...     writer.start()
+    ...     writer.write(Record("r1", time.time(), "alice", "mild", **drawn))
+    ...     writer.close()
+    ...     found = replay(settings.path, router)
+    >>> found.rows, found.verdict["reason"]
+    (1, 'too_few')
+    """
+    loaded = router if isinstance(router, Router) else load(router)
+    target, cost = loaded.info.target, loaded.info.cost
+    # At a trade-off that meets a target, that is what a dollar is worth to the router.
+    usual = None if target is None else target.t
+    if usual is None and cost is not None:
+        usual = cost.price_weight
+    if price_weight is not None and is_priced(loaded):
+        loaded = new_prices(loaded, None, price_weight).on(loaded)
+        target = None
+    now = time.time()
+    found = estimate(
+        ledger_reader(ledger_location(ledger)),
+        loaded,
+        texts=None if queries is None else read_texts(queries, text_column, id_column),
+        errors=None if feedback is None else read_errors(feedback, id_column),
+        price_weight=usual if price_weight is None else price_weight,
+        explore=explore,
+        since=moment("since", since, now),
+        until=moment("until", until, now),
+        confidence=confidence,
+        seed=random_state,
+    )
+    return Replay(**found, target=None if target is None else target.sentence)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
