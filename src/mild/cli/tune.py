@@ -203,12 +203,10 @@ def tune(
                 step.kind == "vectors",
                 families or TUNED,
                 cv=folds,
-                clusters=task.bundle,
-                groups=labels,
                 n_jobs=execution.workers(jobs, task.table.rows),
                 progress=progress,
             )
-            fitted = tasks.fit_task(task, model, step)
+            fitted = tasks.fit_task(task, model, step, labels)
             tuned = describe_tuning(
                 fitted.model,
                 task.table.expert_names,
