@@ -46,7 +46,7 @@ def run_draw(task: Any, labels: int, seed: int, variants: dict[str, Any]) -> dic
     train, rest = np.sort(order[:labels]), order[labels:]
     test = rest[~np.isin(task.groups[rest], task.groups[train])][:TEST_ROWS]
     names = topics(task.table)[1]
-    groups = None if names is None else np.asarray(names)[train]
+    kinds_of_rows = None if names is None else np.asarray(names)[train]
     seen, new = ([task.table.queries[i] for i in rows] for rows in (train, test))
     found = {}
     for name, (families, kinds) in variants.items():
@@ -55,10 +55,9 @@ def run_draw(task: Any, labels: int, seed: int, variants: dict[str, Any]) -> dic
         X, Z = (np.hstack([step.transform(each) for step in steps]) for each in (seen, new))
         search = RouterCV(
             families=families,
-            groups=groups,
             cv=folds(task.groups[train], FOLDS, 0),
             constant_if_better=False,
-        ).fit(X, task.costs[train])
+        ).fit(X, task.costs[train], topics=kinds_of_rows)
         expected = -search.policy_.decision_function(Z).astype(np.float64)
         costs = task.costs[test]
         found[name] = {

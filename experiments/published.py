@@ -47,12 +47,9 @@ def tuned(
     """
     step = make_features("hashing+encoder", source=encoder) if encoder else make_features()
     step.fit(texts)
-    groups = None if topics is None else np.asarray(topics)
     # The ranking is measured, also where the best constant would decide as well.
-    search = RouterCV(
-        families=families, groups=groups, cv=FOLDS, constant_if_better=False, random_state=seed
-    )
-    policy = search.fit(step.transform(texts), costs).policy_
+    search = RouterCV(families=families, cv=FOLDS, constant_if_better=False, random_state=seed)
+    policy = search.fit(step.transform(texts), costs, topics=topics).policy_
     return lambda new: -policy.decision_function(step.transform(new)).astype(np.float64)
 
 

@@ -75,7 +75,7 @@ def judge(scores: Floats, sets: list[str], chosen: Any) -> dict[str, list[float]
 def group_bottleneck(texts: list[str], costs: Floats, sets: list[str], new: list[str]) -> Any:
     """Choices of the router through the data sets of the training rows alone."""
     step = make_features("hashing").fit(texts)
-    router = GroupRouter().fit(step.transform(texts), costs, groups=sets)
+    router = GroupRouter().fit(step.transform(texts), costs, topics=sets)
     return router.predict(step.transform(new))
 
 

@@ -141,11 +141,9 @@ def test_a_tuned_router_says_what_won(data, tmp_path):
 def test_rows_of_folds_are_counted_and_not_written(data, tmp_path):
     X, costs = data
     folds = [(np.arange(20, 120), np.arange(20)), (np.arange(100), np.arange(100, 120))]
-    search = RouterCV(
-        alphas=[0.01], margin_factors=[1.0], cv=folds, clusters=np.arange(len(X)) // 2
-    )
+    search = RouterCV(alphas=[0.01], margin_factors=np.ones(len(X)), cv=folds)
     params = load(save(search.fit(X, costs), tmp_path / "r")).info.estimator.params
-    assert params["clusters"] == f"{len(X)} values"
+    assert params["margin_factors"] == f"{len(X)} values"
     assert params["cv"][0] == ["100 values", list(range(20))]
 
 

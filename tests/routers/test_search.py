@@ -8,7 +8,11 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
 import mild
@@ -23,9 +27,11 @@ from mild.metrics import deferral_loss
 from mild.policies import ConstantPolicy
 from mild.routers import search as search_module
 from mild.routers.candidates import parse_families
+from mild.routers.groups import GroupRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.search import RouterCV
+from mild.routers.search import RouterCV, SearchMemory
 from mild.routers.solver import LinearPath
+from mild.routers.stack import StackRouter
 
 
 def specialists(n: int = 400, noise: float = 0.1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -292,25 +298,28 @@ def test_searches_on_the_same_rows_take_over_what_is_known(monkeypatch) -> None:
     families = ["linear", "regression", "knn", "stack"]
     few = {"alphas": (1e-2, 1e-1), "cv": 3}
     fresh = RouterCV(families=families, **few).fit(X, costs)
-    known: dict[str, Any] = {}
-    for search in (RouterCV(**few), RouterCV(families=["regression"], **few)):
-        search._judged = known
-        search.fit(X, costs)
+    few["memory"] = SearchMemory()
+    judged.clear()
+    RouterCV(**few).fit(X, costs)
+    RouterCV(families=["regression"], **few).fit(X, costs)
     before = set(judged)
     judged.clear()
-    search = RouterCV(families=families, **few)
-    search._judged = known
-    search.fit(X, costs)
+    search = RouterCV(families=families, **few).fit(X, costs)
     assert judged
-    assert not set(judged) & set(known) - set(judged)
+    assert not before & set(judged)
     assert len(judged) < 3 * len(fresh.cv_results_["params"]) / 2
-    assert before >= {key for key in known if "CostRegression" in key}
     assert search.cv_results_["family"] == fresh.cv_results_["family"]
     assert search.cv_results_["params"] == fresh.cv_results_["params"]
     np.testing.assert_allclose(
         search.cv_results_["mean_cost"], fresh.cv_results_["mean_cost"], atol=2.1 / len(X)
     )
     np.testing.assert_array_equal(search.predict(X), fresh.predict(X))
+    judged.clear()
+    # Other rows, costs or folds are other searches.
+    other = RouterCV(families=["regression"], **few).fit(X, costs[::-1])
+    assert judged
+    apart = RouterCV(families=["regression"], **few | {"memory": None}).fit(X, costs[::-1])
+    assert other.cv_results_ == apart.cv_results_
 
 
 def test_progress_is_reported_to_the_end() -> None:
@@ -530,15 +539,62 @@ def test_no_warning_is_given_on_an_ordinary_search() -> None:
         RouterCV(**FEW).fit(X, costs)
 
 
-def test_clusters_widen_the_interval_and_must_fit() -> None:
-    X, costs = specialists(120)
-    X, costs, label = np.tile(X, (4, 1)), np.tile(costs, (4, 1)), np.tile(np.arange(120), 4)
+def copies(n: int = 120) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows that are there four times, and their groups."""
+    X, costs = specialists(n)
+    return np.tile(X, (4, 1)), np.tile(costs, (4, 1)), np.tile(np.arange(n), 4)
+
+
+def test_groups_count_once_stay_in_one_fold_and_must_fit() -> None:
+    X, costs, groups = copies()
     alone = RouterCV(**FEW).fit(X, costs).verdict_
-    together = RouterCV(**FEW, clusters=label).fit(X, costs).verdict_
+    search = RouterCV(**FEW).fit(X, costs, groups=groups)
+    together = search.verdict_
     assert (alone.n_groups, together.n_groups) == (480, 120)
     assert together.high - together.low > 1.5 * (alone.high - alone.low)
-    with pytest.raises(InvalidInputError, match="clusters must have shape"):
-        RouterCV(**FEW, clusters=label[:-1]).fit(X, costs)
+    for cv in (3, GroupKFold(3)):
+        for train, test in RouterCV(cv=cv)._folds(X, costs, groups):
+            assert not set(groups[train]) & set(groups[test])
+    # Folds and splitters without groups are taken as they are.
+    folds = list(KFold(3).split(X))
+    for cv in (folds, KFold(3)):
+        found = RouterCV(alphas=(1e-2,), cv=cv).fit(X, costs, groups=groups)
+        assert found.verdict_.n_groups == 120
+        for (_, test), (_, expected) in zip(found._folds(X, costs, groups), folds, strict=True):
+            np.testing.assert_array_equal(test, expected)
+    for name in ("groups", "topics", "strata"):
+        with pytest.raises(InvalidInputError) as caught:
+            RouterCV(**FEW).fit(X, costs, **{name: groups[:-1]})
+        assert caught.value.code == f"invalid_{name}"
+    with pytest.raises(InvalidInputError, match="number of groups; got cv=3 for n_groups=2"):
+        RouterCV(cv=3).fit(X, costs, groups=groups % 2)
+
+
+def test_groups_are_routed_through_a_pipeline() -> None:
+    X, costs, groups = copies(60)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = RouterCV(**FEW).set_fit_request(groups=True, topics=True)
+        pipeline = make_pipeline(StandardScaler(), search).fit(X, costs, groups=groups)
+        assert pipeline[-1].verdict_.n_groups == 60
+        scores = cross_val_score(pipeline, X, costs, params={"groups": groups}, cv=GroupKFold(3))
+    assert np.isfinite(scores).all()
+
+
+def test_former_names_of_topics_and_groups_work_with_a_warning() -> None:
+    X, costs, groups = copies(60)
+    with pytest.warns(FutureWarning, match=r"fit\(..., groups=...\)"):
+        old = RouterCV(**FEW, clusters=groups).fit(X, costs)
+    assert old.verdict_.n_groups == 60
+    new = RouterCV(families="groups", cv=3).fit(X, costs, topics=groups % 3)
+    with pytest.warns(FutureWarning, match=r"fit\(..., topics=...\)"):
+        old = RouterCV(families="groups", cv=3, groups=groups % 3).fit(X, costs)
+    assert old.cv_results_ == new.cv_results_
+    for router in (GroupRouter(), StackRouter([("known", GroupRouter(labelled=True))], cv=3)):
+        expected = clone(router).fit(X, costs, topics=groups % 3).predict(X)
+        with pytest.warns(FutureWarning, match="use topics"):
+            np.testing.assert_array_equal(
+                router.fit(X, costs, groups=groups % 3).predict(X), expected
+            )
 
 
 def test_few_rows_are_no_ground_for_a_verdict() -> None:
@@ -574,6 +630,3 @@ def test_with_strata_every_stratum_counts_alike() -> None:
     assert found["mean_cost"] == pytest.approx(loose["mean_cost"])
     # Without strata, what they differ by is noise.
     assert max(found["standard_error"]) < 0.8 * min(loose["standard_error"])
-    with pytest.raises(InvalidInputError) as caught:
-        RouterCV(**FEW).fit(X, costs, strata=strata[:10])
-    assert caught.value.code == "invalid_strata"

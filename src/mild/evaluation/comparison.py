@@ -28,7 +28,7 @@ from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.rows import merged_strata
 from mild.report import write_document
 from mild.report.document import Document
-from mild.tuning.fitting import balanced_fit, make_step
+from mild.tuning.fitting import fit_labels, make_step
 from mild.tuning.tasks import (
     Task,
     fewer_folds,
@@ -46,6 +46,12 @@ ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 Progress: TypeAlias = Callable[[int, int, str], Any]
 
 
+def _new_memory() -> Any:
+    from mild.routers.search import SearchMemory
+
+    return SearchMemory()
+
+
 @dataclass(frozen=True, eq=False)
 class Context:
     """What a method knows before it is fitted."""
@@ -58,8 +64,7 @@ class Context:
     jobs: int | None = None  # parallel workers
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
-    # what searches on these rows have found about candidates, so that others need not judge them again
-    judged: dict[str, Any] = field(default_factory=dict)
+    memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def linear_search(
         # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
         unit = LDAM_SCALE**2 if loss == "ldam" else 1.0
         scale: dict[str, Any] = {"cost_scale": context.largest} if loss == "tdef" else {}
-        search = RouterCV(
+        return RouterCV(
             LinearRouter(loss, **options, **scale),
             alphas=[unit * alpha for alpha in alphas],
             margin_factors=factors,
@@ -98,9 +103,8 @@ def linear_search(
             constant_if_better=False,  # the losses themselves are compared
             n_jobs=context.jobs,
             random_state=context.seed,
+            memory=context.memory,
         )
-        search._judged = context.judged
-        return search
 
     return build
 
@@ -109,16 +113,14 @@ def _families(families: Any) -> Callable[[Context], Any]:
     def build(context: Context) -> Any:
         from mild.routers.search import RouterCV
 
-        search = RouterCV(
+        return RouterCV(
             families=families,
-            groups=context.topics,
             cv=context.folds,
             constant_if_better=families == FAMILIES,  # single families are compared as they are
             n_jobs=context.jobs,
             random_state=context.seed,
+            memory=context.memory,
         )
-        search._judged = context.judged
-        return search
 
     return build
 
@@ -183,7 +185,9 @@ def run_method(
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
             router = method.build(context)
-            router.fit(X_train, train_costs, **balanced_fit(router, context.strata))
+            router.fit(
+                X_train, train_costs, **fit_labels(router, context.strata, "", context.topics)
+            )
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)

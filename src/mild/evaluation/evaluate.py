@@ -235,8 +235,8 @@ def _known_rows(
     task = make_task(table, terms, groups, balance)
     if asked.stated and router.is_priced:
         router = router.with_prices(asked.beta, asked.price_weight)
-    elif asked.stated and fitted is not None and task.terms != fitted:
-        notes.append(f"the router was fitted under another cost: {router.info.cost['words']}.")
+    elif asked.stated and router.info.cost is not None and task.terms != fitted:
+        notes.append(f"the router was fitted under another cost: {router.info.cost.words}.")
     X = router.features(contents(table, router.text))
     return JudgedRows(router, task.costs, X, router.predict(X), task), tuple(notes)
 

@@ -53,10 +53,10 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit_labelled(self, X: Any, y: Any, sample_weight: Any, **labels: Any) -> Self:
-        """Learn from rows with labels (n_samples,); ``_fit`` gets the number of each row's group."""
+        """Learn from rows with labels (n_samples,); ``_fit`` gets the number of each row's label."""
         inputs, costs, weight = self._check_fit(X, y, sample_weight)
         numbers = {
-            name: None if given is None else check_groups(given, len(costs), name)
+            name: None if given is None else label_numbers(given, len(costs), name)
             for name, given in labels.items()
         }
         self.policy_ = self._fit(inputs, costs, weight, **numbers)
@@ -253,9 +253,18 @@ def warn_if_degenerate(
         )
 
 
-def check_groups(groups: Any, n_rows: int, name: str = "groups") -> IntArray:
-    """Number (n_rows,) of each row's group, from labels."""
-    labels = np.asarray(groups)
+def label_numbers(given: Any, n_rows: int, name: str) -> IntArray:
+    """Number (n_rows,) of each row's label; ``name`` is the parameter."""
+    labels = np.asarray(given)
     if labels.shape != (n_rows,):
         raise invalid(name, f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
     return np.unique(labels, return_inverse=True)[1]
+
+
+def renamed_argument(old: str, new: str, stacklevel: int = 2) -> None:
+    """Warn that an argument is now called otherwise; the old name works in this version only."""
+    warnings.warn(
+        f"{old} is deprecated and will be removed: use {new}.",
+        FutureWarning,
+        stacklevel=stacklevel + 1,
+    )

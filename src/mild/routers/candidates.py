@@ -25,7 +25,7 @@ FAMILIES = ("linear", "regression", "knn", "groups", "mlp", "stack")
 #: draws, docs/published.md), and takes longer than all the others.
 RARELY_USEFUL = ("mlp",)
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-#: Numbers of clusters, and temperatures where the groups are known; all of them are blended.
+#: Numbers of clusters, and temperatures where the topics are known; all of them are blended.
 CLUSTERS = (6, 12, 16)
 TEMPERATURES = (4.0, 8.0)
 #: Strengths of the baseline between contrast (0) and others (1).
@@ -164,7 +164,7 @@ def family_candidates(
 ) -> list[Candidate]:
     """Candidates of every family but the stack, which is made from the best of the others.
 
-    ``labelled`` says whether the search knows groups of the rows.
+    ``labelled`` says whether the search knows the topics of the rows.
     """
     found: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)

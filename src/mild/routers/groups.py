@@ -1,4 +1,4 @@
-"""A router through groups: which group an input belongs to, then what the experts cost there."""
+"""A router through groups: which topic or cluster an input belongs to, and what the experts cost there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.policies import GroupPolicy, Policy
-from mild.routers.base import BaseRouter, from_policy
+from mild.routers.base import BaseRouter, from_policy, renamed_argument
 from mild.routers.baselines import mean_costs
 
 # Rows that k-means sees, at most.
@@ -23,8 +23,8 @@ class GroupRouter(BaseRouter):
     """Mean costs of groups, weighed by the probability that the input belongs to each of them.
 
     ``E[c_k | x] = sum_g P(g | x) m_gk`` with the shrunken means ``m_gk = (sum of c_ik over the rows of
-    group g + shrinkage * mean of c_k) / (rows of group g + shrinkage)``. Groups are given to ``fit``
-    (subjects, sources, tasks); without them they are clusters of the inputs, by k-means.
+    group g + shrinkage * mean of c_k) / (rows of group g + shrinkage)``. Groups are the topics that
+    ``fit`` gets (subjects, sources, tasks); without topics they are clusters of the inputs, by k-means.
 
     ``P(g | x)`` is the softmax of ``(mu_g . A x - mu_g . A mu_g / 2 + log(share of g)) / temperature``:
     linear discriminant analysis with group means ``mu_g`` and ``A`` the inverse of the covariance within
@@ -32,8 +32,8 @@ class GroupRouter(BaseRouter):
 
     Parameters
     ----------
-    n_clusters : int, clusters where no groups are given; at most one per four different rows are made
-    labelled : bool, whether a search or a stack that knows groups passes them to ``fit``
+    n_clusters : int, clusters where no topics are given; at most one per four different rows are made
+    labelled : bool, whether a search or a stack that knows topics passes them to ``fit``
     shrinkage : float, rows by which a group's mean costs are drawn towards the mean costs of all rows
     diagonal : float in [0, 1], weight of the identity in the covariance
     temperature : float
@@ -44,7 +44,7 @@ class GroupRouter(BaseRouter):
     n_groups_ : number of groups
 
     >>> X, costs = [[0.0], [1.0], [10.0], [11.0]], [[0.0, 1.0]] * 2 + [[1.0, 0.0]] * 2
-    >>> router = GroupRouter(shrinkage=0.0).fit(X, costs, groups=["a", "a", "b", "b"])
+    >>> router = GroupRouter(shrinkage=0.0).fit(X, costs, topics=["a", "a", "b", "b"])
     >>> router.predict([[2.0], [9.0]]), router.n_groups_
     (array([0, 1]), 2)
     """
@@ -58,17 +58,24 @@ class GroupRouter(BaseRouter):
 
     n_groups_ = from_policy("n_groups", "Number of groups.")
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Learn from inputs X, costs y and, if there are any, labels ``groups`` (n_samples,)."""
-        return self._fit_labelled(X, y, sample_weight, groups=groups)
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, topics: Any = None, groups: Any = None
+    ) -> Self:
+        """Learn from inputs X, costs y and, if there are any, labels ``topics`` (n_samples,).
+
+        ``groups`` is the former name of ``topics``.
+        """
+        if groups is not None:
+            renamed_argument("groups in fit", "topics")
+        topics = groups if topics is None else topics
+        return self._fit_labelled(X, y, sample_weight, topics=topics)
 
     def _fit(
-        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, groups: Any = None
+        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, topics: Any = None
     ) -> Policy:
         dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
         weight = np.ones(len(dense)) if sample_weight is None else sample_weight
-        given = groups is not None
-        labels = groups if given else self._clusters(dense, weight)
+        labels = self._clusters(dense, weight) if topics is None else topics
         # Groups of rows without weight are not known.
         labels = np.unique(
             np.where(weight > 0, labels, labels[weight > 0][0]), return_inverse=True
@@ -113,9 +120,9 @@ class GroupRouter(BaseRouter):
         return coef / self.temperature, intercept / self.temperature
 
 
-def fit_member(router: Any, X: Any, costs: FloatArray, weight: Any, groups: Any = None) -> Any:
-    """Fit a clone of a router; one that learns from groups gets them, if there are any."""
-    extra = {} if groups is None or not getattr(router, "labelled", False) else {"groups": groups}
+def fit_member(router: Any, X: Any, costs: FloatArray, weight: Any, topics: Any = None) -> Any:
+    """Fit a clone of a router; one that learns from topics gets them, if there are any."""
+    extra = {} if topics is None or not getattr(router, "labelled", False) else {"topics": topics}
     return clone(router).fit(X, costs, sample_weight=weight, **extra)
 
 

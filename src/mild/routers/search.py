@@ -10,11 +10,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
 from typing import Any, Self
 
+import joblib
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.special import ndtri
 from sklearn.base import clone
-from sklearn.model_selection import KFold, check_cv
+from sklearn.model_selection import GroupKFold, KFold, check_cv
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, float_vector, invalid
 from mild.core.decisions import argmax_last
@@ -29,7 +30,7 @@ from mild.metrics import (
 )
 from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
-from mild.routers.base import BaseRouter, check_groups
+from mild.routers.base import BaseRouter, label_numbers, renamed_argument
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
     Candidate,
@@ -52,6 +53,8 @@ BLOCK = 16
 AVERAGE_ROWS = 150.0
 # With a stack, other margins than the centre of the search are tried at this many strengths.
 MOVED_STRENGTHS = 2
+# Rows of X, at most, by which a memory recognises the inputs.
+MEMORY_ROWS = 500
 # Families whose candidates of one fold share work.
 SHARING = ("linear", "knn")
 
@@ -81,10 +84,9 @@ class RouterCV(BaseRouter):
         knn, groups, mlp, stack; the stack blends the best of each family by the folds it is then judged on,
         so its own cost is slightly optimistic. With a stack, margins are moved at the two strengths alone
         at which the estimator's own margins are best.
-    groups : (n_samples,) labels such as the subject of each row, by which a member of the family "groups"
-        learns; None for clusters of the inputs alone. They are not needed to route.
-    cv : number of folds, or a scikit-learn splitter
-    clusters : (n_samples,) labels of rows that count once together in the verdict; None for single rows
+    groups : deprecated: pass ``topics`` to ``fit``
+    cv : number of folds, a scikit-learn splitter, or a list of (rows to fit on, held-out rows)
+    clusters : deprecated: pass ``groups`` to ``fit``
     one_standard_error : take the simplest candidate whose paired difference to the best is within one
         standard error; a stack, if there is one, is taken unless another beats it by more than an
         interval that allows for the number of candidates
@@ -98,6 +100,8 @@ class RouterCV(BaseRouter):
     n_jobs : joblib workers, on any joblib backend
     progress : callable(done, total, message) or None
     random_state : int
+    memory : SearchMemory that several searches share, so that a candidate is judged once on the same rows
+        and folds; None to keep nothing
 
     Attributes
     ----------
@@ -134,21 +138,40 @@ class RouterCV(BaseRouter):
     n_jobs: int | None = None
     progress: Progress | None = None
     random_state: Any = 0
+    memory: SearchMemory | None = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, strata: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        topics: Any = None,
+        groups: Any = None,
+        strata: Any = None,
+    ) -> Self:
         """Learn from inputs X (n_samples, n_features) and costs y (n_samples, n_experts).
 
-        Where groups of rows should count alike, pass weights inversely proportional to their sizes
-        (scikit-learn's ``compute_sample_weight("balanced", groups)``) and ``strata=groups``: intervals then
-        count the spread within groups alone.
+        Parameters
+        ----------
+        X, y, sample_weight : inputs, costs, and weights (n_samples,)
+        topics : (n_samples,) labels such as the subject of each row, from which members of the family
+            "groups" learn. They are not needed to route.
+        groups : (n_samples,) labels as in scikit-learn: rows of one group stay in one fold, where ``cv`` is
+            a number or a splitter of groups, and count once in the verdict
+        strata : (n_samples,) labels of parts that count alike. Pass scikit-learn's
+            ``compute_sample_weight("balanced", strata)`` as weights with them; intervals then count only
+            the spread within strata.
         """
-        return self._fit_labelled(X, y, sample_weight, strata=strata)
+        return self._fit_labelled(X, y, sample_weight, topics=topics, groups=groups, strata=strata)
 
     def _fit(
         self,
         X: Any,
         costs: FloatArray,
         sample_weight: FloatArray | None,
+        topics: IntArray | None = None,
+        groups: IntArray | None = None,
         strata: IntArray | None = None,
     ) -> Policy:
         if self.n_jobs == 0:
@@ -161,12 +184,19 @@ class RouterCV(BaseRouter):
         if sample_weight is not None:
             # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
             sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
-        groups = None if self.groups is None else check_groups(self.groups, len(costs))
+        folds = self._folds(X, costs, groups)
+        if self.groups is not None:
+            renamed_argument("RouterCV(groups=...)", "fit(..., topics=...)", 4)
+            topics = label_numbers(self.groups, len(costs), "groups") if topics is None else topics
+        if self.clusters is not None:
+            renamed_argument("RouterCV(clusters=...)", "fit(..., groups=...)", 4)
+            groups = (
+                label_numbers(self.clusters, len(costs), "clusters") if groups is None else groups
+            )
         if strata is not None:
-            units = np.arange(len(costs)) if self.clusters is None else self.clusters
-            strata = merged_strata(strata, check_groups(units, len(costs), "clusters"))
-        data = SearchData(X, costs, sample_weight, self._folds(X, costs), groups, strata)
-        candidates = self._candidates(X, costs, sample_weight)
+            strata = merged_strata(strata, np.arange(len(costs)) if groups is None else groups)
+        data = SearchData(X, costs, sample_weight, folds, topics, groups, strata)
+        candidates = self._candidates(X, costs, sample_weight, topics is not None)
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
         moved: list[Candidate] = []
@@ -177,8 +207,7 @@ class RouterCV(BaseRouter):
         strengths = {candidate.params["alpha"] for candidate in moved}
         n_moved = len(moved) * min(MOVED_STRENGTHS, len(strengths)) // max(1, len(strengths))
         n_candidates = len(candidates) + n_moved + stacked + biased
-        # Searches on the same rows and folds may leave here what they found about candidates.
-        known: dict[str, Judged] | None = self.__dict__.pop("_judged", None)
+        known = None if self.memory is None else self.memory.of(data, self.search_tol)
         search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates, known)
         search.run(candidates)
         if moved and not search.interrupted:
@@ -190,10 +219,10 @@ class RouterCV(BaseRouter):
             search.report(len(data.folds), "bias")
             candidates, made = [*candidates, candidate], np.column_stack([made, chosen])
         if stacked and not search.interrupted:
-            stack = self._stack(candidates, data.paid(made), data, search)
+            stack, known_costs = self._stack(candidates, data.paid(made), data, search)
             router: Any = stack.router
             try:
-                router.fit(X, costs, sample_weight, groups)
+                router.fit(X, costs, sample_weight, topics=topics, known_costs=known_costs)
             except KeyboardInterrupt:
                 search.interrupted = True
             else:
@@ -202,19 +231,26 @@ class RouterCV(BaseRouter):
                 made = np.column_stack([made, router.held_out_])
         return self._choose(candidates, made, data, search.interrupted)
 
-    def _folds(self, X: Any, costs: FloatArray) -> list[tuple[IntArray, IntArray]]:
+    def _folds(
+        self, X: Any, costs: FloatArray, groups: IntArray | None = None
+    ) -> list[tuple[IntArray, IntArray]]:
         cv = self.cv
         if isinstance(cv, (int, np.integer)):
             if cv < 2:
                 raise invalid("cv", f"must be at least 2 folds; got {cv}.")
-            if cv > X.shape[0]:
-                got = f"cv={cv} for n_samples={X.shape[0]}"
-                raise invalid("cv", f"must not exceed the number of samples; got {got}.")
-            cv = KFold(int(cv), shuffle=True, random_state=self.random_state)
-        return list(check_cv(cv).split(X, costs))
+            most, what = (X.shape[0], "samples") if groups is None else (groups.max() + 1, "groups")
+            if cv > most:
+                got = f"cv={cv} for n_{what}={most}"
+                raise invalid("cv", f"must not exceed the number of {what}; got {got}.")
+            kind = KFold if groups is None else GroupKFold
+            cv = kind(int(cv), shuffle=True, random_state=self.random_state)
+        with warnings.catch_warnings():
+            # A splitter without groups is what was asked for; groups count in the verdict.
+            warnings.filterwarnings("ignore", "The groups parameter is ignored", UserWarning)
+            return list(check_cv(cv).split(X, costs, groups))
 
     def _candidates(
-        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
+        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, labelled: bool
     ) -> list[Candidate]:
         base = LinearRouter() if self.estimator is None else self.estimator
         if not isinstance(base, LinearRouter):
@@ -229,7 +265,6 @@ class RouterCV(BaseRouter):
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
             found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
-        labelled = self.groups is not None
         found += family_candidates(self._families, self.alphas, self.random_state, labelled)
         if not found:
             rule = "must name at least one family besides the stack"
@@ -242,11 +277,12 @@ class RouterCV(BaseRouter):
         outcome: FloatArray,
         data: SearchData,
         search: Search,
-    ) -> Candidate:
+    ) -> tuple[Candidate, dict[str, FloatArray]]:
         """Stack of the best candidate of each family, linear losses and numbers of clusters apart.
 
-        The best estimate of costs is that which explains most of the differences between experts; of
-        routers that are fitted for the decision, that whose choices cost least.
+        Also the expected costs of held-out rows that the search has kept. The best estimate of costs is
+        that which explains most of the differences between experts; of routers that are fitted for the
+        decision, that whose choices cost least.
         """
         means = data.rows(outcome).mean(axis=0)
         for index, candidate in enumerate(candidates):
@@ -261,9 +297,9 @@ class RouterCV(BaseRouter):
                 best[name] = index
         members = [(name, clone(candidates[i].router)) for name, i in best.items()]
         router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs, average_rows=AVERAGE_ROWS)
-        # What the search knows of held-out rows, the stack need not fit again.
-        router._known = {name: search.costs[i] for name, i in best.items() if i in search.costs}
-        return Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
+        known_costs = {name: search.costs[i] for name, i in best.items() if i in search.costs}
+        stack = Candidate("stack", router, {"members": list(best)}, (4.0, 0.0, 0.0))
+        return stack, known_costs
 
     def _beats_stack(self, rows: FloatArray, index: int) -> bool:
         """Whether a candidate beats the stack, which comes last, by an interval for all candidates."""
@@ -298,18 +334,11 @@ class RouterCV(BaseRouter):
         expert = common_constant(data.costs, data.sample_weight)
         self.held_out_, self.held_out_constants_ = made[:, index], data.constants()
         both = kept.paid(np.column_stack([made, self.held_out_constants_])[common.rows])
-        units = None
-        if self.clusters is not None:
-            labels = np.unique(np.asarray(self.clusters), return_inverse=True)[1]
-            if labels.shape != made.shape[:1]:
-                rule = f"(n_samples,) = ({len(made)},)"
-                raise invalid("clusters", f"must have shape {rule}; got {labels.shape}.")
-            units = labels[common.rows]
         level = kept.rows(both)
         rows, constant = level[:, :-1], level[:, -1]
         means, root = rows.mean(axis=0), math.sqrt(len(rows))
         known = ~np.isnan(both[:, [index, -1]])
-        self.verdict_ = self._verdict(level, known, index, expert, units, common.sentence)
+        self.verdict_ = self._verdict(level, known, index, expert, kept.groups, common.sentence)
         self.interrupted_ = interrupted
         self.best_index_ = index
         self.best_family_ = candidates[index].family
@@ -330,7 +359,7 @@ class RouterCV(BaseRouter):
             )
         router = candidates[index].router
         if self.best_family_ != "stack":  # which is fitted already
-            router = fit_member(router, data.X, data.costs, data.sample_weight, data.groups)
+            router = fit_member(router, data.X, data.costs, data.sample_weight, data.topics)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
         worse = self.constant_if_better and self.verdict_.estimate >= 0
@@ -346,7 +375,7 @@ class RouterCV(BaseRouter):
         known: BoolArray,
         chosen: int,
         expert: int,
-        clusters: IntArray | None,
+        groups: IntArray | None,
         left_out: str | None,
     ) -> Verdict:
         """Verdict on candidate ``chosen`` against the constant ``expert``.
@@ -355,10 +384,14 @@ class RouterCV(BaseRouter):
         ``linearised_rows`` gives them; ``known`` says (n, 2) whether the cost of the chosen candidate and
         of the constant is known.
         """
-        labels = np.arange(len(level)) if clusters is None else clusters
+        labels = np.arange(len(level)) if groups is None else groups
         differences = level[:, :-1] - level[:, -1:]
-        groups = None if clusters is None else [labels]
-        found = difference_intervals([differences], groups, self.confidence, self.random_state)
+        found = difference_intervals(
+            [differences],
+            None if groups is None else [labels],
+            self.confidence,
+            self.random_state,
+        )
         estimate, low, high = found.row(chosen)
         n_rows, n_groups = count_judged(known, labels)
         n_candidates = differences.shape[1]
@@ -374,7 +407,7 @@ class RouterCV(BaseRouter):
             n_candidates=n_candidates,
             n_rows=n_rows,
             n_groups=n_groups,
-            counted="row" if clusters is None else "group",
+            counted="row" if groups is None else "group",
             left_out=left_out,
             notes=(counted(n_candidates, "candidate"),),
         )
@@ -410,14 +443,17 @@ class SearchData:
     costs: FloatArray
     sample_weight: FloatArray | None
     folds: list[tuple[IntArray, IntArray]]
+    topics: IntArray | None = None
     groups: IntArray | None = None
     strata: IntArray | None = None
 
     def take(self, rows: BoolArray) -> SearchData:
-        """The costs and weights of some rows, without folds."""
+        """The costs, weights, groups and strata of some rows, without folds."""
         weight = None if self.sample_weight is None else self.sample_weight[rows]
-        strata = None if self.strata is None else self.strata[rows]
-        return SearchData(None, self.costs[rows], weight, [], strata=strata)
+        groups, strata = (
+            None if labels is None else labels[rows] for labels in (self.groups, self.strata)
+        )
+        return SearchData(None, self.costs[rows], weight, [], None, groups, strata)
 
     def rows(self, outcome: FloatArray) -> FloatArray:
         """Out-of-fold costs (n, m) as rows with plain means, whatever is weighted or missing."""
@@ -445,6 +481,23 @@ class Judged:
     fit: FloatArray | None  # ``products`` of its expected costs, where a search may ask for them
     scores: FloatArray | None  # (n, p), where they are kept
     costs: FloatArray | None  # (n, p) expected costs, where they are kept
+
+
+class SearchMemory:
+    """What searches found out about candidates, for later searches on the same rows and folds.
+
+    Pass one memory to several searches: ``RouterCV(..., memory=memory)``. Other rows, costs, weights,
+    topics and folds have entries of their own.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, Judged]] = {}
+
+    def of(self, data: SearchData, tol: float) -> dict[str, Judged]:
+        """Candidates that were judged on these rows and folds, by ``Candidate.key``."""
+        some = data.X[:: 1 + data.X.shape[0] // MEMORY_ROWS]
+        same = (data.X.shape, some, data.costs, data.sample_weight, data.topics, data.folds, tol)
+        return self._found.setdefault(joblib.hash(same), {})
 
 
 @dataclass
@@ -581,7 +634,7 @@ def _judge_block(
     path = None
     chosen = np.empty((len(test), len(block)), dtype=np.intp)
     kept, expected = {}, {}
-    groups = None if data.groups is None else data.groups[train]
+    topics = None if data.topics is None else data.topics[train]
     for place in _walk(candidates):
         index, candidate = block[place], candidates[place]
         if isinstance(candidate.router, LinearRouter):
@@ -590,7 +643,7 @@ def _judge_block(
                 path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
             policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
         else:
-            policy = fit_member(candidate.router, X, costs, weight, groups).policy_
+            policy = fit_member(candidate.router, X, costs, weight, topics).policy_
         chosen[:, place] = policy.predict(held_out)
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
-from mild.routers.base import BaseRouter
+from mild.routers.base import BaseRouter, label_numbers, renamed_argument
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.groups import fit_member
@@ -85,29 +86,48 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             return super().set_params(**params)
         return self._set_params("estimators", **params)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
-        """Learn from inputs X and costs y; labels ``groups`` (n_samples,) go to members that use them."""
-        return self._fit_labelled(X, y, sample_weight, groups=groups)
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        topics: Any = None,
+        known_costs: Mapping[str, FloatArray] | None = None,
+        groups: Any = None,
+    ) -> Self:
+        """Learn from inputs X and costs y.
+
+        Labels ``topics`` (n_samples,) go to members that use them; ``groups`` is their former name.
+        ``known_costs`` are expected costs (n_samples, n_experts) of held-out rows, by the name of the
+        member: such a member is not fitted again without each fold of ``cv``.
+        """
+        if groups is not None:
+            renamed_argument("groups in fit", "topics")
+        topics = groups if topics is None else topics
+        inputs, costs, weight = self._check_fit(X, y, sample_weight)
+        labels = None if topics is None else label_numbers(topics, len(costs), "topics")
+        self.policy_ = self._fit(inputs, costs, weight, labels, known_costs or {})
+        return self
 
     def _fit(
         self,
         X: Any,
         costs: FloatArray,
         sample_weight: FloatArray | None,
-        groups: IntArray | None = None,
+        topics: IntArray | None = None,
+        known: Mapping[str, FloatArray] = MappingProxyType({}),
     ) -> Policy:
-        # Predictions (members, n, experts) of each member for rows that it was not fitted on. A search
-        # leaves those here that it knows already, by the name of the member.
-        known: dict[str, FloatArray] = self.__dict__.pop("_known", {})
         members = self._members()
         folds = self._folds(costs, sample_weight)
         blends = self.final_estimator is None
+        # Predictions of each member for rows that it was not fitted on.
         held = np.empty((len(members), *costs.shape), X.dtype)
         names = [name for name, _ in self.estimators or ()]
         fresh = [m for m in range(len(members)) if not (names and names[m] in known)]
         tasks = [(number, fold) for fold in folds for number in fresh]
         predictions = Parallel(n_jobs=self.n_jobs)(
-            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, groups, blends)
+            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, topics, blends)
             for number, fold in tasks
         )
         for (number, fold), part in zip(tasks, predictions, strict=True):
@@ -115,7 +135,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         for number in set(range(len(members))) - set(fresh):
             held[number] = known[names[number]]
         self.estimators_ = [
-            fit_member(member, X, costs, sample_weight, groups) for member in members
+            fit_member(member, X, costs, sample_weight, topics) for member in members
         ]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
         self.weights_, self.held_out_, self.final_estimator_ = None, None, None
@@ -202,14 +222,14 @@ def _predict_fold(
     X: Any,
     costs: FloatArray,
     weight: Any,
-    groups: IntArray | None,
+    topics: IntArray | None,
     blends: bool,
 ) -> FloatArray:
     """Costs or distributions (n_held, experts) of a member fitted without the held-out rows."""
     seen, held = fold
     weight = None if weight is None else weight[seen]
-    groups = None if groups is None else groups[seen]
-    policy = fit_member(member, X[seen], costs[seen], weight, groups).policy_
+    topics = None if topics is None else topics[seen]
+    policy = fit_member(member, X[seen], costs[seen], weight, topics).policy_
     return believed_costs(policy, X[held]) if blends else policy.predict_proba(X[held])
 
 

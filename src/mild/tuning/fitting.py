@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -139,8 +139,13 @@ class Fitted:
     novelty: Novelty | None = None
 
 
-def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
-    """Fit features on the queries, then the router on features and costs."""
+def fit_task(
+    task: Task, model: Any, step: TextFeatures, topics: Sequence[str] | None = None
+) -> Fitted:
+    """Fit features on the queries, then the router on features and costs.
+
+    ``topics`` (n_samples,) go to a search, which also gets the groups of the task.
+    """
     from mild.routers.cost_models import PricedRouter
 
     check_rows(task)
@@ -149,13 +154,13 @@ def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
     steps = getattr(model, "steps", None)
     name, router = steps[-1] if steps else ("", model)
     prefix = f"{name}__" if steps else ""
-    balanced = balanced_fit(router, task.strata, prefix)
+    labels = fit_labels(router, task.strata, prefix, topics, task.groups)
     if isinstance(router, PricedRouter):
         errors, prices, weight = asking_prices(task)
         router.set_params(price_weight=weight)
-        model.fit(features, errors, **{f"{prefix}prices": prices}, **balanced)
+        model.fit(features, errors, **{f"{prefix}prices": prices}, **labels)
     else:
-        model.fit(features, task.costs, **balanced)
+        model.fit(features, task.costs, **labels)
     return Fitted(model, step, features, *_fit_trust(task, model, step, features))
 
 
@@ -185,20 +190,22 @@ def _fit_trust(
     return fit_calibration(router, scaled, task.costs, parts, errors, prices, weight), novelty
 
 
-def balanced_fit(router: Any, strata: Any, prefix: str = "") -> dict[str, Any]:
-    """Arguments of ``fit`` with which strata (n_rows,) count alike; none without strata."""
-    from sklearn.utils.validation import has_fit_parameter
+def fit_labels(
+    router: Any, strata: Any, prefix: str = "", topics: Any = None, groups: Any = None
+) -> dict[str, Any]:
+    """Arguments of ``fit`` with which strata (n_rows,) count alike; a search gets all labels."""
+    from mild.routers.search import RouterCV
 
-    if strata is None:
-        return {}
-    given = {f"{prefix}sample_weight": balanced_weights(strata)}
-    return given | ({f"{prefix}strata": strata} if has_fit_parameter(router, "strata") else {})
+    given = {} if strata is None else {"sample_weight": balanced_weights(strata)}
+    if isinstance(router, RouterCV):
+        given |= {"strata": strata, "topics": topics, "groups": groups}
+    return {f"{prefix}{name}": value for name, value in given.items() if value is not None}
 
 
 def fit_texts(task: Task, model: Any) -> Fitted:
     """Fit a router that reads the queries themselves, such as a TransformerRouter."""
     check_rows(task)
-    model.fit(task.table.queries, task.costs, **balanced_fit(model, task.strata))
+    model.fit(task.table.queries, task.costs, **fit_labels(model, task.strata))
     return Fitted(model, model.text_features(), model.features(task.table.queries))
 
 

@@ -229,11 +229,9 @@ def _tune_task(plan: _Plan, search: _Search) -> TuneResult:
         plan.families,
         step.kind == "vectors",
         cv=folds,
-        clusters=task.groups,
-        groups=labels,
         n_jobs=plan.n_jobs,
     )
-    fitted = fit_task(task, model, step)
+    fitted = fit_task(task, model, step, labels)
     found = _result(fitted.model, task.table.expert_names, task)
     priced = with_price_heads(
         fitted, task, folds, target, calibration, plan.n_jobs, confidence, seed
