@@ -5,7 +5,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from mild.errors import InvalidInputError
 from mild.routers.cascade import CascadeRouter, cascade_thresholds
 
 
@@ -143,24 +142,3 @@ def test_sparse_confidence_columns_work_in_every_order(order):
     dense = CascadeRouter(**options).fit(X, costs)
     thin = CascadeRouter(**options).fit(sparse.csr_array(X), costs)
     assert_array_equal(thin.predict(sparse.csr_array(X)), dense.predict(X))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"order": [0, 1]}, "order must name each of the 3 experts once"),
-        ({"order": [0, 1, 1]}, "order must name each of the 3 experts once"),
-        ({"order": [0, 1, "expert_7"]}, "expert must be one of"),
-        ({"prices": [1, 2]}, "prices must be 3 finite, non-negative numbers"),
-        ({"prices": [1, 2, -1]}, "prices must be 3 finite, non-negative numbers"),
-        ({"prices": ["a", "b", "c"]}, "prices must be numbers"),
-        ({"confidence_columns": [0, 1]}, "confidence_columns must be 3 column indices"),
-        ({"confidence_columns": [0, 1, 4]}, r"column indices in \[0, 4\)"),
-        ({"confidence_columns": [0.0, 1.0, 2.0]}, "confidence_columns must be 3 column indices"),
-        ({"n_thresholds": 0}, "n_thresholds must be an integer, at least 1"),
-        ({"alpha": -1}, "alpha must be finite and non-negative"),
-    ],
-)
-def test_refuses_bad_options(options, message):
-    with pytest.raises(InvalidInputError, match=message):
-        CascadeRouter(**options).fit(*problem())

@@ -3,7 +3,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from mild.errors import InvalidInputError
 from mild.policies.costs import nearest
 from mild.routers.cost_models import KNNRouter
 
@@ -66,13 +65,6 @@ def test_features_far_from_the_origin_keep_their_digits_in_float32():
     far = (X + 1000).astype(np.float32)
     chosen = KNNRouter(1).fit(far, costs).expected_costs(far)
     assert_allclose(chosen, costs, rtol=1e-6)
-
-
-@pytest.mark.parametrize("n_neighbors", [0, -3, 2.5, "all", True])
-def test_refuses_a_bad_number_of_neighbours(n_neighbors):
-    with pytest.raises(InvalidInputError) as caught:
-        KNNRouter(n_neighbors).fit(*problem())
-    assert caught.value.code == "invalid_n_neighbors"
 
 
 def test_rows_of_weight_zero_are_no_neighbours():

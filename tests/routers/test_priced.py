@@ -4,7 +4,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from mild.errors import InvalidInputError, OptionError, UnsupportedError
+from mild.errors import InvalidInputError, UnsupportedError
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter, fit_heads
 from mild.routers.linear import LinearRouter
 
@@ -151,16 +151,6 @@ def test_refuses_bad_prices(prices, message):
     X, errors, _ = problem()
     with pytest.raises(InvalidInputError, match=message):
         PricedRouter().fit(X, errors, prices=prices)
-
-
-def test_refuses_bad_options():
-    X, errors, _ = problem()
-    with pytest.raises(OptionError, match="Did you mean 'logistic'"):
-        PricedRouter("logisic").fit(X, errors)
-    with pytest.raises(InvalidInputError, match="alpha must be"):
-        PricedRouter(alpha=-1).fit(X, errors)
-    with pytest.raises(InvalidInputError, match="price_weight must be"):
-        PricedRouter(price_weight=-1).fit(X, errors)
 
 
 def test_heads_with_weights_are_those_of_copied_rows():

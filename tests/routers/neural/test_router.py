@@ -23,6 +23,7 @@ from mild.errors import (  # noqa: E402
 from mild.routers.linear import LinearRouter  # noqa: E402
 from mild.routers.neural import NeuralRouter  # noqa: E402
 from mild.routers.objective import LOSSES  # noqa: E402
+from neural_cases import Dropout, quick, three_experts  # noqa: E402
 
 
 def checkerboard(n=500, seed=0):
@@ -32,32 +33,8 @@ def checkerboard(n=500, seed=0):
     return X, np.column_stack([~first, first]).astype(float)
 
 
-def three_experts(n=90, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 4))
-    return X, np.abs(2 + X @ rng.normal(size=(4, 3)) + 0.3 * rng.normal(size=(n, 3)))
-
-
-def quick(module=None, **options):
-    defaults = {"hidden": (8,), "epochs": 5, "batch_size": 32, "lr": 0.01, "device": "cpu"}
-    return NeuralRouter(module, **{**defaults, **options})
-
-
 def weights(router):
     return np.concatenate([array.ravel() for array in router.policy_.weights])
-
-
-class Dropout(nn.Module):
-    """A network with randomness of its own and with buffers."""
-
-    def __init__(self, n_features, n_experts):
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, n_experts)
-        )
-
-    def forward(self, x):
-        return self.layers(x)
 
 
 @pytest.mark.no_cover
@@ -254,15 +231,6 @@ def test_the_random_state_of_torch_is_left_as_it_was_also_after_an_error():
     with pytest.raises(RuntimeError, match="enough"):
         quick(progress=fail).fit(X, costs)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_permuting_experts_permutes_the_network():
-    X, costs = three_experts()
-    order = [2, 0, 1]
-    scores = quick().fit(X, costs).decision_function(X)
-    assert_allclose(
-        quick().fit(X, costs[:, order]).decision_function(X), scores[:, order], atol=1e-4
-    )
 
 
 def test_sparse_rows_train_exactly_as_dense_ones():
