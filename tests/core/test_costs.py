@@ -13,6 +13,7 @@ import oracles
 from mild.core.costs import (
     ALL_REWARDS,
     cheapest,
+    cheapest_of,
     cost_matrix,
     costs_from_correctness,
     reward_distribution,
@@ -226,6 +227,22 @@ def test_cheapest_takes_the_lowest_index_on_ties_and_the_decision_the_highest() 
     many = random_costs(np.random.default_rng(8), 300, 5, 0.3)
     expected = [oracles.argmin_lowest_index(row) for row in many]
     np.testing.assert_array_equal(cheapest(many), expected)
+
+
+def test_ties_of_cost_go_to_price_score_and_name_in_turn() -> None:
+    nan = np.nan
+    costs = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [nan, 2.0, 2.0]])
+    prices = np.array([[3.0, 1.0, 1.0], [nan, 5.0, 0.0], [0.0, nan, nan]])
+    scores = -np.array([[0.0, 1.0, 0.5], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    assert cheapest_of(costs).tolist() == [0, 0, 1]
+    assert cheapest_of(costs, prices=prices).tolist() == [1, 1, 1]
+    assert cheapest_of(costs, prices=prices, scores=scores).tolist() == [2, 1, 2]
+    assert cheapest_of(costs, scores=scores).tolist() == [0, 0, 2]
+    assert cheapest_of(costs, names=["c", "b", "a"]).tolist() == [2, 1, 2]
+    assert cheapest_of(costs, prices=[1, 1, 0], names=["c", "b", "a"]).tolist() == [2, 1, 2]
+    near = np.array([[0.3, 0.1 + 0.2 - 1e-15]])
+    assert cheapest_of(near, tolerance=1e-12).tolist() == [0]
+    assert cheapest_of(near).tolist() == [int(near[0, 1] < near[0, 0])]
 
 
 cost_tables = st.integers(2, 5).flatmap(

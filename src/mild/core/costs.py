@@ -6,7 +6,7 @@ expert was never asked; its reward is 0 and it takes no part in the row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +28,8 @@ from mild.errors import check_option
 REWARDS = ("others", "complement", "contrast")
 #: The same, and the one with a free strength.
 ALL_REWARDS = (*REWARDS, "baseline")
+#: Costs of a table are sums of decimals: they tie up to this share.
+ROUNDING = 1e-12
 # Strength of the row baseline in the two forms that have their own name.
 STRENGTHS = {"contrast": 0.0, "others": 1.0}
 
@@ -179,7 +181,7 @@ def reward_distribution(rewards: ArrayLike) -> FloatArray:
 
 
 def cheapest(costs: ArrayLike) -> IntArray:
-    """Index of the cheapest asked expert per row, ties to the lowest index (the oracle's rule).
+    """Index of the cheapest asked expert per row, ties to the lowest index (the paper's rule).
 
     Examples
     --------
@@ -189,6 +191,43 @@ def cheapest(costs: ArrayLike) -> IntArray:
     return cheapest_of(check_costs(costs))
 
 
-def cheapest_of(array: FloatArray) -> IntArray:
-    """``cheapest`` of validated costs, or of some of their rows."""
-    return np.argmin(np.where(np.isnan(array), np.inf, array), axis=1)
+def cheapest_of(
+    array: FloatArray,
+    *,
+    prices: ArrayLike | None = None,
+    scores: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
+    tolerance: float = 0.0,
+) -> IntArray:
+    """Index (n_samples,) of the cheapest asked expert per row: the one rule for ties of cost.
+
+    Among experts that tie, the one with the lowest price is taken, then the one with the highest score,
+    then the first by name, then the lowest index; each of these only if it is given. The paper's rule is
+    the lowest index. An unknown price or score comes last. Nothing is validated.
+
+    Parameters
+    ----------
+    array : (n_samples, n_experts) costs, or some of their rows, where a column may be all NaN
+    prices, scores : (n_samples, n_experts), or (n_experts,) if they are the same for all rows
+    names : (n_experts,) names of the experts
+    tolerance : costs tie with the least one up to ``tolerance * max(1, least)``
+
+    Examples
+    --------
+    >>> costs = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+    >>> cheapest_of(costs), cheapest_of(costs, prices=[2, 1, 1]), cheapest_of(costs, scores=[0, 0, 1])
+    (array([0, 0]), array([1, 1]), array([0, 2]))
+    """
+    known = np.where(np.isnan(array), np.inf, array)
+    places = None if names is None else np.argsort(np.argsort(names, kind="stable"))
+    falling = None if scores is None else -np.asarray(scores, dtype=np.float64)
+    rules = [rule for rule in (prices, falling, places) if rule is not None]
+    if not rules and tolerance == 0:
+        return np.argmin(known, axis=1)
+    least = known.min(axis=1, keepdims=True)
+    tied = known <= least + tolerance * np.maximum(1.0, np.abs(least))
+    for rule in rules:
+        values = np.where(tied, rule, np.inf)
+        values[np.isnan(values)] = np.inf
+        tied &= values == values.min(axis=1, keepdims=True)
+    return tied.argmax(axis=1)

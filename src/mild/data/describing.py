@@ -10,6 +10,7 @@ import numpy as np
 
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.core.arrays import BoolArray, FloatArray
+from mild.core.costs import cheapest_of
 from mild.data.cost_terms import CostTerms, KnownOutcomes
 from mild.data.data_quality import Finding
 from mild.errors import counted
@@ -17,10 +18,10 @@ from mild.metrics import (
     best_constant,
     constant_losses,
     expert_shares,
-    oracle_choices,
     oracle_loss,
     share_entropy,
 )
+from mild.metrics.outcomes import Outcomes
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
@@ -137,10 +138,10 @@ def describe_outcomes(table: DescribedOutcomes, costs: FloatArray) -> dict[str, 
     enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
     rows = complete if enough else np.ones_like(complete)
     prices = None if table.prices is None else table.prices[rows]
-    perfect = oracle_choices(costs[rows], prices, -scores[rows])
+    perfect = Outcomes(costs[rows], scores[rows], prices).oracle()
     shares = expert_shares(perfect, len(table.expert_names))
     oracle: dict[str, Any] = {"cost": None, "accuracy": None}
-    best = {"expert": table.expert_names[int(losses.argmin())], **oracle}
+    best = {"expert": table.expert_names[int(cheapest_of(losses[None])[0])], **oracle}
     headroom = None
     if enough:
         known, known_costs = scores[complete], costs[complete]
@@ -219,7 +220,7 @@ def _cheapest_and_right(
             return None
         asking = table.prices
     candidates = np.where(right & ~np.isnan(asking), asking, np.inf)
-    lowest = candidates.argmin(axis=1)[:, None]
+    lowest = cheapest_of(candidates)[:, None]
     return np.isfinite(candidates) & (np.arange(candidates.shape[1]) == lowest)
 
 

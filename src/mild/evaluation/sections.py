@@ -15,7 +15,7 @@ from mild import metrics
 from mild.artifact.info import EstimatorInfo, TargetInfo
 from mild.artifact.targets import Target
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import ALL_REWARDS, rewards
+from mild.core.costs import ALL_REWARDS, cheapest_of, rewards
 from mild.core.decisions import argmax_last
 from mild.data import OutcomeTable, duplicate_groups
 from mild.errors import UnsupportedError, check_option
@@ -441,7 +441,7 @@ def reward_form(estimator: EstimatorInfo | None) -> tuple[str, float | None, flo
 def _rewards(costs: FloatArray, form: str, scale: float | None, strength: float) -> FloatArray:
     result = np.zeros_like(costs)
     if form == "cheapest":
-        result[np.arange(len(costs)), np.nanargmin(costs, axis=1)] = 1
+        result[np.arange(len(costs)), cheapest_of(costs)] = 1
         return result
     # ``rewards`` refuses a column without a single cost; its expert has no curve here.
     known = ~np.isnan(costs).all(axis=0)

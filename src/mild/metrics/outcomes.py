@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.metrics.routing import best_constant, expert_shares, oracle_choices
+from mild.core.costs import ROUNDING, cheapest_of
+from mild.metrics.routing import best_constant, expert_shares
 from mild.metrics.rows import balanced_weights
 
 
@@ -42,8 +43,7 @@ class Outcomes(Stratified):
 
     def oracle(self) -> IntArray:
         """Expert of least loss in every row; ties go to the lower price, then to the higher accuracy."""
-        errors = None if self.scores is None else -self.scores
-        return oracle_choices(self.costs, self.prices, errors)
+        return cheapest_of(self.costs, prices=self.prices, scores=self.scores, tolerance=ROUNDING)
 
     def means(self, chosen: IntArray) -> dict[str, float | None]:
         """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices.

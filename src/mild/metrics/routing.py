@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_labels, invalid
+from mild.core.costs import cheapest_of
 from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_weights
 
 Weights: TypeAlias = ArrayLike | None
@@ -80,7 +81,7 @@ def balanced_deferral_loss(
     array = evaluated_costs(costs)
     paid = chosen_costs(array, chosen)
     weights = np.where(np.isnan(paid), 0.0, row_weights(sample_weight, len(array)))
-    best = np.nanargmin(array, axis=1)
+    best = cheapest_of(array)
     mass = np.bincount(best, weights)
     total = np.bincount(best, weights * np.nan_to_num(paid))
     used = mass > 0
@@ -106,7 +107,7 @@ def best_constant(costs: ArrayLike, sample_weight: Weights = None) -> BestConsta
     With NaN costs, experts asked about easier rows look better than they are: see ``common_constant``.
     """
     losses = constant_losses(costs, sample_weight)
-    expert = int(np.nanargmin(losses))
+    expert = int(cheapest_of(losses[None])[0])
     return BestConstant(expert, float(losses[expert]))
 
 
@@ -148,29 +149,7 @@ def oracle_shares(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray
     Where many rows tie, these shares depend on the order of the experts: list the preferred first.
     """
     array = evaluated_costs(costs)
-    return expert_shares(np.nanargmin(array, axis=1), array.shape[1], sample_weight)
-
-
-def oracle_choices(costs: ArrayLike, *preferences: ArrayLike | None) -> IntArray:
-    """The cheapest asked expert of every row, (n_samples,).
-
-    Ties go to the expert with the lowest first preference, such as its price, then the second, then to
-    the lowest index. A preference is (n_samples, n_experts) or None, and NaN is the last to be preferred.
-
-    Examples
-    --------
-    >>> oracle_choices([[0, 0, 1], [1, 1, 1]], [[2, 1, 0], [2, 1, 1]])
-    array([1, 1])
-    """
-    array = evaluated_costs(costs)
-    least = np.nanmin(array, axis=1, keepdims=True)
-    tied = array <= least + 1e-12 * np.maximum(1.0, np.abs(least))
-    for preference in preferences:
-        if preference is not None:
-            values = np.where(tied, preference, np.inf)
-            values[np.isnan(values)] = np.inf
-            tied &= values == values.min(axis=1, keepdims=True)
-    return tied.argmax(axis=1)
+    return expert_shares(cheapest_of(array), array.shape[1], sample_weight)
 
 
 def share_entropy(shares: ArrayLike) -> float:
@@ -194,7 +173,7 @@ def expert_recall(
 
     ``recall_k = sum_i w_i 1[best_i = k] 1[chosen_i = k] / sum_i w_i 1[best_i = k]``. NaN for an expert
     that is never cheapest. A choice that ties with the cheapest counts as a miss. ``best`` (n_samples,)
-    is the cheapest expert, by default the one of lowest index; see ``oracle_choices``.
+    is the cheapest expert, by default the one of lowest index.
 
     Examples
     --------
@@ -205,7 +184,7 @@ def expert_recall(
     n_samples, n_experts = array.shape
     experts = check_labels(chosen, (n_samples, n_experts), "chosen")
     weights = row_weights(sample_weight, n_samples)
-    best = np.nanargmin(array, axis=1) if best is None else best
+    best = cheapest_of(array) if best is None else best
     mass = np.bincount(best, weights, minlength=n_experts)
     hits = np.bincount(best, weights * (best == experts), minlength=n_experts)
     return np.divide(hits, mass, out=np.full(n_experts, np.nan), where=mass > 0)

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from mild.core.arrays import FloatArray, IntArray, float_vector, invalid
+from mild.core.costs import cheapest_of
 from mild.core.decisions import argmax_last
 from mild.errors import UnsupportedError, check_option
 from mild.metrics import common_constant, constant_losses, oracle_loss, oracle_shares
@@ -78,8 +79,7 @@ class OracleRouter(BaseRouter):
         """Cheapest expert of each row by the given costs; without costs the best constant."""
         if costs is None:
             return super().predict(X)
-        matrix = self._check_costs(X, costs)
-        return np.argmin(np.where(np.isnan(matrix), np.inf, matrix), axis=1)
+        return cheapest_of(self._check_costs(X, costs))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Minus the mean over rows of the least cost."""

@@ -55,7 +55,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
+class RawEstimates:
     """Estimates (n, p) for rows that the router was not fitted on; NaN for rows in no fold."""
 
     raw: FloatArray  # expected costs, or log-odds of errors
@@ -150,14 +150,14 @@ def _held_out(
     errors: FloatArray | None,
     prices: Any,
     sample_weight: FloatArray | None,
-) -> HeldOut | None:
+) -> RawEstimates | None:
     best = getattr(router, "best_router_", router)
     policy: Policy = best.policy_
     if policy.is_constant or router.policy_ is not policy:
         return None
     made = getattr(best, "held_out_costs_", None)
     if made is not None:
-        return HeldOut(made)
+        return RawEstimates(made)
     try:
         policy.expected_costs(X[:1])
     except UnsupportedError:
@@ -178,13 +178,13 @@ def _held_out(
         if part.kind_of_error == "logistic":
             scale = max(scale or 0.0, part.error_scale)
     if scale is None:
-        return HeldOut(raw, paid)
+        return RawEstimates(raw, paid)
     share = np.clip(raw / scale, TINY, 1 - TINY)
-    return HeldOut(np.log(share / (1 - share)), paid, scale)
+    return RawEstimates(np.log(share / (1 - share)), paid, scale)
 
 
 def _fit_maps(
-    held: HeldOut, targets: FloatArray, rows: IntArray, sample_weight: FloatArray | None
+    held: RawEstimates, targets: FloatArray, rows: IntArray, sample_weight: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Slopes and offsets (p,) of every expert; 1 and 0 where its rows are too few."""
     count = targets.shape[1]

@@ -20,7 +20,7 @@ from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning, InvalidInputError, check_option
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.parameters import check_parameters
-from mild.routers.solver import Solution, minimise, sampled_preconditioner
+from mild.routers.solver import Minimum, minimise, sampled_preconditioner
 
 
 @dataclass(eq=False, repr=False)
@@ -94,13 +94,13 @@ class CostSensitiveClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self.objective_ = solution.value
         return self
 
-    def _solve(self, X: Any, labels: IntArray, costs: FloatArray) -> Solution:
+    def _solve(self, X: Any, labels: IntArray, costs: FloatArray) -> Minimum:
         steep = float((costs.mean(axis=1) / np.square(self.margins_[labels])).mean())
         preconditioner = sampled_preconditioner(
             X, np.ones(len(labels)), max(0.25 * steep, 1e-12), self.alpha
         )
 
-        def best(loss: Callable[..., Any], start: FloatArray, tol: float) -> Solution:
+        def best(loss: Callable[..., Any], start: FloatArray, tol: float) -> Minimum:
             objective = LinearObjective(
                 X, PairLoss(costs.T, labels, loss), self.alpha, threads=threads
             )

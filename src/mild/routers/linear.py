@@ -14,7 +14,7 @@ from mild.errors import ConvergenceWarning, InvalidInputError
 from mild.policies import Decoder, LinearPolicy
 from mild.routers.base import SurrogateRouter, from_policy
 from mild.routers.objective import LABEL_LOSSES, Targets, single_blas_thread, training_targets
-from mild.routers.solver import LinearPath, Solution
+from mild.routers.solver import LinearPath, Minimum
 
 
 @dataclass(eq=False, repr=False)
@@ -102,7 +102,7 @@ class LinearRouter(SurrogateRouter):
         walking = path is not None
         known = None if path is None else path.reusable(self)
         targets = training_targets(self, X, costs, sample_weight, known)
-        solution = Solution(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
+        solution = Minimum(np.zeros((1, X.shape[1] + 1)), 0.0, 0, True)
         if costs.shape[1] > 1:
             options = self.alpha, self.fit_intercept, self.tol, self.max_iter
             with single_blas_thread() as threads:
@@ -111,7 +111,7 @@ class LinearRouter(SurrogateRouter):
         return self._settle(solution, targets, X.dtype, may_stop=walking)
 
     def _settle(
-        self, solution: Solution, targets: Targets, dtype: Any, may_stop: bool = False
+        self, solution: Minimum, targets: Targets, dtype: Any, may_stop: bool = False
     ) -> LinearPolicy:
         """The policy of a solution; warns if it has not converged, unless it ``may_stop``."""
         if not np.isfinite(solution.W).all():

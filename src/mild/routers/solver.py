@@ -64,7 +64,7 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True)
-class Solution:
+class Minimum:
     """Where the solver stopped; ``gap`` is the estimated relative suboptimality of its start."""
 
     W: FloatArray
@@ -161,7 +161,7 @@ def minimise(
     max_iter: int,
     reference: float = 0.0,
     value_tol: float = 0.0,
-) -> Solution:
+) -> Minimum:
     """L-BFGS in the preconditioned variables until the estimated relative suboptimality is below ``tol``.
 
     Relative to the value, or to its distance from ``reference``, such as the value at zero weights. With
@@ -205,7 +205,7 @@ def minimise(
         v, gradient = v_new, new_gradient
         values.append(value)
     W = preconditioner.to_weights(v.reshape(shape))
-    return Solution(W, value, iteration, converged, first_gap)
+    return Minimum(W, value, iteration, converged, first_gap)
 
 
 def _direction(
@@ -350,7 +350,7 @@ class LinearPath:
         threads: int,
         start: FloatArray | None = None,
         search_tol: float | None = None,
-    ) -> Solution:
+    ) -> Minimum:
         """Minimise the objective of ``targets`` to the relative tolerance ``tol``.
 
         With ``search_tol`` it is a step of a search: with many rows the tolerance is relative to the
@@ -383,7 +383,7 @@ class LinearPath:
             start = self._start(part, begin, search_tol / 10, max_iter, zero_value)
             if self._trust > 0:
                 self._trust -= 1
-                solution = Solution(start, np.nan, 0, True)
+                solution = Minimum(start, np.nan, 0, True)
             else:
                 solution = minimise(
                     every, begin.preconditioner, start, search_tol, max_iter, zero_value
@@ -455,7 +455,7 @@ class Beginning:
 
     def solve(
         self, every: Objective, start: FloatArray, tol: float, max_iter: int, *tolerance: float
-    ) -> Solution:
+    ) -> Minimum:
         """Minimise over all rows from ``start``; ``spent`` counts as iterations."""
         left = max_iter - self.spent
         solution = minimise(every, self.preconditioner, start, tol, left, *tolerance)
