@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from gateway.gateway_cases import priced_router, trading_router
-from mild.artifact.targets import Target, TradeoffCurve, with_target
+from mild.artifact.targets import Target, with_target
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
+from mild.metrics.curves import TradeoffCurve
 from mild.policies import PricedPolicy, TradeoffPolicy
 
 NAMES = ["small", "large"]
@@ -39,7 +40,7 @@ def curve():
     ],
 )
 def test_the_setting_is_the_one_that_was_asked_for(wanted, index, met):
-    found, reached = curve().choose(Target(**wanted))
+    found, reached = Target(**wanted).choose(curve())
     assert (curve().quality[found], reached) == (curve().quality[index], met)
 
 

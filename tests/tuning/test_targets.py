@@ -15,7 +15,6 @@ from mild.tuning.targets import (
     Target,
     certify_loss,
     measure,
-    measure_curve,
     solve,
     trade_off_weights,
     with_price_heads,
@@ -254,12 +253,14 @@ def test_a_target_can_be_chosen_after_fitting_as_if_it_had_been_solved(task, fit
     assert (found["t"], found["expert"]) == (solved.t, solved.expert)
 
 
-def test_the_curve_has_the_means_of_the_frontier():
+def test_the_curve_has_the_means_over_groups():
     held = graded(300, units=np.r_[np.zeros(200, int), np.arange(1, 101)])
-    curve = measure_curve(held)
-    frontier = measure(held, trade_off_weights(held)).curve
-    for name, values in vars(frontier).items():
-        np.testing.assert_allclose(getattr(curve, name), values, err_msg=name)
+    found = measure(held)
+    assert found.curve.weights[:-2].tolist() == trade_off_weights(held).tolist()
+    best = found.curve.quality[found.curve.best_index]
+    np.testing.assert_allclose(found.losses.mean(axis=0), best - found.curve.quality, atol=1e-12)
+    np.testing.assert_allclose(1000 * found.dollars.mean(axis=0), found.curve.dollars)
+    np.testing.assert_allclose(found.shares.mean(axis=0), found.curve.shares)
 
 
 @pytest.mark.no_cover

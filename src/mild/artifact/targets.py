@@ -8,16 +8,15 @@ a target can be chosen after fitting.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import numpy as np
 
 from mild.artifact.info import TargetInfo
 from mild.artifact.router import Router
-from mild.core.arrays import FloatArray, IntArray, invalid
-from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
+from mild.core.arrays import FloatArray, invalid
+from mild.errors import InvalidInputError, UnsupportedError
+from mild.metrics.curves import TradeoffCurve
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
@@ -109,6 +108,33 @@ class Target:
             most = min(most, (1 - self.save_dollars) * best_dollars)
         return least, most
 
+    def choose(self, curve: TradeoffCurve) -> tuple[int, bool]:
+        """The setting of a curve that meets the target, and whether one does; if none does, the nearest.
+
+        A target of quality is met at the least dollars, another one with the best quality.
+        """
+        missing = self._missing(curve).round(9)
+        dollars = np.zeros(len(curve.weights)) if curve.dollars is None else curve.dollars
+        if set(QUALITY_TARGETS) & set(self.wanted):
+            order = np.lexsort((-curve.quality, dollars, missing))
+        else:
+            order = np.lexsort((dollars, -curve.quality.round(9), missing))
+        index = int(order[0])
+        return index, bool(missing[index] == 0)
+
+    def _missing(self, curve: TradeoffCurve) -> FloatArray:
+        """By how much each setting misses the target (m,), 0 where it meets it: shares, added."""
+        quality, best = curve.quality, curve.best_index
+        dollars = np.zeros(len(curve.weights)) if curve.dollars is None else curve.dollars
+        least, most = self.limits(float(quality[best]), float(dollars[best]))
+        total = np.maximum(least - quality, 0) / max(float(quality[best]), 1e-12)
+        if math.isfinite(most):
+            total = total + np.maximum(dollars - most, 0) / max(float(dollars[best]), 1e-12)
+        if self.strong_share is not None:
+            total = total + np.maximum(curve.shares - self.strong_share, 0)
+        result: FloatArray = total
+        return result
+
     def check(self, n_experts: int, priced: bool) -> None:
         """Refuse targets that make no sense for so many experts, or without prices."""
         if not self.wanted:
@@ -123,102 +149,6 @@ class Target:
         for name in self.wanted:
             if not priced and name != "strong_share":
                 raise invalid(name, "needs the prices of the experts; the table has none.")
-
-
-@dataclass(frozen=True, eq=False)
-class TradeoffCurve:
-    """What m settings do on held-out rows: trade-offs t, and single experts.
-
-    Attributes
-    ----------
-    weights : (m,) trade-offs; NaN where the setting is a single expert
-    experts : (m,) that expert; -1 where the setting is a trade-off
-    quality : (m,) mean quality
-    dollars : (m,) dollars per 1,000 queries; None if there are none
-    shares : (m,) share of the best expert
-    best : the best expert
-    """
-
-    weights: FloatArray
-    experts: IntArray
-    quality: FloatArray
-    dollars: FloatArray | None
-    shares: FloatArray
-    best: int
-
-    @property
-    def best_index(self) -> int:
-        """Place of the setting that always asks the best expert."""
-        return int(np.flatnonzero(self.experts == self.best)[0])
-
-    def choose(self, target: Target) -> tuple[int, bool]:
-        """The setting that meets a target at the least dollars, or with the best quality; whether it does.
-
-        A target of quality is met at the least dollars, another one with the best quality. Where no
-        setting meets it, the nearest is chosen.
-        """
-        missing = self._missing(target).round(9)
-        dollars = np.zeros(len(self.weights)) if self.dollars is None else self.dollars
-        if set(QUALITY_TARGETS) & set(target.wanted):
-            order = np.lexsort((-self.quality, dollars, missing))
-        else:
-            order = np.lexsort((dollars, -self.quality.round(9), missing))
-        index = int(order[0])
-        return index, bool(missing[index] == 0)
-
-    def _missing(self, target: Target) -> FloatArray:
-        """By how much each setting misses the target (m,), 0 where it meets it: shares, added."""
-        quality, best = self.quality, self.best_index
-        dollars = np.zeros(len(self.weights)) if self.dollars is None else self.dollars
-        least, most = target.limits(float(quality[best]), float(dollars[best]))
-        total = np.maximum(least - quality, 0) / max(float(quality[best]), 1e-12)
-        if math.isfinite(most):
-            total = total + np.maximum(dollars - most, 0) / max(float(dollars[best]), 1e-12)
-        if target.strong_share is not None:
-            total = total + np.maximum(self.shares - target.strong_share, 0)
-        result: FloatArray = total
-        return result
-
-    def as_dict(self, expert_names: Sequence[str]) -> dict[str, Any]:
-        """JSON-ready columns."""
-        return {
-            "t": [None if math.isnan(t) else float(t) for t in self.weights],
-            "expert": [None if k < 0 else expert_names[k] for k in self.experts.tolist()],
-            "quality": self.quality.tolist(),
-            "dollars_per_1000": None if self.dollars is None else self.dollars.tolist(),
-            "strong_share": self.shares.tolist(),
-            "best_expert": expert_names[self.best],
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any], expert_names: Sequence[str]) -> TradeoffCurve:
-        """A curve from what ``as_dict`` gave."""
-        names = list(expert_names)
-        try:
-            dollars = content["dollars_per_1000"]
-            experts = [-1 if name is None else names.index(name) for name in content["expert"]]
-            curve = cls(
-                np.array([math.nan if t is None else t for t in content["t"]], float),
-                np.array(experts, np.intp),
-                np.array(content["quality"], float),
-                None if dollars is None else np.array(dollars, float),
-                np.array(content["strong_share"], float),
-                names.index(content["best_expert"]),
-            )
-            columns = [curve.weights, curve.quality, curve.shares]
-            columns += [] if curve.dollars is None else [curve.dollars]
-            good = all(column.shape == curve.experts.shape for column in columns)
-            good &= sorted(experts)[-len(names) :] == list(range(len(names)))
-            good &= bool(((curve.weights >= 0) == (curve.experts < 0)).all())
-            good &= all(bool(np.isfinite(column).all()) for column in columns[1:])
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-            good = False
-        if not good:
-            raise ArtifactError(
-                "the router's record of its trade-offs (notes.tradeoffs) must have finite numbers for each "
-                f"trade-off and for each of the experts {', '.join(names)}; tune the router again."
-            )
-        return curve
 
 
 def with_target(router: Router, target: Target) -> Router:
@@ -244,7 +174,7 @@ def with_target(router: Router, target: Target) -> Router:
         )
     curve = TradeoffCurve.from_dict(router.info.tradeoffs, names)
     target.check(len(names), curve.dollars is not None)
-    index, met = curve.choose(target)
+    index, met = target.choose(curve)
     expert = int(curve.experts[index])
     t = None if expert >= 0 else float(curve.weights[index])
     setting = f"always {names[expert]}" if t is None else f"trade-off t = {t:g}"

@@ -1,15 +1,104 @@
-"""Quality against price: the cost-quality frontier, and RouteLLM's curve for two experts."""
+"""Quality against price: the trade-off curve, the frontier, and RouteLLM's curve for two experts."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, check_entries, float_matrix, invalid
+from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
+from mild.core.decisions import argmax_last
+from mild.errors import ArtifactError
 from mild.metrics.routing import expert_shares
 from mild.metrics.rows import known_rows, number_vector
+
+
+@dataclass(frozen=True, eq=False)
+class TradeoffCurve:
+    """What m settings do on held-out rows: trade-offs t, and single experts.
+
+    At the trade-off t a row goes to the expert of least ``expected error + t * expected price``.
+
+    Attributes
+    ----------
+    weights : (m,) trade-offs; NaN where the setting is a single expert
+    experts : (m,) that expert; -1 where the setting is a trade-off
+    quality : (m,) mean quality
+    dollars : (m,) dollars per 1,000 queries; None if there are none
+    shares : (m,) share of the best expert
+    best : the best expert
+    """
+
+    weights: FloatArray
+    experts: IntArray
+    quality: FloatArray
+    dollars: FloatArray | None
+    shares: FloatArray
+    best: int
+
+    @property
+    def best_index(self) -> int:
+        """Place of the setting that always asks the best expert."""
+        return int(np.flatnonzero(self.experts == self.best)[0])
+
+    def as_dict(self, expert_names: Sequence[str]) -> dict[str, Any]:
+        """JSON-ready columns."""
+        return {
+            "t": [None if math.isnan(t) else float(t) for t in self.weights],
+            "expert": [None if k < 0 else expert_names[k] for k in self.experts.tolist()],
+            "quality": self.quality.tolist(),
+            "dollars_per_1000": None if self.dollars is None else self.dollars.tolist(),
+            "strong_share": self.shares.tolist(),
+            "best_expert": expert_names[self.best],
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], expert_names: Sequence[str]) -> TradeoffCurve:
+        """A curve from what ``as_dict`` gave."""
+        names = list(expert_names)
+        try:
+            dollars = content["dollars_per_1000"]
+            experts = [-1 if name is None else names.index(name) for name in content["expert"]]
+            curve = cls(
+                np.array([math.nan if t is None else t for t in content["t"]], float),
+                np.array(experts, np.intp),
+                np.array(content["quality"], float),
+                None if dollars is None else np.array(dollars, float),
+                np.array(content["strong_share"], float),
+                names.index(content["best_expert"]),
+            )
+            columns = [curve.weights, curve.quality, curve.shares]
+            columns += [] if curve.dollars is None else [curve.dollars]
+            good = all(column.shape == curve.experts.shape for column in columns)
+            good &= sorted(experts)[-len(names) :] == list(range(len(names)))
+            good &= bool(((curve.weights >= 0) == (curve.experts < 0)).all())
+            good &= all(bool(np.isfinite(column).all()) for column in columns[1:])
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+            good = False
+        if not good:
+            raise ArtifactError(
+                "the router's record of its trade-offs (notes.tradeoffs) must have finite numbers for each "
+                f"trade-off and for each of the experts {', '.join(names)}; tune the router again."
+            )
+        return curve
+
+
+def tradeoff_choices(
+    expected_errors: FloatArray, expected_prices: FloatArray, weights: ArrayLike
+) -> IntArray:
+    """Expert (n_samples, m) of least expected error plus t times expected price, for each of m weights t.
+
+    Ties go to the highest index, as of every router.
+
+    >>> tradeoff_choices(np.array([[0.1, 0.4]]), np.array([[2.0, 1.0]]), [0.0, 1.0])
+    array([[0, 1]])
+    """
+    columns = [argmax_last(-(expected_errors + t * expected_prices)) for t in np.asarray(weights)]
+    return np.column_stack(columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +155,7 @@ def frontier(
     rows = np.arange(shape[0])
     points = []
     for weight in grid:
-        total = guess + weight * guess_price
-        chosen = shape[1] - 1 - np.argmin(total[:, ::-1], axis=1)
+        chosen = tradeoff_choices(guess, guess_price, [weight])[:, 0]
         lost, paid = error[rows, chosen], price[rows, chosen]
         known = known_rows(lost + paid, missing)
         means = float(lost[known].mean()), float(paid[known].mean())

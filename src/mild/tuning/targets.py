@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.artifact.sources import source_of
-from mild.artifact.targets import QUALITY_TARGETS, Target, TradeoffCurve, always
+from mild.artifact.targets import QUALITY_TARGETS, Target, always
 from mild.core.arrays import FloatArray, IntArray, invalid
-from mild.core.decisions import argmax_last
 from mild.errors import InvalidInputError
 from mild.metrics import simultaneous_intervals
+from mild.metrics.curves import TradeoffCurve, tradeoff_choices
 from mild.metrics.risk_control import Certificate, betting_p_values, certify
 from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.routers.baselines import mean_costs
@@ -40,7 +40,6 @@ __all__ = [
     "certify_loss",
     "fit_tradeoff",
     "measure",
-    "measure_curve",
     "solve",
     "trade_off_weights",
     "with_price_heads",
@@ -92,8 +91,7 @@ class HeldOut:
 
     def choices(self, weights: ArrayLike) -> IntArray:
         """Expert (n_samples, m) of each row under each of m trade-offs."""
-        columns = [argmax_last(-(self.errors + t * self.prices)) for t in np.asarray(weights)]
-        return np.column_stack(columns)
+        return tradeoff_choices(self.errors, self.prices, weights)
 
     def best_expert(self) -> int:
         """The expert of the highest mean quality; of equal ones the cheapest."""
@@ -105,20 +103,44 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """The trade-off curve of m settings with what each did on every unit.
+    """The trade-off curve of m settings, and what each does in every group of the held-out rows.
 
     Attributes
     ----------
     curve : the settings and their means
-    losses : (n_units, m) quality of the best expert minus that of the setting
-    dollars : (n_units, m) dollars per query; None if there are none
-    shares : (n_units, m) share of the best expert
+    held : the rows
+    chosen : (n_samples, m) expert of each row under each setting
     """
 
     curve: TradeoffCurve
-    losses: FloatArray
-    dollars: FloatArray | None
-    shares: FloatArray
+    held: HeldOut
+    chosen: IntArray
+
+    @property
+    def losses(self) -> FloatArray:
+        """(n_groups, m) quality of the best expert minus that of the setting."""
+        quality = np.take_along_axis(self.held.quality, self.chosen, axis=1)
+        return self._by_group(self.held.quality[:, [self.curve.best]] - quality)
+
+    @property
+    def dollars(self) -> FloatArray | None:
+        """(n_groups, m) dollars per query; None if there are none."""
+        if self.held.dollars is None:
+            return None
+        return self._by_group(np.take_along_axis(self.held.dollars, self.chosen, axis=1))
+
+    @property
+    def shares(self) -> FloatArray:
+        """(n_groups, m) share of the best expert."""
+        return self._by_group(self.chosen == self.curve.best)
+
+    def _by_group(self, values: Any) -> FloatArray:
+        labels = np.unique(self.held.units, return_inverse=True)[1]
+        order = np.argsort(labels, kind="stable")
+        starts = np.unique(labels[order], return_index=True)[1]
+        sums = np.add.reduceat(values[order].astype(np.float64), starts)
+        means: FloatArray = sums / np.bincount(labels)[:, None]
+        return means
 
 
 @dataclass(frozen=True)
@@ -245,59 +267,34 @@ def trade_off_weights(held: HeldOut) -> FloatArray:
     return np.unique(short)
 
 
-def measure(held: HeldOut, weights: ArrayLike, reference: int | None = None) -> Frontier:
+def measure(
+    held: HeldOut, weights: ArrayLike | None = None, reference: int | None = None
+) -> Frontier:
     """What trade-offs and every single expert do on comparable held-out rows.
 
-    ``reference`` is the expert that is compared with; None for the best on these rows.
+    ``weights`` are by default those of ``trade_off_weights``; ``reference`` is the expert that is compared
+    with, by default the best on these rows.
     """
-    rows, p = np.arange(len(held.quality))[:, None], held.quality.shape[1]
-    every = np.broadcast_to(np.arange(p), (len(rows), p))
+    weights = trade_off_weights(held) if weights is None else np.asarray(weights, float)
+    p = held.quality.shape[1]
+    every = np.broadcast_to(np.arange(p), held.quality.shape)
     chosen = np.column_stack([held.choices(weights), every])
     best = held.best_expert() if reference is None else reference
-    quality = held.quality[rows, chosen].astype(np.float64)
-
-    def by_unit(values: FloatArray) -> FloatArray:
-        labels = np.unique(held.units, return_inverse=True)[1]
-        order = np.argsort(labels, kind="stable")
-        sums = np.add.reduceat(values[order], np.unique(labels[order], return_index=True)[1])
-        means: FloatArray = sums / np.bincount(labels)[:, None]
-        return means
-
-    dollars = None
-    if held.dollars is not None:
-        dollars = by_unit(held.dollars[rows, chosen].astype(np.float64))
-    shares = by_unit((chosen == best).astype(np.float64))
-    curve = TradeoffCurve(
-        np.concatenate([np.asarray(weights, float), np.full(p, np.nan)]),
-        np.concatenate([np.full(np.size(weights), -1), np.arange(p)]),
-        by_unit(quality).mean(axis=0),
-        None if dollars is None else 1000 * dollars.mean(axis=0),
-        shares.mean(axis=0),
-        best,
-    )
-    return Frontier(curve, by_unit(held.quality[:, [best]] - quality), dollars, shares)
-
-
-def measure_curve(held: HeldOut) -> TradeoffCurve:
-    """The means of ``measure`` over the comparable rows, in memory that does not grow with the settings."""
-    held = held.comparable()
-    weights, p = trade_off_weights(held), held.quality.shape[1]
-    _, unit, sizes = np.unique(held.units, return_inverse=True, return_counts=True)
-    share = 1 / (sizes[unit] * len(sizes))  # a unit counts once
-    rows, best = np.arange(len(unit)), held.best_expert()
-    choices = [held.choices([t])[:, 0] for t in weights] + [np.full(len(unit), k) for k in range(p)]
+    _, group, sizes = np.unique(held.units, return_inverse=True, return_counts=True)
+    share = 1 / (sizes[group] * len(sizes))  # a group counts once
 
     def means(values: FloatArray) -> FloatArray:
-        return np.array([share @ values[rows, chosen] for chosen in choices])
+        return np.array([share @ values[np.arange(len(values)), column] for column in chosen.T])
 
-    return TradeoffCurve(
+    curve = TradeoffCurve(
         np.concatenate([weights, np.full(p, np.nan)]),
         np.concatenate([np.full(len(weights), -1), np.arange(p)]),
         means(held.quality),
         None if held.dollars is None else 1000 * means(held.dollars),
-        np.array([share @ (chosen == best) for chosen in choices]),
+        np.array([share @ (column == best) for column in chosen.T]),
         best,
     )
+    return Frontier(curve, held, chosen)
 
 
 def solve(
@@ -320,8 +317,8 @@ def solve(
     """
     held = held.comparable()
     target.check(held.quality.shape[1], held.dollars is not None)
-    frontier = measure(held, trade_off_weights(held))
-    index, met = frontier.curve.choose(target)
+    frontier = measure(held)
+    index, met = target.choose(frontier.curve)
     return _solution(target, frontier, index, expert_names, confidence, seed, met, None)
 
 
@@ -380,12 +377,13 @@ def _solution(
         three = (found.estimate[place], found.low[place], found.high[place])
         return Bounds(*(factor * float(value) for value in three))
 
-    curve = frontier.curve
+    curve, losses = frontier.curve, frontier.losses
     best = curve.best_index
     expert = int(curve.experts[index])
     price = best_price = saved = None
-    if frontier.dollars is not None and curve.dollars is not None:
-        price = bounds(frontier.dollars, 1000.0)
+    dollars = frontier.dollars
+    if dollars is not None and curve.dollars is not None:
+        price = bounds(dollars, 1000.0)
         best_price = float(curve.dollars[best])
         saved = 1 - price.estimate / best_price if best_price else None
     needed = None
@@ -398,14 +396,14 @@ def _solution(
         met,
         None if certificate is None else certificate.n_certified > 0,
         float(curve.quality[index]),
-        bounds(frontier.losses),
+        bounds(losses),
         price,
         bounds(frontier.shares),
         saved,
         names[curve.best],
         float(curve.quality[best]),
         best_price,
-        len(frontier.losses),
+        len(losses),
         confidence,
         needed,
     )
@@ -530,7 +528,7 @@ def with_price_heads(
 def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
     """What the trade-offs do, to choose a target later; empty if no two queries are fully known."""
     try:
-        return {"tradeoffs": measure_curve(held).as_dict(names)}
+        return {"tradeoffs": measure(held.comparable()).curve.as_dict(names)}
     except InvalidInputError:
         return {}
 
