@@ -14,7 +14,7 @@ from mild.core.costs import reward_distribution, rewards
 from mild.core.decisions import decide, stationary_distribution
 from mild.core.losses import mild_loss
 from mild.core.margins import expert_mass
-from mild.errors import InvalidInputError, OptionError
+from mild.errors import InvalidInputError
 
 BAD = ([[0.55, 0.45]], [2 / 3, 1 / 3])
 
@@ -287,19 +287,6 @@ def test_counterexample_breaks_the_printed_bound_for_argmax_but_not_for_stationa
     assert repaired.target_regret == 0
     assert repaired.holds
     assert repaired.proved
-
-
-def test_argmax_of_the_exact_minimiser_is_often_wrong_and_stationary_decoding_never():
-    rng = np.random.default_rng(5)
-    wrong = 0
-    for _ in range(100):
-        p = int(rng.integers(2, 6))
-        row = rng.dirichlet(np.ones(p))[None]
-        margins = np.cbrt(rng.dirichlet(np.ones(p)))
-        scores = bounds.exact_minimiser(row, margins)
-        wrong += int(decide(scores, margins, "argmax")[0] != row[0].argmax())
-        assert decide(scores, margins)[0] == row[0].argmax()
-    assert wrong > 10
 
 
 @pytest.mark.parametrize("margin", [0.2, 1.0, 3.0])
@@ -634,97 +621,73 @@ ONE = np.ones((1, 2))
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "code"),
     [
-        (lambda: bounds.strong_concavity([1, -2]), "finite, positive numbers; got .1, -2."),
-        (lambda: bounds.strong_concavity([]), "margins must be a vector"),
-        (lambda: bounds.strong_concavity([[1, 2]]), "margins must be a vector"),
-        (lambda: bounds.exact_minimiser([[1.0, 0.0]]), "rewards must be positive"),
-        (lambda: bounds.minimal_risk([[1.0, -1.0]]), "finite and non-negative; got -1"),
-        (lambda: bounds.consistency(ONE, ONE, modulus=0.0), "modulus must be finite and positive"),
-        (lambda: bounds.consistency(ONE, ONE, weights=[0.0]), "weights must be 1 finite"),
-        (lambda: bounds.consistency(ONE, np.ones((1, 3))), "rewards must have shape"),
-        (lambda: bounds.consistency(ONE[:0], ONE[:0]), "at least one row; got 0"),
-        (lambda: bounds.feature_norms([1.0, 2.0]), "X must have shape"),
-        (lambda: bounds.feature_norms([["a"]]), "X must hold numbers"),
-        (lambda: bounds.feature_norms([[np.nan]]), "X must be finite"),
-        (lambda: bounds.rademacher_closed_form(ONE, [[1.0, 1.0]]), "row sums of at most 1"),
-        (lambda: bounds.rademacher_closed_form(ONE, np.eye(2)), "membership must have shape"),
-        (lambda: bounds.rademacher_closed_form(ONE, [[1.0]], norm=-1), "finite and non-negative"),
-        (lambda: bounds.rademacher_monte_carlo(ONE, [[1.0]], n_draws=1), "at least 2; got 1"),
+        (lambda: bounds.strong_concavity([1, -2]), "margins"),
+        (lambda: bounds.strong_concavity([]), "margins"),
+        (lambda: bounds.exact_minimiser([[1.0, 0.0]]), "rewards"),
+        (lambda: bounds.minimal_risk([[1.0, -1.0]]), "rewards"),
+        (lambda: bounds.consistency(ONE, ONE, modulus=0.0), "modulus"),
+        (lambda: bounds.consistency(ONE, ONE, weights=[0.0]), "weights"),
+        (lambda: bounds.consistency(ONE, np.ones((1, 3))), "rewards"),
+        (lambda: bounds.consistency(ONE[:0], ONE[:0]), "scores"),
+        (lambda: bounds.consistency(ONE, ONE, rule="argmx"), "rule"),
+        (lambda: bounds.feature_norms([1.0, 2.0]), "X"),
+        (lambda: bounds.feature_norms([["a"]]), "X"),
+        (lambda: bounds.feature_norms([[np.nan]]), "X"),
+        (lambda: bounds.rademacher_closed_form(ONE, [[1.0, 1.0]]), "membership"),
+        (lambda: bounds.rademacher_closed_form(ONE, np.eye(2)), "membership"),
+        (lambda: bounds.rademacher_closed_form(ONE, [[1.0]], norm=-1), "norm"),
+        (lambda: bounds.rademacher_closed_form(ONE, [[1.0]], norms="mx"), "norms"),
+        (lambda: bounds.rademacher_monte_carlo(ONE, [[1.0]], n_draws=1), "n_draws"),
     ],
 )
-def test_bad_input_is_refused_with_the_reason(call, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_bad_input_is_refused(call, code):
+    with pytest.raises(InvalidInputError) as caught:
         call()
+    assert caught.value.code == f"invalid_{code}"
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code"),
     [
-        ({"labels": None}, "exactly one of rewards .* got neither"),
-        ({"rewards": [[0.5, 0.5]]}, "got both"),
-        ({"labels": None, "rewards": [[1.0, 1.0]]}, "row sums of at most 1; got 2"),
-        ({"labels": None, "rewards": [[1.0, 0.0]], "costs": ONE}, "go with labels"),
-        ({"costs": [[0.0, 3.0]]}, "costs must be at most 1; got 3"),
-        ({"delta": 1.0}, r"delta must lie in \(0, 1\)"),
-        ({"delta": 0.0}, "delta must be finite and positive"),
-        ({"norm": -1.0}, "norm must be finite and non-negative"),
-        ({"norm": 0.1}, "scores must come from weights of norm at most 0.1; row 0"),
-        ({"lengths": [1.0, 1.0]}, "lengths must be 1 finite"),
-        ({"uniform": True, "margins": [2.0, 1.0]}, "at most 1 for the uniform bound; got 2"),
-        ({"margins": [1.0]}, "margins must have shape"),
-        ({"scores": np.ones((0, 2))}, "at least one row"),
+        ({"labels": None}, "input"),
+        ({"rewards": [[0.5, 0.5]]}, "input"),
+        ({"labels": None, "rewards": [[1.0, 1.0]]}, "rewards"),
+        ({"labels": None, "rewards": [[1.0, 0.0]], "costs": ONE}, "costs"),
+        ({"costs": [[0.0, 3.0]]}, "costs"),
+        ({"delta": 1.0}, "delta"),
+        ({"delta": 0.0}, "delta"),
+        ({"norm": -1.0}, "norm"),
+        ({"norm": 0.1}, "scores"),
+        ({"lengths": [1.0, 1.0]}, "lengths"),
+        ({"uniform": True, "margins": [2.0, 1.0]}, "margins"),
+        ({"scores": np.ones((0, 2))}, "scores"),
+        ({"constant": "sharpe"}, "constant"),
     ],
 )
-def test_margin_bound_refuses_with_the_reason(change, message):
-    given = {
-        "scores": [[1.0, 0.0]],
-        "margins": None,
-        "lengths": [1.0],
-        "norm": 1.0,
-        "labels": [0],
-    } | change
-    with pytest.raises(InvalidInputError, match=message):
-        bounds.margin_bound(**given)
+def test_margin_bound_refuses(change, code):
+    given = {"scores": [[1.0, 0.0]], "margins": None, "lengths": [1.0], "norm": 1.0, "labels": [0]}
+    with pytest.raises(InvalidInputError) as caught:
+        bounds.margin_bound(**given | change)
+    assert caught.value.code == f"invalid_{code}"
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code"),
     [
-        ({"coef": np.ones((3, 4))}, r"coef must be finite with shape .* got \(3, 4\)"),
-        ({"intercept": [1.0]}, "intercept must be finite with shape"),
-        ({"costs": np.ones((300, 2))}, "one column per row of coef, 3; got 2"),
-        ({"costs": np.ones((299, 3))}, "costs must have shape"),
-        ({"largest_total": 0.1}, "largest_total must be the largest possible row sum"),
-        ({"radius": 0.0}, "radius must be finite and positive"),
+        ({"coef": np.ones((3, 4))}, "coef"),
+        ({"intercept": [1.0]}, "intercept"),
+        ({"costs": np.ones((300, 2))}, "costs"),
+        ({"costs": np.ones((299, 3))}, "costs"),
+        ({"costs": np.where(np.eye(300, 3) > 0, np.nan, 1.0)}, "costs"),
+        ({"largest_total": 0.1}, "largest_total"),
+        ({"radius": 0.0}, "radius"),
     ],
 )
-def test_router_bound_refuses_with_the_reason(change, message):
+def test_router_bound_refuses(change, code):
     X, costs, coef, intercept = routed_sample()
     given = {"coef": coef, "intercept": intercept, "X": X, "costs": costs} | change
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError) as caught:
         bounds.router_bound(**given)
-
-
-def test_router_bound_refuses_unknown_costs():
-    X, costs, coef, intercept = routed_sample()
-    costs[0, 0] = np.nan
-    with pytest.raises(InvalidInputError, match="known for every expert"):
-        bounds.router_bound(coef, intercept, X, costs)
-
-
-@pytest.mark.parametrize(
-    ("call", "hint"),
-    [
-        (lambda: bounds.consistency(ONE, ONE, rule="argmx"), "argmax"),
-        (lambda: bounds.rademacher_closed_form(ONE, [[1.0]], norms="mx"), "max"),
-        (
-            lambda: bounds.margin_bound(ONE, None, [1.0], 1.0, labels=[0], constant="sharpe"),
-            "sharp",
-        ),
-    ],
-)
-def test_unknown_options_name_the_nearest(call, hint):
-    with pytest.raises(OptionError, match=f"Did you mean '{hint}'"):
-        call()
+    assert caught.value.code == f"invalid_{code}"

@@ -243,27 +243,19 @@ def test_no_array_of_pairs_is_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("labels", "costs", "code"),
     [
-        (lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.0]]), r"costs must have shape"),
-        (
-            lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.5, 1.0]]),
-            r"must be 0 where k' is the label; got 0.5",
-        ),
-        (
-            lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.0, -1.0]]),
-            r"must be finite and non-negative",
-        ),
-        (lambda: log_sum_loss([[0.0, 1.0]], [0], [[0.0, np.nan]]), r"must be finite and non-negat"),
-        (
-            lambda: log_sum_loss([[0.0, 1.0]], [5], [[0.0, 1.0]]),
-            r"labels must lie in \[0, 2\); got 5",
-        ),
+        ([0], [[0.0]], "costs"),
+        ([0], [[0.5, 1.0]], "costs"),
+        ([0], [[0.0, -1.0]], "costs"),
+        ([0], [[0.0, np.nan]], "costs"),
+        ([5], [[0.0, 1.0]], "labels"),
     ],
 )
-def test_bad_input_is_refused_with_the_reason(call: Callable, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        call()
+def test_bad_input_is_refused(labels: list, costs: list, code: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        log_sum_loss([[0.0, 1.0]], labels, costs)
+    assert caught.value.code == f"invalid_{code}"
 
 
 def test_an_unknown_reduction_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from mild.core.costs import (
     weighted_costs,
 )
 from mild.core.decisions import argmax_last
-from mild.errors import InvalidInputError, OptionError
+from mild.errors import InvalidInputError
 
 PROPERTY = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 
@@ -147,12 +148,6 @@ def test_every_baseline_is_consistent(strength: float, missing: float) -> None:
     np.testing.assert_allclose(np.nanmax(level, axis=1), np.nanmin(level, axis=1), atol=1e-12)
 
 
-@pytest.mark.parametrize("strength", [-0.1, math.inf, math.nan])
-def test_a_strength_that_is_no_baseline_is_refused(strength: float) -> None:
-    with pytest.raises(InvalidInputError, match="strength must be finite and non-negative"):
-        rewards([[0.0, 1.0]], "baseline", strength=strength)
-
-
 def test_complement_with_one_scale_does_not_depend_on_the_batch() -> None:
     costs = np.random.default_rng(4).random((20, 3))
     whole = rewards(costs, "complement", scale=1.5)
@@ -163,13 +158,6 @@ def test_complement_with_one_scale_does_not_depend_on_the_batch() -> None:
     without_scale = rewards(costs[:7], "complement")
     assert not np.allclose(whole[:7], without_scale)
     assert without_scale.min() == 0
-
-
-def test_complement_scale_below_a_cost_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="scale must be the largest possible cost; got 1, "):
-        rewards([[0.0, 2.0]], "complement", scale=1.0)
-    with pytest.raises(InvalidInputError, match="scale must be positive and finite; got 0"):
-        rewards([[0.0, 0.0]], "complement", scale=0.0)
 
 
 @pytest.mark.parametrize("kind", ALL_REWARDS)
@@ -274,54 +262,27 @@ def test_a_dominated_expert_is_never_chosen_by_the_oracle(table: list, data: st.
 
 
 @pytest.mark.parametrize(
-    ("costs", "message"),
+    ("call", "code"),
     [
-        ([[0.0, -1.0]], r"costs must be non-negative; got -1 in row 0, expert 1"),
-        ([[0.0, math.inf]], r"costs must be finite, .*; got inf in row 0, expert 1"),
-        ([[0.0, -math.inf]], r"costs must be finite"),
-        ([[0.0, 1.0], [np.nan, np.nan]], r"at least one expert in every row; row 1 is all NaN"),
-        ([[0.0, np.nan]], r"at least one row for every expert; expert 1 is all NaN"),
-        ([0.0, 1.0], r"costs must have shape \(n_samples, n_experts\); got 1 dimension"),
-        (np.zeros((3, 0)), r"costs must have at least one expert column; got \(3, 0\)"),
-        ([["cheap", "dear"]], r"costs must hold numbers; got could not convert string"),
+        (lambda: rewards([[0.0, -1.0]]), "costs"),
+        (lambda: rewards([[0.0, 1.0]], "contrasts"), "kind"),
+        (lambda: rewards([[0.0, 1.0]], "baseline", strength=-0.1), "strength"),
+        (lambda: rewards([[0.0, 1.0]], "baseline", strength=math.nan), "strength"),
+        (lambda: rewards([[0.0, 2.0]], "complement", scale=1.0), "scale"),
+        (lambda: rewards([[0.0, 0.0]], "complement", scale=0.0), "scale"),
+        (lambda: cost_matrix([1, 2], [1, 2]), "predictions"),
+        (lambda: cost_matrix([[1, 2]], [1, 2]), "labels"),
+        (lambda: cost_matrix([[1]], [1], [1, 2]), "betas"),
+        (lambda: costs_from_correctness([[0.5, 1.5]]), "correct"),
+        (lambda: weighted_costs({"a": [[1.0]]}, {"b": 1}), "weights"),
+        (lambda: weighted_costs({"a": [[1.0]]}, {"a": -1}), "weights"),
+        (lambda: weighted_costs({}, {}), "parts"),
+        (lambda: weighted_costs({"a": [["x"]]}, {}), "parts"),
+        (lambda: weighted_costs({"a": np.ones((2, 3)), "b": np.ones((2, 4))}, {}), "parts"),
+        (lambda: reward_distribution([[1.0, -1.0]]), "rewards"),
     ],
 )
-def test_bad_costs_are_refused_with_the_reason(costs: object, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        rewards(costs)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: cost_matrix([1, 2], [1, 2]), r"predictions must have shape \(n_samples, n_exp"),
-        (lambda: cost_matrix([[1, 2]], [1, 2]), r"labels must have shape \(n_samples,\) = \(1,\)"),
-        (lambda: cost_matrix([[1]], [1], [1, 2]), r"betas must be 1 finite, .*; got \[1, 2\]"),
-        (
-            lambda: cost_matrix([[1]], [1], [-1]),
-            r"betas must be 1 finite, non-negative numbers; got \[-1\]",
-        ),
-        (lambda: cost_matrix([[1]], [1], ["much"]), r"betas must be numbers; got \['much'\]"),
-        (lambda: costs_from_correctness([[0.5, 1.5]]), r"correct must lie in \[0, 1\].*got 1.5 in"),
-        (
-            lambda: weighted_costs({"a": [[1.0]]}, {"b": 1}),
-            r"weights must name parts among \['a'\]",
-        ),
-        (lambda: weighted_costs({"a": [[1.0]]}, {"a": -1}), r"finite and non-negative; got -1.0"),
-        (lambda: weighted_costs({}, {}), r"parts must hold at least one cost part"),
-        (lambda: weighted_costs({"a": [["x"]]}, {}), r"parts must be numbers .*; 'a': could not"),
-        (
-            lambda: weighted_costs({"a": np.ones((2, 3)), "b": np.ones((2, 4))}, {}),
-            r"parts must be numbers of one shape \(n_samples, n_experts\); 'b': .*2,4",
-        ),
-        (lambda: reward_distribution([[1.0, -1.0]]), r"rewards must be finite and non-negative"),
-    ],
-)
-def test_bad_input_is_refused_with_the_reason(call: object, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        call()  # type: ignore[operator]
-
-
-def test_an_unknown_reward_form_suggests_the_nearest_one() -> None:
-    with pytest.raises(OptionError, match=r"got 'contrasts'\. Did you mean 'contrast'\?"):
-        rewards([[0.0, 1.0]], "contrasts")
+def test_bad_input_is_refused(call: Callable, code: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.code == f"invalid_{code}"

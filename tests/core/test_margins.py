@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from mild.core.margins import (
     theory_margins,
     uniform_margins,
 )
-from mild.errors import InvalidInputError, OptionError
+from mild.errors import InvalidInputError
 
 
 def trio(rng: np.random.Generator, n: int = 400) -> np.ndarray:
@@ -208,40 +209,24 @@ def test_paper_grid_reaches_its_radius_despite_rounding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "code"),
     [
-        (lambda: theory_margins([[1.0]]), r"mass must be a vector of .*; got \[\[1.0\]\]"),
-        (
-            lambda: theory_margins([0.0, 0.0]),
-            r"mass must be .* finite, non-negative numbers, not all zero",
-        ),
-        (lambda: theory_margins([1.0, -1.0]), r"mass must be a vector of finite, non-negative"),
-        (lambda: theory_margins(["a"]), r"mass must be numbers; got \['a'\]"),
-        (lambda: theory_margins([1.0], total=0), r"total must be positive and finite; got 0"),
-        (lambda: theory_margins([1.0], share_below=2), r"share_below must lie in \[0, 1\]; got 2"),
-        (lambda: theory_margins([1.0, 2.0], [1.0]), r"norms must be 2 finite, positive numbers"),
-        (lambda: theory_margins([1.0], [0.0]), r"norms must be 1 finite, positive numbers"),
-        (lambda: uniform_margins(3, -1), r"total must be positive and finite; got -1"),
-        (lambda: paper_grid([1.0], step=0), r"step must be positive and radius non-negative"),
-        (lambda: paper_grid([0.0]), r"margins must be positive and finite; got 0 for expert 0"),
-        (lambda: paper_grid([9.0] * 6), r"at most 1,000,000 vectors; got 1,771,561 for 6 experts"),
-        (lambda: ratio_grid([1.0], limit=0), r"max_margins \(limit\) must be an integer of at l"),
-        (lambda: ratio_grid([1.0], limit=2.5), r"max_margins \(limit\) must .* 1; got 2.5"),
-        (lambda: ratio_grid([1.0, -2.0]), r"margins must be positive and finite; got -2 for exp"),
+        (lambda: theory_margins([[1.0]]), "mass"),
+        (lambda: theory_margins([0.0, 0.0]), "mass"),
+        (lambda: theory_margins([1.0], total=0), "total"),
+        (lambda: theory_margins([1.0], share_below=2), "share_below"),
+        (lambda: theory_margins([1.0, 2.0], [1.0]), "norms"),
+        (lambda: uniform_margins(3, -1), "total"),
+        (lambda: paper_grid([1.0], step=0), "step"),
+        (lambda: paper_grid([0.0]), "margins"),
+        (lambda: paper_grid([9.0] * 6), "input"),
+        (lambda: ratio_grid([1.0], limit=2.5), "limit"),
+        (lambda: ratio_grid([1.0, -2.0]), "margins"),
+        (lambda: expert_mass([[0.0, 1.0]], counts="rewards"), "counts"),
+        (lambda: expert_mass([[0.0, 1.0]], rewards="other"), "rewards"),
     ],
 )
-def test_bad_input_is_refused_with_the_reason(call: object, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        call()  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: expert_mass([[0.0, 1.0]], counts="rewards"), "Did you mean 'reward'"),
-        (lambda: expert_mass([[0.0, 1.0]], rewards="other"), "Did you mean 'others'"),
-    ],
-)
-def test_unknown_options_suggest_the_nearest_one(call: object, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        call()  # type: ignore[operator]
+def test_bad_input_is_refused(call: Callable, code: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.code == f"invalid_{code}"

@@ -18,12 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import oracles  # noqa: E402
 from mild import metrics, nn  # noqa: E402
 from mild.core import costs, decisions, losses, margins  # noqa: E402
-from mild.errors import (  # noqa: E402
-    InvalidInputError,
-    MissingExtraError,
-    OptionError,
-    UnsupportedError,
-)
+from mild.errors import InvalidInputError, MissingExtraError, UnsupportedError  # noqa: E402
 from mild.nn import losses as nn_losses  # noqa: E402
 from tolerances import rounding  # noqa: E402
 
@@ -438,8 +433,6 @@ def test_baseline_rewards_agree_with_numpy(strength: float) -> None:
         nn.expert_mass(tensor(table), "baseline", strength=strength).numpy(),
         margins.expert_mass(table, "baseline", strength=strength),
     )
-    with pytest.raises(InvalidInputError, match="strength must be finite and non-negative"):
-        nn.rewards(tensor(table), "baseline", strength=-1.0)
 
 
 def test_cost_matrix_and_deferral_loss_agree_with_numpy() -> None:
@@ -491,16 +484,6 @@ def test_stationary_decoding_agrees_with_numpy(
     assert clear.sum() > 20
 
 
-@pytest.mark.parametrize("surrogate", SMOOTH)
-def test_stationary_decoding_matches_sixty_digit_elimination(surrogate: object) -> None:
-    rng = np.random.default_rng(18)
-    for spread in (1.0, 30.0, 1000.0):
-        rho, scores = rng.uniform(0.3, 2, 5), rng.normal(size=5) * spread
-        got = nn.stationary_distribution(tensor(scores[None]), rho, surrogate)[0]
-        expected = oracles.stationary(scores, rho, surrogate)
-        np.testing.assert_allclose(got.numpy(), expected, rtol=1e-9, atol=1e-300)
-
-
 def test_stationary_decoding_of_float32_and_half_scores_loses_nothing_but_their_rounding() -> None:
     scores, _, rho = draw(19, 50, 4)
     for dtype, back in ((torch.float32, torch.float32), (torch.bfloat16, torch.float32)):
@@ -537,66 +520,47 @@ Y = torch.zeros(2, dtype=torch.int64)
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "code"),
     [
-        (lambda: nn.mild_loss([[0.0]], F), r"scores must be a torch tensor; got list"),
-        (lambda: nn.mild_loss(F[0], F), r"scores must have shape \(n_samples, n_experts\)"),
-        (lambda: nn.mild_loss(F.bool(), F), r"scores must hold real numbers; got dtype torch.bool"),
-        (lambda: nn.mild_loss(F, F[:1]), r"rewards must have shape .* = \(2, 3\); got \(1, 3\)"),
-        (lambda: nn.mild_loss(F, F, [1.0]), r"margins must have shape \(n_experts,\) = \(3,\)"),
-        (lambda: nn.mild_loss(F, F, [1.0, 0.0, 1.0]), r"positive and finite; got 0 for expert 1"),
-        (lambda: nn.mild_loss(F, F, ["a", 1.0, 1.0]), r"margins must be numbers"),
-        (lambda: nn.mild_loss(F, F, asked=F), r"asked must be a boolean tensor"),
-        (lambda: nn.mild_loss(F, F, asked=F[:1].bool()), r"asked must have shape .* = \(2, 3\)"),
-        (lambda: nn.tdef_loss(F, F, scale=0.0), r"scale must be positive and finite; got 0"),
-        (lambda: nn.cross_entropy_loss(F, Y[:1]), r"labels must be a tensor of shape .* = \(2,\)"),
-        (lambda: nn.cross_entropy_loss(F, Y.float()), r"labels must be integers; got dtype"),
-        (lambda: nn.cross_entropy_loss(F, Y, [1.0]), r"weights must have shape .* = \(3,\)"),
-        (lambda: nn.ldam_loss(F, Y, [1.0, 2.0]), r"counts must have shape \(n_experts,\) = \(3,\)"),
-        (lambda: nn.ldam_loss(F, Y, [0.0] * 3), r"counts must not be all zero"),
-        (lambda: nn.ldam_loss(F, Y, [1.0] * 3, scale=0), r"max_margin and scale must be positive"),
-        (lambda: nn.log_sum_loss(F, Y, F[:, :2]), r"costs must have shape .* = \(2, 3\)"),
-        (lambda: nn.rewards(F - 1), r"costs must be finite and non-negative, or NaN"),
-        (lambda: nn.rewards(F + math.nan), r"at least one expert in every row; got a row of NaN"),
-        (lambda: nn.rewards(F + 2, "complement", 1.0), r"scale must be the largest possible cost"),
-        (lambda: nn.reward_distribution(F - 1), r"rewards must be finite and non-negative"),
-        (lambda: nn.cost_matrix(F[0], Y), r"predictions must be a tensor of shape .*; got \(3,\)"),
-        (lambda: nn.cost_matrix(F, Y[:1]), r"labels must be a tensor of shape \(n_samples,\)"),
-        (lambda: nn.cost_matrix(F, Y, [1.0]), r"betas must have shape \(n_experts,\) = \(3,\)"),
-        (lambda: nn.cost_matrix(F, Y, [-1.0, 0, 0]), r"betas must be finite and non-negative"),
-        (lambda: nn.deferral_loss(F, Y + 3), r"chosen must lie in \[0, 3\); got 3 to 3"),
-        (lambda: nn.deferral_loss(F, Y[:1]), r"chosen must be a tensor of shape .* = \(2,\)"),
-        (lambda: nn.deferral_loss(F + math.nan, Y), r"known for the chosen expert .*; 2 of 2 row"),
-        (lambda: nn.deferral_loss(F[:0], Y[:0]), r"costs must have at least one row"),
-        (
-            lambda: nn.theory_margins([0.0, 0.0]),
-            r"mass must be a vector of finite, .* not all zero",
-        ),
-        (lambda: nn.theory_margins([1.0], [0.0]), r"norms must be 1 finite, positive numbers"),
-        (lambda: nn.theory_margins([1.0], total=-1), r"total must be positive and finite; got -1"),
-        (lambda: nn.theory_margins([1.0], share_below=2), r"share_below must lie in \[0, 1\]"),
-        (lambda: nn.theory_margins(F), r"mass must be a vector"),
-        (lambda: nn.decide(F + math.inf), r"scores must be finite; got inf"),
+        (lambda: nn.mild_loss([[0.0]], F), "scores"),
+        (lambda: nn.mild_loss(F[0], F), "scores"),
+        (lambda: nn.mild_loss(F.bool(), F), "scores"),
+        (lambda: nn.mild_loss(F, F[:1]), "rewards"),
+        (lambda: nn.mild_loss(F, F, [1.0]), "margins"),
+        (lambda: nn.mild_loss(F, F, [1.0, 0.0, 1.0]), "margins"),
+        (lambda: nn.mild_loss(F, F, asked=F), "asked"),
+        (lambda: nn.mild_loss(F, F, asked=F[:1].bool()), "asked"),
+        (lambda: nn.mild_loss(F, F, surrogate="logistics"), "surrogate"),
+        (lambda: nn.tdef_loss(F, F, scale=0.0), "scale"),
+        (lambda: nn.cross_entropy_loss(F, Y[:1]), "labels"),
+        (lambda: nn.cross_entropy_loss(F, Y.float()), "labels"),
+        (lambda: nn.cross_entropy_loss(F, Y, [1.0]), "weights"),
+        (lambda: nn.ldam_loss(F, Y, [1.0, 2.0]), "counts"),
+        (lambda: nn.ldam_loss(F, Y, [0.0] * 3), "counts"),
+        (lambda: nn.log_sum_loss(F, Y, F[:, :2]), "costs"),
+        (lambda: nn.cost_sensitive_loss(F, Y, F, reduction="maxi"), "reduction"),
+        (lambda: nn.rewards(F - 1), "costs"),
+        (lambda: nn.rewards(F + math.nan), "costs"),
+        (lambda: nn.rewards(F + 2, "complement", 1.0), "scale"),
+        (lambda: nn.rewards(F, "baseline", strength=-1.0), "strength"),
+        (lambda: nn.reward_distribution(F - 1), "rewards"),
+        (lambda: nn.expert_mass(F, counts="bests"), "counts"),
+        (lambda: nn.cost_matrix(F[0], Y), "predictions"),
+        (lambda: nn.cost_matrix(F, Y, [-1.0, 0, 0]), "betas"),
+        (lambda: nn.deferral_loss(F, Y + 3), "chosen"),
+        (lambda: nn.deferral_loss(F + math.nan, Y), "costs"),
+        (lambda: nn.deferral_loss(F[:0], Y[:0]), "costs"),
+        (lambda: nn.theory_margins([0.0, 0.0]), "mass"),
+        (lambda: nn.theory_margins([1.0], [0.0]), "norms"),
+        (lambda: nn.theory_margins([1.0], total=-1), "total"),
+        (lambda: nn.decide(F + math.inf), "scores"),
+        (lambda: nn.decide(F, rule="stationery"), "rule"),
     ],
 )
-def test_bad_input_is_refused_with_the_reason(call: Callable, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
+def test_bad_input_is_refused(call: Callable, code: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
         call()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: nn.mild_loss(F, F, surrogate="logistics"), "Did you mean 'logistic'"),
-        (lambda: nn.rewards(F, "other"), "Did you mean 'others'"),
-        (lambda: nn.expert_mass(F, counts="bests"), "Did you mean 'best'"),
-        (lambda: nn.decide(F, rule="stationery"), "Did you mean 'stationary'"),
-        (lambda: nn.cost_sensitive_loss(F, Y, F, reduction="maxi"), "Did you mean 'max'"),
-    ],
-)
-def test_unknown_options_suggest_the_nearest_one(call: Callable, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        call()
+    assert caught.value.code == f"invalid_{code}"
 
 
 def test_the_hinge_has_no_stationary_decoding() -> None:

@@ -83,19 +83,14 @@ def test_a_new_price_weight_scales_the_price_head():
 
 
 @pytest.mark.parametrize(
-    ("betas", "weight", "message"),
-    [
-        ([1, 2], None, "betas must be 3 finite, non-negative numbers"),
-        ([1, 2, -1], None, "betas must be 3 finite, non-negative numbers"),
-        (["a", "b", "c"], None, "betas must be numbers"),
-        (None, -1, "price_weight must be finite and non-negative"),
-        (None, np.nan, "price_weight must be finite and non-negative"),
-    ],
+    "options",
+    [*({"betas": betas} for betas in ([1, 2], [1, 2, -1], ["a", "b", "c"])), {"price_weight": -1}],
 )
-def test_refuses_bad_new_prices(betas, weight, message):
+def test_refuses_bad_new_prices(options):
     X, errors, _ = problem()
-    with pytest.raises(InvalidInputError, match=message):
-        PricedRouter().fit(X, errors).with_prices(betas, weight)
+    with pytest.raises(InvalidInputError) as caught:
+        PricedRouter().fit(X, errors).with_prices(**options)
+    assert caught.value.code == f"invalid_{next(iter(options))}"
 
 
 @pytest.mark.parametrize("router", [LinearRouter(), CostRegressionRouter(), KNNRouter()])

@@ -150,24 +150,20 @@ def test_folds_are_clipped_to_the_rows():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "n", "message"),
     [
-        ({"estimators": []}, r"at least one \(name, router\)"),
-        ({"estimators": [("a", KNNRouter()), ("a", KNNRouter())]}, "names unique"),
-        ({"estimators": [KNNRouter()]}, r"list of \(name, router\)"),
-        ({"estimators": [("a", DummyClassifier())]}, "'a' is a DummyClassifier"),
-        ({"cv": 1}, "cv must be at least 2"),
-        ({"cv": [(np.arange(40), np.arange(40, 80))] * 2}, "a row more than once"),
+        ({"estimators": []}, 80, r"at least one \(name, router\)"),
+        ({"estimators": [("a", KNNRouter()), ("a", KNNRouter())]}, 80, "names unique"),
+        ({"estimators": [KNNRouter()]}, 80, r"list of \(name, router\)"),
+        ({"estimators": [("a", DummyClassifier())]}, 80, "'a' is a DummyClassifier"),
+        ({"cv": 1}, 80, "cv must be at least 2"),
+        ({"cv": [(np.arange(40), np.arange(40, 80))] * 2}, 80, "a row more than once"),
+        ({"estimators": MEMBERS}, 2, "at least 3 rows"),
     ],
 )
-def test_refuses_bad_options(options, message):
+def test_refuses_bad_options_and_two_rows(options, n, message):
     with pytest.raises(InvalidInputError, match=message):
-        StackRouter(**options).fit(*problem())
-
-
-def test_refuses_two_rows():
-    with pytest.raises(InvalidInputError, match="at least 3 rows"):
-        StackRouter(MEMBERS).fit(*problem(n=2))
+        StackRouter(**options).fit(*problem(n))
 
 
 def test_an_expert_asked_too_rarely_for_the_folds_is_named():

@@ -13,7 +13,6 @@ from mild.errors import (
     DegenerateDataWarning,
     InvalidInputError,
     MissingExtraError,
-    OptionError,
 )
 from mild.metrics import best_constant, deferral_loss
 from mild.routers.transformer import DEBERTA, TransformerRouter
@@ -177,47 +176,45 @@ def test_a_rate_beyond_reason_is_said_to_diverge(models):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "message"),
+    ("option", "value"),
     [
-        ("model", "", "model must be a folder or a name"),
-        ("loss", "mlid", "Did you mean 'mild'"),
-        ("margins", "best", "margins must be one of 'theory', 'uniform', 'tuned'"),
-        ("margins", [1.0, 2.0], "margins must have shape"),
-        ("decision", "max", "decision must be one of"),
-        ("pooling", "max", "pooling must be one of"),
-        ("precision", "float16", "precision must be one of"),
-        ("epochs", 0, "epochs must be an integer, at least 1"),
-        ("max_length", 4, "max_length must be an integer, at least 8"),
-        ("lr", 0, "lr must be positive"),
-        ("head_lr", -1, "head_lr must be positive"),
-        ("clip", float("nan"), "clip must be a finite number"),
-        ("weight_decay", -1, "weight_decay must be non-negative"),
-        ("warmup", 1, r"warmup must lie in \[0, 1\)"),
-        ("dropout", 1.0, r"dropout must lie in \[0, 1\)"),
-        ("random_state", None, "random_state must be an integer"),
-        ("progress", 3, "progress must be callable or None"),
-        ("checkpoint", 3, "checkpoint must be a path or None"),
-        ("device", "no-such", "device must be 'auto' or a device of torch"),
+        ("model", ""),
+        ("loss", "mlid"),
+        ("margins", "best"),
+        ("margins", [1.0, 2.0]),
+        ("pooling", "max"),
+        ("precision", "float16"),
+        ("max_length", 4),
+        ("head_lr", -1),
+        ("clip", float("nan")),
+        ("warmup", 1),
+        ("dropout", 1.0),
+        ("random_state", None),
+        ("progress", 3),
+        ("checkpoint", 3),
+        ("device", "no-such"),
     ],
 )
-def test_an_option_that_cannot_be_meant_is_refused(models, option, value, message):
-    with pytest.raises((InvalidInputError, OptionError), match=message):
+def test_an_option_that_cannot_be_meant_is_refused(models, option, value):
+    with pytest.raises(InvalidInputError) as caught:
         small(models["bert"]).set_params(**{option: value}).fit(TEXTS[:8], COSTS[:8])
+    assert caught.value.code == f"invalid_{option}"
 
 
 @pytest.mark.parametrize(
-    ("texts", "costs", "message"),
+    ("texts", "costs", "code"),
     [
-        ("one text", COSTS[:1], "texts must be a list of strings; got one str"),
-        ([1.0, 2.0], COSTS[:2], "texts must be strings; got float at place 0"),
-        (TEXTS[:1], COSTS[:1], "texts must be at least 2"),
-        (TEXTS[:3], COSTS[:2], "costs must have"),
-        (TEXTS[:2], None, "requires y to be passed"),
+        ("one text", COSTS[:1], "texts"),
+        ([1.0, 2.0], COSTS[:2], "texts"),
+        (TEXTS[:1], COSTS[:1], "input"),
+        (TEXTS[:3], COSTS[:2], "costs"),
+        (TEXTS[:2], None, "y"),
     ],
 )
-def test_data_that_are_no_texts_and_costs_are_refused(models, texts, costs, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_data_that_are_no_texts_and_costs_are_refused(models, texts, costs, code):
+    with pytest.raises(InvalidInputError) as caught:
         small(models["bert"]).fit(texts, costs)
+    assert caught.value.code == f"invalid_{code}"
 
 
 def test_predicting_takes_texts_alone(fitted):
