@@ -106,7 +106,6 @@ def save(
         data = {"fingerprint": fingerprint(*data), "rows": int(np.shape(data[1])[0])}
     packed = to_safetensors(tensors)
     manifest = {
-        # Imported by name: the root package imports every other one.
         "mild_version": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "kind": policy.kind,

@@ -37,7 +37,7 @@ def export(
     import pyarrow as pa
     from pyarrow import parquet
 
-    schema = _schema(pa)
+    schema = _parquet_schema(pa)
     names = read_experts(path)
     count = 0
     with (
@@ -109,7 +109,7 @@ def _new_file(out: str | os.PathLike[str], overwrite: bool) -> Iterator[IO[bytes
         raise DataFileError(f"cannot write {place}: {error.strerror or error}.") from error
 
 
-def _schema(pa: Any) -> Any:
+def _parquet_schema(pa: Any) -> Any:
     special = {
         "time": pa.timestamp("us", "UTC"),
         "probabilities": pa.list_(pa.float64()),
