@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.collect.number_parsing import extract_number, is_number, parse_numbers, same_number
+from mild.collect.number_parsing import extract_number, is_number_text, numbers_in, same_number
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_percent_is_both_its_number_and_its_share():
 
 
 def test_large_whole_numbers_are_told_apart():
-    found, wanted = extract_number("12345678901234567890"), parse_numbers("12345678901234567891")[0]
+    found, wanted = extract_number("12345678901234567890"), numbers_in("12345678901234567891")[0]
     assert not same_number(found, wanted, 0.0)
     assert same_number(found, wanted, 1e-6)
 
@@ -85,12 +85,12 @@ def test_tolerance_is_absolute_up_to_one_and_relative_beyond():
 def test_every_whole_number_is_read_as_it_is_written(value):
     assert extract_number(f"It is {value}.") == [value]
     assert extract_number(f"It is {value:,}.") == [value]
-    assert is_number(f"{value:,}")
+    assert is_number_text(f"{value:,}")
 
 
 @given(st.text(max_size=60))
 def test_no_text_breaks_it(text):
-    for values in parse_numbers(text):
+    for values in numbers_in(text):
         assert all(isinstance(value, Fraction) for value in values)
 
 

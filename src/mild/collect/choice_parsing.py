@@ -77,15 +77,21 @@ def _meant(match: re.Match[str], options: Sequence[str], letters: str) -> bool:
         return True
     if letter not in "AIai":
         return letter.isupper()
-    return _folded(rest).startswith(_folded(options[letters.index(letter.upper())]) or "\0")
+    return _folded_option(rest).startswith(
+        _folded_option(options[letters.index(letter.upper())]) or "\0"
+    )
 
 
 def _option(text: str, options: Sequence[str], letters: str) -> str | None:
     """Letter of the only option whose text the response is."""
     said = re.sub(r"^(?:the\s+)?(?:correct\s+)?answer(?:\s+is)?\s*:?\s*", "", text, flags=re.I)
-    same = [letters[i] for i, option in enumerate(options) if _folded(option) == _folded(said)]
-    return same[0] if len(same) == 1 and _folded(said) else None
+    same = [
+        letters[i]
+        for i, option in enumerate(options)
+        if _folded_option(option) == _folded_option(said)
+    ]
+    return same[0] if len(same) == 1 and _folded_option(said) else None
 
 
-def _folded(text: str) -> str:
+def _folded_option(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .,:;!\"'`()[]")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from mild.collect.choice_parsing import extract_letter
 from mild.collect.collector import ExpertRun
 from mild.collect.ledger import Ledger, request_key
-from mild.collect.number_parsing import extract_number, parse_numbers, same_number
+from mild.collect.number_parsing import extract_number, numbers_in, same_number
 from mild.collect.questions import Question
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.programs import run_program
@@ -162,27 +162,27 @@ def score_response(question: Question, response: str, tolerance: float = TOLERAN
         return float(extract_letter(response, question.options) == question.answers[0])
     if question.kind == "numeric":
         found = extract_number(response)
-        wanted = [values for answer in question.answers for values in parse_numbers(answer)[-1:]]
+        wanted = [values for answer in question.answers for values in numbers_in(answer)[-1:]]
         return float(any(same_number(found, values, tolerance) for values in wanted))
     if question.kind == "contains":
         return float(any(_holds(response, answer) for answer in question.answers))
-    answers = [_folded(answer) for answer in question.answers]
-    return float(any(_folded(said) in answers for said in _said(response)))
+    answers = [_folded_answer(answer) for answer in question.answers]
+    return float(any(_folded_answer(said) in answers for said in _said(response)))
 
 
 def _holds(response: str, answer: str) -> bool:
     fold = str if len(answer.strip()) <= SHORT else str.casefold
-    return f" {_words(fold(answer))} " in f" {_words(fold(response))} "
+    return f" {_joined_words(fold(answer))} " in f" {_joined_words(fold(response))} "
 
 
 def _said(response: str) -> Sequence[str]:
     return [response, *_BOXED.findall(response)[-1:], *_MARKED.findall(response)[-1:]]
 
 
-def _folded(text: str) -> str:
+def _folded_answer(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(text.split()).strip(" .,:;!?\"'`*_()[]")
 
 
-def _words(text: str) -> str:
+def _joined_words(text: str) -> str:
     return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text)))

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.endpoints.prices import Usage
+from mild.endpoints.replies import storable
 from mild.errors import DataFileError
 
 SCHEMA = 1
@@ -95,9 +96,12 @@ class Ledger:
             (json.dumps(list(keys)),),
         )
         found: dict[str, Answer] = {}
-        for key, response, finish, came, went, estimated, price, charged, latency in rows:
-            usage = None if came is None else Usage(came, went, bool(estimated))
-            found[key] = Answer(response, usage, price, charged, latency, finish)
+        for key, response, finish, tokens_in, tokens_out, estimated, *amounts in rows:
+            usage = None
+            if tokens_in is not None:
+                usage = Usage(tokens_in, tokens_out, bool(estimated))
+            price, charged, latency_ms = amounts
+            found[key] = Answer(response, usage, price, charged, latency_ms, finish)
         return found
 
     def begin(self, key: str, expert: str, reserved: float) -> None:
@@ -113,7 +117,7 @@ class Ledger:
             if usage is None
             else (usage.tokens_in, usage.tokens_out, int(usage.estimated))
         )
-        texts = (key, expert, _storable(query), _storable(answer.response), answer.finish)
+        texts = (key, expert, storable(query), storable(answer.response), answer.finish)
         amounts = (answer.price, answer.charged, answer.latency_ms, time.time())
         with self._change():
             self._database.execute("DELETE FROM in_flight WHERE key = ?", (key,))
@@ -123,7 +127,7 @@ class Ledger:
         """Write why an attempt failed, and what it may have cost."""
         with self._change():
             self._database.execute("DELETE FROM in_flight WHERE key = ?", (key,))
-            self._insert("failures", None, key, expert, _storable(reason), charged, time.time())
+            self._insert("failures", None, key, expert, storable(reason), charged, time.time())
 
     def spent(self) -> float:
         """Dollars that count against a spending limit, over all runs."""
@@ -148,12 +152,12 @@ class Ledger:
         """Whether a file is a table written from here, and nobody changed it since."""
         query = "SELECT digest FROM outputs WHERE path = ?"
         row = self._database.execute(query, (str(path.resolve()),)).fetchone()
-        return row is not None and path.is_file() and row[0] == _digest(path)
+        return row is not None and path.is_file() and row[0] == _file_digest(path)
 
     def record_output(self, path: Path) -> None:
         """Remember a table written from here."""
         with self._change():
-            self._insert("outputs", str(path.resolve()), _digest(path))
+            self._insert("outputs", str(path.resolve()), _file_digest(path))
 
     def _insert(self, table: str, *values: Any, conflict: str = "REPLACE") -> None:
         places = ", ".join("?" * len(values))
@@ -216,11 +220,6 @@ class Ledger:
         return len(rows)
 
 
-def _digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _storable(text: str) -> str:
-    """Text without half characters, which JSON may hold and UTF-8 does not."""
-    return text.encode("utf-8", "replace").decode("utf-8")

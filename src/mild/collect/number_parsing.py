@@ -46,31 +46,31 @@ def extract_number(response: str) -> list[Fraction]:
     """
     text = _cleaned(response)
     for boxed in reversed(_BOXED.findall(text)):
-        if found := parse_numbers(boxed):
+        if found := numbers_in(boxed):
             return found[-1]
     for marker in reversed(list(_MARKER.finditer(text))[-MOST_MARKERS:]):
         line = text[marker.end() : marker.end() + NEAR].lstrip().split("\n", 1)[0]
         _, equals, behind = line.rpartition("=")
-        if found := parse_numbers(behind if equals else line):
+        if found := numbers_in(behind if equals else line):
             return found[0]
-    found = parse_numbers(text)
+    found = numbers_in(text)
     return found[-1] if found else []
 
 
-def parse_numbers(text: str) -> list[list[Fraction]]:
+def numbers_in(text: str) -> list[list[Fraction]]:
     """Values of every number in a text, in order.
 
-    >>> parse_numbers("1 1/2 cups, 2e3 grains, 5%")
+    >>> numbers_in("1 1/2 cups, 2e3 grains, 5%")
     [[Fraction(3, 2)], [Fraction(2000, 1)], [Fraction(5, 1), Fraction(1, 20)]]
     """
     text = _LATEX.sub(r"\1\2/\3", _cleaned(text))
     return [values for match in _NUMBER.finditer(text) if (values := _values(match))]
 
 
-def is_number(text: str) -> bool:
+def is_number_text(text: str) -> bool:
     """Whether a text is one number and nothing else.
 
-    >>> [is_number(text) for text in ("-1,200", "3/4", "12 apples", "2024-03-05")]
+    >>> [is_number_text(text) for text in ("-1,200", "3/4", "12 apples", "2024-03-05")]
     [True, True, False, False]
     """
     return _NUMBER.fullmatch(_cleaned(text).strip()) is not None

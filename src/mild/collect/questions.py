@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mild.collect.number_parsing import is_number
+from mild.collect.number_parsing import is_number_text
 from mild.collect.prompts import LETTERS
 from mild.data.queries import QUERY_NAMES
 from mild.data.tables import check_file, naming, peek_schema, read_table
@@ -81,10 +81,10 @@ def read_questions(
         return _interpret(read_table(source).to_pydict(), query, answer, score, scorer)
     file = Path(source)
     with naming(file):
-        return _interpret(_read(file), query, answer, score, scorer)
+        return _interpret(_question_columns(file), query, answer, score, scorer)
 
 
-def _read(file: Path) -> Columns:
+def _question_columns(file: Path) -> Columns:
     suffix = check_file(file, SUFFIXES)
     if suffix != ".jsonl":
         # Text as it stands: 007 is not 7.
@@ -112,8 +112,8 @@ def _read(file: Path) -> Columns:
 def _interpret(
     columns: Columns, query: str | None, answer: str | None, kind: str | None, scorer: bool
 ) -> Questions:
-    query_name = _column("query", query, QUERY_NAMES, columns)
-    answer_name = _column("answer", answer, ANSWER_NAMES, columns)
+    query_name = _find_column("query", query, QUERY_NAMES, columns)
+    answer_name = _find_column("answer", answer, ANSWER_NAMES, columns)
     texts, answers = columns[query_name], columns[answer_name]
     options = _options(columns, len(texts))
     kinds, why = _kinds(columns, kind, scorer, options, answers)
@@ -133,7 +133,7 @@ def _interpret(
     )
 
 
-def _column(what: str, name: str | None, usual: Sequence[str], columns: Columns) -> str:
+def _find_column(what: str, name: str | None, usual: Sequence[str], columns: Columns) -> str:
     found = [candidate for candidate in ([name] if name else usual) if candidate in columns]
     if not found:
         wanted = repr(name) if name else " or ".join(usual)
@@ -198,7 +198,7 @@ def _kinds(
 
 def _question(text: str, answer: Any, kind: str, options: tuple[str, ...]) -> Question:
     given = answer if isinstance(answer, list) else [answer]
-    answers = tuple(_text(entry) for entry in given if entry is not None)
+    answers = tuple(_answer_text(entry) for entry in given if entry is not None)
     if kind == "choice":
         return Question(text, (_letter(answer, options),), kind, options)
     if kind != "command" and not any(entry.strip() for entry in answers):
@@ -214,7 +214,7 @@ def _letter(answer: Any, options: tuple[str, ...]) -> str:
         raise DataFileError("a choice must have options.")
     if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(options):
         return letters[answer]
-    text = _text(answer).strip()
+    text = _answer_text(answer).strip()
     if len(text) == 1 and text.upper() in letters:
         return text.upper()
     if options.count(text) == 1:
@@ -229,10 +229,10 @@ def _letter(answer: Any, options: tuple[str, ...]) -> str:
 
 def _are_numbers(answer: Any) -> bool:
     given = answer if isinstance(answer, list) else [answer]
-    return all(is_number(_text(entry)) for entry in given)
+    return all(is_number_text(_answer_text(entry)) for entry in given)
 
 
-def _text(value: Any) -> str:
+def _answer_text(value: Any) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
     return "" if value is None else str(value)

@@ -54,13 +54,13 @@ class Rule:
         def validate(value: Any, inner: core_schema.ValidatorFunctionWrapHandler) -> Any:
             good = isinstance(value, accepted) and (source is bool or not isinstance(value, bool))
             if good and source in (int, float) and MAX_NUMBER < value < math.inf:
-                problem(f"must be at most {MAX_NUMBER:g}; got {shown(value)}")
+                problem(f"must be at most {MAX_NUMBER:g}; got {shown_value(value)}")
             try:
                 result = inner(value) if good else None
             except ValidationError:
                 result = None
             if result is None or not (self.check is None or self.check(result)):
-                problem(f"{self.text}; got {shown(value)}")
+                problem(f"{self.text}; got {shown_value(value)}")
             return result
 
         return core_schema.no_info_wrap_validator_function(validate, handler(source))
@@ -182,10 +182,10 @@ def key_lines(text: str) -> dict[Location, int]:
             continue
         inside = next((mark for mark in _LONG if line.count(mark) % 2), None)
         if header := _HEADER.match(line):
-            table = _path(header[1])
+            table = _key_path(header[1])
             found.setdefault(table, number)
         elif assigned := _ASSIGNED.match(line):
-            found.setdefault((*table, *_path(f"{assigned[1]} = 0")), number)
+            found.setdefault((*table, *_key_path(f"{assigned[1]} = 0")), number)
     return found
 
 
@@ -201,7 +201,7 @@ def line_of(lines: dict[Location, int], path: Location) -> int | None:
     return None
 
 
-def _path(snippet: str) -> Location:
+def _key_path(snippet: str) -> Location:
     """Keys from the outside in, as the parser itself reads them."""
     try:
         node = tomllib.loads(snippet)
@@ -216,7 +216,7 @@ def _path(snippet: str) -> Location:
     return tuple(path)
 
 
-def shown(value: object) -> str:
+def shown_value(value: object) -> str:
     """A value for a message: text only by its type, because it may be a secret."""
     if isinstance(value, (bool, int, float)):
         return repr(value)

@@ -103,7 +103,7 @@ def _variable(name: str) -> str:
     return name
 
 
-def _words(command: object) -> object:
+def _command_words(command: object) -> object:
     try:
         return tuple(shlex.split(command) if isinstance(command, str) else command)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -161,7 +161,7 @@ class Expert:
     embeddings: Flag = Field(default=False, kw_only=True)
     command: Annotated[
         tuple[str, ...],
-        BeforeValidator(_words),
+        BeforeValidator(_command_words),
         Rule('must be a command, "python rules.py", or a list of its words', bool),
     ] | None = None  # fmt: skip
     api_key_env: Annotated[Text, AfterValidator(_variable)] | None = None

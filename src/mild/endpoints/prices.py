@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
 from mild.endpoints.translation.answers import chat_usage
+from mild.endpoints.translation.fields import is_count
 
 # Prices of models are given for so many tokens.
 MILLION = 1_000_000
@@ -114,15 +115,15 @@ def read_usage(reported: Any, *, needs_out: bool = False) -> Usage | None:
     if not isinstance(reported, dict):
         return None
     tokens_in, tokens_out = reported.get("prompt_tokens"), reported.get("completion_tokens")
-    if not is_count(tokens_in) or (needs_out and not is_count(tokens_out)):
+    if not _makes_sense(tokens_in) or (needs_out and not _makes_sense(tokens_out)):
         return None
     details = reported.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     return Usage(
         tokens_in,
-        tokens_out if is_count(tokens_out) else 0,
+        tokens_out if _makes_sense(tokens_out) else 0,
         # More than there are would be paid back.
-        cached_in=min(cached, tokens_in) if is_count(cached) else 0,
+        cached_in=min(cached, tokens_in) if _makes_sense(cached) else 0,
     )
 
 
@@ -158,9 +159,9 @@ def asked_tokens(document: Mapping[str, Any]) -> int:
     """
     # Endpoints differ in which of them they obey.
     return max(
-        _count(document.get("max_completion_tokens")),
-        _count(document.get("max_tokens")),
-        _count(document.get("max_output_tokens")),
+        _asked_count(document.get("max_completion_tokens")),
+        _asked_count(document.get("max_tokens")),
+        _asked_count(document.get("max_output_tokens")),
     )
 
 
@@ -170,7 +171,7 @@ def asked_answers(document: Mapping[str, Any]) -> int:
     >>> asked_answers({"n": 3}), asked_answers({"prompt": ["one", "two"]}), asked_answers({})
     (3, 2, 1)
     """
-    answers = max(_count(document.get("n")), _count(document.get("best_of")), 1)
+    answers = max(_asked_count(document.get("n")), _asked_count(document.get("best_of")), 1)
     prompts = document.get("prompt")
     # A list of numbers is one prompt, in tokens.
     if isinstance(prompts, list) and prompts and not isinstance(prompts[0], int):
@@ -178,12 +179,11 @@ def asked_answers(document: Mapping[str, Any]) -> int:
     return answers
 
 
-def is_count(value: Any) -> TypeGuard[int]:
-    """Whether a value can be a number of tokens."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
+def _makes_sense(value: Any) -> TypeGuard[int]:
+    return is_count(value) and value <= _MAX_COUNT
 
 
-def _count(value: Any) -> int:
+def _asked_count(value: Any) -> int:
     """A count that makes sense, else 0; endpoints take "20" and 20.0 for 20, too."""
     if value is None:
         return 0
@@ -192,4 +192,4 @@ def _count(value: Any) -> int:
             value = int(float(value))
         except (ValueError, OverflowError):
             return 0
-    return value if is_count(value) else 0
+    return value if _makes_sense(value) else 0

@@ -25,7 +25,7 @@ class Reply:
 
 def read_reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
     """The answer in a response of a chat endpoint; raises ExpertError if there is none."""
-    content = _parse(body)
+    content = _parse_json(body)
     error = content.get("error") if isinstance(content, dict) else None
     code = error.get("code") if isinstance(error, dict) else None
     if 200 <= status < 300 and error and type(code) is int and 400 <= code < 600:
@@ -50,7 +50,7 @@ def error_message(body: bytes) -> str:
     >>> error_message(b'{"error": {"message": "no such model"}}'), error_message(b"")
     ('no such model', 'no explanation')
     """
-    found = _parse(body)
+    found = _parse_json(body)
     for key in ("error", "message"):
         if isinstance(found, dict) and key in found:
             found = found[key]
@@ -59,7 +59,7 @@ def error_message(body: bytes) -> str:
     return line[:_MAX_REASON] + ("..." if len(line) > _MAX_REASON else "") or "no explanation"
 
 
-def _parse(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     try:
         return json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -92,9 +92,9 @@ def _answer(content: Any) -> Reply | None:
     if not isinstance(said, str):
         return None
     usage = read_usage(content.get("usage"), needs_out=True)
-    return Reply(_storable(said), usage, _storable(finish) if isinstance(finish, str) else None)
+    return Reply(storable(said), usage, storable(finish) if isinstance(finish, str) else None)
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Text without halves of surrogate pairs, which a model that is cut off may end in."""
     return text.encode("utf-8", "replace").decode("utf-8")

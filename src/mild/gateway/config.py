@@ -290,7 +290,7 @@ def read_settings(
     if router is not None and not isinstance(router, str):
         config.add(("router",), "must be text in quotes")
         router = None
-    store = _store(config, environment)
+    store = _store_location(config, environment)
     ledger = _ledger_table(config, store)
     for key in ("store_env", "store_file"):
         data.pop(key, None)
@@ -320,7 +320,7 @@ def read_store(
     if _is_yaml(file):
         return str(file.resolve().parent / STORE)
     config = read_toml(file)
-    store = _store(config, environment)
+    store = _store_location(config, environment)
     config.check()
     return store
 
@@ -334,7 +334,7 @@ def read_ledger_location(
         return file.resolve().parent / LEDGER
     config = read_toml(file)
     ledger = config.validate(
-        LedgerSettings, _ledger_table(config, _store(config, environment)), ("ledger",)
+        LedgerSettings, _ledger_table(config, _store_location(config, environment)), ("ledger",)
     )
     config.check()
     assert ledger is not None
@@ -393,7 +393,7 @@ def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
         config.add(("routing", "target"), f"must have at least one of {known}")
 
 
-def _store(config: ConfigFile, environment: Mapping[str, str]) -> str | Address:
+def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str | Address:
     """The store that a file names: in ``store``, in a variable, or in a file of its own."""
     names = ("store", "store_env", "store_file")
     given = {name: config.content[name] for name in names if name in config.content}

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from mild.artifact.targets import with_target
 from mild.endpoints.expert import Expert, is_loopback
-from mild.errors import InvalidInputError, MildError, UnsupportedError
-from mild.gateway.config import Settings
-from mild.gateway.database.address import Address
+from mild.errors import InvalidInputError, MildError, MissingExtraError, UnsupportedError
+from mild.gateway.config import Settings, read_settings
+from mild.gateway.database import Address, DatabaseError
+from mild.gateway.tracing import import_exporter, is_enabled
 
 if TYPE_CHECKING:
     from mild.artifact import Router
+
+# Fields of an expert in the result.
+_EXPERT_FIELDS = (
+    "base_url", "model", "price_in", "price_out", "price_per_query", "max_tokens", "max_in_flight",
+    "requests_per_minute", "price_cached_in", "role", "vision", "tools", "json_schema", "reasoning",
+    "context", "max_output",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,62 @@ _warning = partial(ConfigFinding, "warning")
 _note = partial(ConfigFinding, "note")
 
 
+@dataclass(frozen=True)
+class ConfigCheck:
+    """What ``mild check`` found: the settings, the router, and sentences on both."""
+
+    config: str
+    settings: Settings
+    folder: Path | None
+    router: Router | None
+    findings: list[ConfigFinding]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready, without any secret; ``ok`` if the gateway could start."""
+        settings = self.settings
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        experts = {
+            expert.name: {"key": None if expert.secret is None else expert.secret.source}
+            | {field: getattr(expert, field) for field in _EXPERT_FIELDS}
+            for expert in settings.experts
+        }
+        return {
+            "config": self.config,
+            "listens": f"http://{host}:{settings.port}",
+            "workers": settings.workers,
+            "router": None if self.folder is None else str(self.folder),
+            "router_experts": None if self.router is None else self.router.expert_names,
+            "experts": experts,
+            "requires_key": settings.requires_key,
+            "budget_day": settings.access.budget_day,
+            "budget_month": settings.access.budget_month,
+            "requests_per_minute": settings.access.requests_per_minute,
+            "store": None if settings.store is None else str(settings.store),
+            "when_store_lost": "shed" if settings.sheds else "serve",
+            "ledger": None if settings.ledger.path is None else str(settings.ledger.path),
+            "tracing": is_enabled(settings.tracing),
+            "findings": [asdict(finding) for finding in self.findings],
+            "ok": not any(finding.kind == "error" for finding in self.findings),
+        }
+
+
+def check_config(
+    config: str | os.PathLike[str], router: str | os.PathLike[str] | None = None
+) -> ConfigCheck:
+    """Read a configuration with its secrets and its router, and say what is worth knowing.
+
+    A PostgreSQL store is read, not changed; no expert is asked and no port is opened.
+    """
+    from mild.artifact import load
+
+    settings = read_settings(config)
+    folder = settings.router if router is None else Path(router)
+    loaded = None if folder is None else load(folder)
+    findings = findings_in(settings) if loaded is None else findings_against(settings, loaded)
+    outside = [*_postgres_findings(settings), *_tracing_findings(settings)]
+    return ConfigCheck(os.fspath(config), settings, folder, loaded, [*outside, *findings])
+
+
 def check_against(settings: Settings, router: Router) -> list[ConfigFinding]:
     """What is worth knowing about settings and their router; InvalidInputError names every mismatch."""
     findings = findings_against(settings, router)
@@ -44,11 +110,11 @@ def check_against(settings: Settings, router: Router) -> list[ConfigFinding]:
 def findings_against(settings: Settings, router: Router) -> list[ConfigFinding]:
     """Everything that is worth knowing about settings and their router, errors first."""
     findings = [
-        *_names(settings, router),
-        *_fallbacks(settings, router),
-        *_abilities(settings, router),
-        *_novel(settings, router),
-        *_target(settings, router),
+        *_name_findings(settings, router),
+        *_fallback_findings(settings, router),
+        *_ability_findings(settings, router),
+        *_novelty_findings(settings, router),
+        *_target_findings(settings, router),
         *findings_in(settings),
     ]
     order = ("error", "warning", "note")
@@ -58,15 +124,15 @@ def findings_against(settings: Settings, router: Router) -> list[ConfigFinding]:
 def findings_in(settings: Settings) -> list[ConfigFinding]:
     """What is worth knowing about the settings alone."""
     return [
-        *_money(settings),
-        *_sessions(settings),
-        *_exposure(settings),
-        *_store(settings),
+        *_money_findings(settings),
+        *_session_findings(settings),
+        *_exposure_findings(settings),
+        *_sqlite_findings(settings),
         *map(_note, settings.notes),
     ]
 
 
-def _names(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
+def _name_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     given = {expert.name: expert for expert in settings.experts}
     missing = [name for name in router.expert_names if name not in given]
     extra = [expert for name, expert in given.items() if name not in router.expert_names]
@@ -90,7 +156,7 @@ def _names(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
         )
 
 
-def _fallbacks(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
+def _fallback_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     names = [expert.name for expert in settings.experts if expert.role == "fallback"]
     if not names:
         return
@@ -112,7 +178,7 @@ def _fallbacks(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
         )
 
 
-def _novel(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
+def _novelty_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     name = settings.routing.on_novel
     if name is None:
         return
@@ -128,7 +194,7 @@ def _novel(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
         )
 
 
-def _target(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
+def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     """Whether the router meets the target, and at which trade-off."""
     place = settings.place("routing", "target")
     kept_back = [
@@ -159,7 +225,7 @@ def _target(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
             yield _note(f"{place}: {found.info.target.sentence}")
 
 
-def _abilities(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
+def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     if router.text is None:
         yield _error(
             "the router must read texts, but it was fitted on numbers; save it with its text "
@@ -178,7 +244,7 @@ def _abilities(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
             )
 
 
-def _sessions(settings: Settings) -> Iterator[ConfigFinding]:
+def _session_findings(settings: Settings) -> Iterator[ConfigFinding]:
     routing = settings.routing
     if routing.session_from_content and not routing.pin_sessions:
         yield _warning("routing.session_from_content has no effect: routing.pin_sessions is false.")
@@ -190,7 +256,7 @@ def _sessions(settings: Settings) -> Iterator[ConfigFinding]:
         )
 
 
-def _money(settings: Settings) -> Iterator[ConfigFinding]:
+def _money_findings(settings: Settings) -> Iterator[ConfigFinding]:
     access = settings.access
     free = [expert.name for expert in settings.experts if not expert.price.known]
     if free and len(free) < len(settings.experts):
@@ -208,7 +274,7 @@ def _money(settings: Settings) -> Iterator[ConfigFinding]:
         yield _warning(f"access.budget_day (${day:g}) is above access.budget_month (${month:g}).")
 
 
-def _exposure(settings: Settings) -> Iterator[ConfigFinding]:
+def _exposure_findings(settings: Settings) -> Iterator[ConfigFinding]:
     for expert in settings.experts:
         parts = urlsplit(expert.base_url)
         exposed = parts.scheme == "http" and not is_loopback(parts.hostname or "")
@@ -229,7 +295,7 @@ def _exposure(settings: Settings) -> Iterator[ConfigFinding]:
         yield _note("the ledger keeps the text of every request: ledger.keep_text.")
 
 
-def _store(settings: Settings) -> Iterator[ConfigFinding]:
+def _sqlite_findings(settings: Settings) -> Iterator[ConfigFinding]:
     access, path = settings.access, settings.ledger.path
     if isinstance(settings.store, Address) and path is not None and not isinstance(path, Address):
         yield _note(
@@ -244,3 +310,30 @@ def _store(settings: Settings) -> Iterator[ConfigFinding]:
 
 def _place(expert: Expert) -> str:
     return f"{expert.place}: " if expert.place else ""
+
+
+def _postgres_findings(settings: Settings) -> Iterator[ConfigFinding]:
+    """Problems of a PostgreSQL store; an SQLite file is created when it is needed."""
+    address = settings.store
+    if not isinstance(address, Address):
+        return
+    from mild.gateway.database.engine import SCHEMA, inspect_database
+
+    try:
+        version = inspect_database(address)
+    except DatabaseError as error:
+        yield _error(f"{address.shown}: the store cannot be used: {error}.")
+    except MildError as error:
+        yield _error(str(error))
+    else:
+        if version < SCHEMA:
+            yield _note(f"{address.shown}: its tables are created at the first start.")
+
+
+def _tracing_findings(settings: Settings) -> Iterator[ConfigFinding]:
+    """The extra that traces need, where it is missing."""
+    if settings.tracing.enabled or settings.tracing.endpoint:
+        try:
+            import_exporter()
+        except MissingExtraError as error:
+            yield _error(str(error))

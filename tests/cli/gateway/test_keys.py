@@ -140,11 +140,11 @@ def test_a_change_of_keys_waits_for_running_gateways(place, monkeypatch):
         if len(asked) == 3:
             store.refresh("worker", 0)
 
-    monkeypatch.setattr("mild.cli.gateway.keys.time.sleep", refreshed_at_the_third_look)
+    monkeypatch.setattr("mild.gateway.access.managing.time.sleep", refreshed_at_the_third_look)
     assert place.run("add", "alice").code == 0
     assert len(asked) == 3
     # One that does not answer is not waited for without end, and one that is long gone not at all.
-    monkeypatch.setattr("mild.cli.gateway.keys.PATIENCE", 0.0)
+    monkeypatch.setattr("mild.gateway.access.managing.PATIENCE", 0.0)
     assert place.run("revoke", "alice").code == 0
     assert store.stale_processes(store.moment()) == 1
     assert store.stale_processes(store.moment() + 10) == 0

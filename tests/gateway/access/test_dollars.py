@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.gateway.access.dollars import BILLION, dollars_of, parts_of, shown
+from mild.gateway.access.dollars import BILLION, dollars_of, parts_of, shown_dollars
 
 
 @given(st.floats(0, 1e6))
@@ -25,7 +25,7 @@ def test_absurd_sums_still_fit_the_store():
 
 
 def test_dollars_for_people():
-    assert [shown(parts) for parts in (20 * BILLION, 150_000_000, 1_500, 0)] == [
+    assert [shown_dollars(parts) for parts in (20 * BILLION, 150_000_000, 1_500, 0)] == [
         "$20.00",
         "$0.15",
         "$1.5e-06",

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table
-
-if TYPE_CHECKING:
-    from mild.gateway.access import AccessStore
-
-# Seconds to wait for gateways to read the keys; they do so every second.
-PATIENCE = 2.0
 
 Config = Annotated[
     Path, Option("--config", "-c", help="Configuration of the gateway, which names the store.")
@@ -68,24 +59,17 @@ def add(
     Example:
       export OPENAI_API_KEY=$(mild keys add alice --budget-month 50 --rpm 60)
     """
-    from mild.gateway.access.dollars import parts_of
-    from mild.gateway.access.keys import Key, check_key_name, digest_of, hint_of, new_key
+    from mild.gateway.access.managing import add_key, open_store
 
-    check_key_name(name)
-    with _opened(config, store) as opened:
-        key = new_key()
-        kept = Key(
+    with open_store(config, store) as opened:
+        key = add_key(
+            opened,
             name,
-            digest_of(key, opened.salt()),
-            hint_of(key),
-            time.time(),
-            budget_day=None if budget_day is None else parts_of(budget_day),
-            budget_month=None if budget_month is None else parts_of(budget_month),
+            budget_day=budget_day,
+            budget_month=budget_month,
             requests_per_minute=requests_per_minute,
             admin=admin,
         )
-        opened.add_key(kept)
-        _wait_for_gateways(opened)
     emit({"name": name, "key": key}, as_json, lambda: typer.echo(key))
     note("this is the only time the key is shown.")
 
@@ -99,32 +83,11 @@ def list_keys(
     Example:
       mild keys list
     """
-    from mild.gateway.access.dollars import dollars_of
-    from mild.gateway.access.periods import periods_at
-    from mild.gateway.access.store import Account
+    from mild.gateway.access import managing
 
-    periods = [period.name for period in periods_at(time.time())]
-    with _opened(config, store) as opened:
-        keys, totals = opened.read_keys(), opened.totals(periods)
-    rows = []
-    for key in keys:
-        found = [totals.get(Account(f"key:{key.name}", period)) for period in periods]
-        spent = [0.0 if total is None else dollars_of(total.spent) for total in found]
-        rows.append(
-            {
-                "name": key.name,
-                "key": key.hint,
-                "created": time.strftime("%Y-%m-%d", time.gmtime(key.created)),
-                "revoked": key.revoked is not None,
-                "spent_day": spent[0],
-                "budget_day": None if key.budget_day is None else dollars_of(key.budget_day),
-                "spent_month": spent[1],
-                "budget_month": None if key.budget_month is None else dollars_of(key.budget_month),
-                "requests_per_minute": key.requests_per_minute,
-                "admin": key.admin,
-            }
-        )
-    emit({"keys": rows}, as_json, lambda: _show(rows))
+    with managing.open_store(config, store) as opened:
+        rows = managing.key_rows(opened)
+    emit({"keys": rows}, as_json, lambda: _show_keys(rows))
 
 
 def revoke(
@@ -139,42 +102,14 @@ def revoke(
     Example:
       mild keys revoke alice
     """
-    with _opened(config, store) as opened:
-        opened.revoke_key(name, time.time())
-        _wait_for_gateways(opened)
+    from mild.gateway.access.managing import open_store, revoke_key
+
+    with open_store(config, store) as opened:
+        revoke_key(opened, name)
     emit({"name": name, "revoked": True}, as_json, lambda: typer.echo(f"{name} is revoked."))
 
 
-def _wait_for_gateways(store: AccessStore) -> None:
-    """Return when every running gateway has read the keys, so that the next request finds the change."""
-    since, end = store.moment(), time.monotonic() + PATIENCE
-    while store.stale_processes(since) and time.monotonic() < end:
-        time.sleep(0.02)
-
-
-@contextmanager
-def _opened(config: Path, place: str | None) -> Iterator[AccessStore]:
-    from mild.errors import InvalidInputError
-    from mild.gateway.access import AccessStore
-    from mild.gateway.config import read_store
-    from mild.gateway.database import AddressError, is_address, read_address
-
-    try:
-        if place is not None:
-            store = AccessStore(read_address(place) if is_address(place) else place)
-        else:
-            store = AccessStore(read_store(config))
-    except AddressError as error:
-        # Not quoted: it may hold a password.
-        raise InvalidInputError(f"--store {error}.", parameter="store") from None
-    store.open()
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show_keys(rows: list[dict[str, Any]]) -> None:
     if not rows:
         typer.echo("No keys yet: mild keys add NAME")
         return
@@ -193,7 +128,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
 
 
 def _of(spent: float, budget: float | None) -> str:
-    from mild.gateway.access.dollars import parts_of, shown
+    from mild.gateway.access.dollars import parts_of, shown_dollars
 
-    dollars = shown(parts_of(spent))
+    dollars = shown_dollars(parts_of(spent))
     return dollars if budget is None else f"{dollars} of ${budget:g}"

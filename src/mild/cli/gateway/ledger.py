@@ -79,7 +79,7 @@ def export(
 
 
 def _show_summary(found: dict[str, Any]) -> None:
-    from mild.gateway.access.dollars import parts_of, shown
+    from mild.gateway.access.dollars import parts_of, shown_dollars
 
     def moment(seconds: float | None) -> str:
         if seconds is None:
@@ -88,7 +88,7 @@ def _show_summary(found: dict[str, Any]) -> None:
 
     facts = {
         "requests": f"{found['requests']:,}",
-        "dollars": shown(parts_of(found["dollars"])),
+        "dollars": shown_dollars(parts_of(found["dollars"])),
         "from": moment(found["first"]),
         "to": moment(found["last"]),
         "size": f"{found['bytes'] / 1e6:,.1f} MB",
@@ -100,7 +100,7 @@ def _show_summary(found: dict[str, Any]) -> None:
         columns = {
             "expert": list(found["experts"]),
             "requests": [f"{entry['requests']:,}" for entry in experts],
-            "dollars": [shown(parts_of(entry["dollars"])) for entry in experts],
+            "dollars": [shown_dollars(parts_of(entry["dollars"])) for entry in experts],
             "tokens in": [f"{entry['tokens_in']:,}" for entry in experts],
             "tokens out": [f"{entry['tokens_out']:,}" for entry in experts],
             "mean ms": [fixed(entry["mean_latency_ms"], 1) for entry in experts],

@@ -12,6 +12,7 @@ from mild.endpoints.translation.fields import (
     RESPONSES,
     Document,
     TranslationError,
+    is_count,
     tool_call,
 )
 from mild.endpoints.translation.requests import arguments_of
@@ -292,4 +293,4 @@ def call_item(
 
 
 def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return value if is_count(value) else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from mild.errors import InvalidInputError
 
@@ -106,8 +106,8 @@ def check_fields(endpoint: str, request: Document) -> None:
             remedy = _REMEDIES.get(name, "Leave it out, or name an expert that takes it.")
             message = f"{name} is not supported here. {remedy}"
             raise TranslationError(message, parameter=name, code="unsupported_field")
-        message = f"{short(name)} is not a field of {endpoint} that can be translated."
-        raise TranslationError(message, parameter=short(name), code="unknown_field")
+        message = f"{cut_short(name)} is not a field of {endpoint} that can be translated."
+        raise TranslationError(message, parameter=cut_short(name), code="unknown_field")
 
 
 def get(holder: Document, key: str, kind: type[T], where: str) -> T:
@@ -129,6 +129,11 @@ def objects(holder: Document, key: str, where: str) -> list[Document]:
     """A list of objects."""
     name = f"{where}.{key}" if where else key
     return [_checked(one, dict, name) for one in get(holder, key, list, where)]
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether a value is a number of tokens or answers: whole, and at least 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def text_of(content: Any, where: str) -> str:
@@ -153,16 +158,16 @@ def wrong(where: str, rule: str) -> TranslationError:
 
 
 def unsupported_content(kind: Any) -> TranslationError:
-    message = f"Content of type {short(kind)} cannot be translated for this expert."
+    message = f"Content of type {cut_short(kind)} cannot be translated for this expert."
     return TranslationError(message, parameter="content", code="unsupported_content")
 
 
 def unsupported_tool(tool: Document) -> TranslationError:
-    message = f"Tools of type {short(tool.get('type'))} cannot be translated for this expert."
+    message = f"Tools of type {cut_short(tool.get('type'))} cannot be translated for this expert."
     return TranslationError(message, parameter="tools", code="unsupported_tool")
 
 
-def short(value: Any) -> str:
+def cut_short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 80 else text[:77] + "..."
 

@@ -16,10 +16,10 @@ from mild.endpoints.translation.fields import (
     Document,
     TranslationError,
     check_fields,
+    cut_short,
     get,
     given,
     objects,
-    short,
     text_of,
     tool_call,
     unsupported_content,
@@ -144,7 +144,7 @@ def _part_from_block(block: Document) -> Document:
         data = get(source, "data", str, "image.source")
         url = f"data:{get(source, 'media_type', str, 'image.source')};base64,{data}"
     else:
-        raise unsupported_content(f"image of {short(source.get('type'))}")
+        raise unsupported_content(f"image of {cut_short(source.get('type'))}")
     return {"type": "image_url", "image_url": {"url": url}}
 
 

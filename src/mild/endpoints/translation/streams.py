@@ -117,18 +117,18 @@ class _ChatWriter:
     def write(self, chunk: Document) -> bytes:
         self._base = {key: chunk.get(key) for key in ("id", "object", "created", "model")}
         if not self._completes:
-            return _event(chunk)
+            return data_event(chunk)
         self._base["object"] = "text_completion"
         choice = chunk["choices"][0]
         text, reason = choice["delta"].get("content") or "", choice["finish_reason"]
         choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
-        return _event(self._base | {"choices": [choice]})
+        return data_event(self._base | {"choices": [choice]})
 
     def finish(self, usage: Document | None) -> bytes:
         last = b"data: [DONE]\n\n"
         if not self._include_usage:
             return last
-        return _event(self._base | {"choices": [], "usage": usage}) + last
+        return data_event(self._base | {"choices": [], "usage": usage}) + last
 
 
 class _Pieces:
@@ -364,9 +364,10 @@ class StreamTranslator:
             raise TranslationError(f"the stream has another shape: {error!r}") from error
 
 
-def _event(document: Document) -> bytes:
+def data_event(document: Document) -> bytes:
+    """An event of a stream, without a name."""
     return b"data: " + json.dumps(document, allow_nan=False).encode("ascii") + b"\n\n"
 
 
 def _named_event(document: Document) -> bytes:
-    return b"event: " + document["type"].encode("ascii") + b"\n" + _event(document)
+    return b"event: " + document["type"].encode("ascii") + b"\n" + data_event(document)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mild.errors import InvalidInputError
-from mild.gateway.access.dollars import dollars_of, parts_of, shown
+from mild.gateway.access.dollars import dollars_of, parts_of, shown_dollars
 from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key
 from mild.gateway.access.periods import periods_at
 from mild.gateway.access.store import WINDOW, AccessStore, Account, Claim, Settlement, StoreError
@@ -121,12 +121,12 @@ class Access:
         503 if the store cannot be asked.
         """
         reservation = self._new_reservation(caller)
-        await self._claim(reservation, _checked(dollars), caller, alone)
+        await self._claim(reservation, _checked_parts(dollars), caller, alone)
         return reservation
 
     async def enlarge(self, reservation: Reservation, dollars: float) -> None:
         """Raise the reserved amount to ``dollars``, for an expert that may cost more; as ``reserve``."""
-        more = _checked(dollars) - reservation.amount
+        more = _checked_parts(dollars) - reservation.amount
         if more > 0 and reservation.is_open:
             await self._claim(reservation, more)
 
@@ -278,8 +278,8 @@ class Access:
             return Refusal(
                 429,
                 f"{whose} for the {window} has enough left for this request, which may cost "
-                f"{shown(amount)}, but requests under way hold too much of it until they end; try again "
-                "in 1 second.",
+                f"{shown_dollars(amount)}, but requests under way hold too much of it until they end; "
+                "try again in 1 second.",
                 code="budget_held",
                 retry_after=1.0,
             )
@@ -287,8 +287,8 @@ class Access:
         smaller = "; a request with a smaller max_tokens may fit now" if left else ""
         return Refusal(
             402,
-            f"{whose} for the {window} is {shown(budget)}, of which {shown(left)} is left; this "
-            f"request may cost {shown(amount)}. It renews at {until}{smaller}.",
+            f"{whose} for the {window} is {shown_dollars(budget)}, of which {shown_dollars(left)} is left; "
+            f"this request may cost {shown_dollars(amount)}. It renews at {until}{smaller}.",
             code="insufficient_quota",
             retry_after=renews - self._clock(),
         )
@@ -317,7 +317,7 @@ def _unavailable() -> Refusal:
     )
 
 
-def _checked(dollars: float) -> int:
+def _checked_parts(dollars: float) -> int:
     if not math.isfinite(dollars) or dollars < 0:
         raise InvalidInputError(f"dollars must be a finite number of at least 0; got {dollars!r}.")
     return parts_of(dollars)

@@ -25,10 +25,10 @@ def dollars_of(parts: int) -> float:
     return parts / BILLION
 
 
-def shown(parts: int) -> str:
+def shown_dollars(parts: int) -> str:
     """Dollars for people, to the cent where cents say enough.
 
-    >>> shown(12_500_000_000), shown(1_234_567), shown(0)
+    >>> shown_dollars(12_500_000_000), shown_dollars(1_234_567), shown_dollars(0)
     ('$12.50', '$0.001235', '$0.00')
     """
     dollars = dollars_of(parts)

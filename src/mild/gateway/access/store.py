@@ -21,7 +21,14 @@ from mild.gateway.access import tables
 from mild.gateway.access.keys import Key
 from mild.gateway.access.tables import accounts, keys, processes, request_counts, reservations
 from mild.gateway.database import Address, CommitUnknownError, ConditionError, DatabaseError
-from mild.gateway.database.engine import CLOCK, MEMORY, Database, Location, open_database, shown
+from mild.gateway.database.engine import (
+    CLOCK,
+    MEMORY,
+    Database,
+    Location,
+    open_database,
+    shown_place,
+)
 
 # Seconds that are counted, the current one and 60 before it: no 60 seconds have more than the limit.
 WINDOW = 61
@@ -309,7 +316,7 @@ class AccessStore:
         deadline = seconds if database.is_postgres else self._clock() + seconds
         created = [(batch.id, "[]", 0, deadline)]
         created += [
-            (claim.id, _as_json(tuple(claim.accounts)), claim.amount, deadline)
+            (claim.id, _accounts_json(tuple(claim.accounts)), claim.amount, deadline)
             for claim in granted
             if claim.amount
         ]
@@ -431,7 +438,7 @@ class AccessStore:
 
     def _unusable(self, error: DatabaseError) -> Exception:
         kind = CommitUnknownError if isinstance(error, CommitUnknownError) else StoreError
-        return kind(f"{shown(self._place)}: the store cannot be used: {error}.")
+        return kind(f"{shown_place(self._place)}: the store cannot be used: {error}.")
 
 
 class _MissingRows(Exception):  # noqa: N818 - never leaves this module
@@ -454,7 +461,7 @@ class _Balance:
 
 
 @lru_cache(maxsize=1024)
-def _as_json(accounts: tuple[Account, ...]) -> str:
+def _accounts_json(accounts: tuple[Account, ...]) -> str:
     return json.dumps(accounts)
 
 

@@ -77,12 +77,12 @@ def _middle(n: int, a: float, b: float, tail: float) -> tuple[int, int]:
     top = max(logs)
     weights = [math.exp(value - top) for value in logs]
     total = math.fsum(weights)
-    low = _first(weights, total * tail)
-    high = n - _first(weights[::-1], total * tail)
+    low = _first_known(weights, total * tail)
+    high = n - _first_known(weights[::-1], total * tail)
     return low, high
 
 
-def _first(weights: Sequence[float], tail: float) -> int:
+def _first_known(weights: Sequence[float], tail: float) -> int:
     """First place up to which more than ``tail`` has gathered."""
     gathered = 0.0
     for place, weight in enumerate(weights):
@@ -167,12 +167,14 @@ def share_document(
         "reference_rows": None if reference is None else round(reference.rows),
         "explore": explore,
         "drift": bool(drifted),
-        "sentence": _sentence(n, reference, drifted),
+        "sentence": _share_sentence(n, reference, drifted),
         "experts": lines,
     }
 
 
-def _sentence(n: int, reference: Reference | None, drifted: Sequence[Mapping[str, Any]]) -> str:
+def _share_sentence(
+    n: int, reference: Reference | None, drifted: Sequence[Mapping[str, Any]]
+) -> str:
     if n == 0:
         return "No decisions yet."
     if reference is None:

@@ -81,14 +81,14 @@ class SqlStatement(NamedTuple):
     def for_postgres(self, rows: Any, quote: Callable[[str], str]) -> str:
         """The SQL with its rows as one literal: passing arrays takes the driver longer."""
         if not self.columns:
-            return self.postgres.replace("{json}", quote(_as_json(rows)))
+            return self.postgres.replace("{json}", quote(_rows_json(rows)))
         names = [name for name, _ in self.columns]
-        document = quote(_as_json([dict(zip(names, row, strict=True)) for row in rows]))
+        document = quote(_rows_json([dict(zip(names, row, strict=True)) for row in rows]))
         kinds = ", ".join(f'"{name}" {kind}' for name, kind in self.columns)
         return self.postgres.replace("{given}", f"json_to_recordset({document}) AS given({kinds})")
 
 
-def _as_json(rows: Any) -> str:
+def _rows_json(rows: Any) -> str:
     try:
         return json.dumps(rows, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -127,7 +127,7 @@ class Database:
         try:
             self._connection = engine.connect()
         except (sa.exc.DBAPIError, self._driver.Error) as error:
-            raise DatabaseError(_reason(getattr(error, "orig", error))) from error
+            raise DatabaseError(_failure(getattr(error, "orig", error))) from error
         self._raw: Any = self._connection.connection.driver_connection
         self._patience = self._waiting = 0
         # Readers of a file take no lock.
@@ -262,7 +262,7 @@ class Database:
         # A server that is read-only has become a copy: the next connection may find the original.
         if closed or lost or state == "25006":
             self.broken = True
-        reason = "the connection was lost" if lost else _reason(cause)
+        reason = "the connection was lost" if lost else _failure(cause)
         if state == _BROKEN_RULE_STATE:
             return ConditionError(_BROKEN_RULE)
         if self.broken:
@@ -319,7 +319,9 @@ def open_database(place: Location, patience: float = 5.0, reading: bool = False)
     except DatabaseError as error:
         if isinstance(place, Address) or "not a database" not in str(error):
             raise
-        raise DataFileError(f"{shown(place)} is not an SQLite file; name another one.") from None
+        raise DataFileError(
+            f"{shown_place(place)} is not an SQLite file; name another one."
+        ) from None
     return database
 
 
@@ -332,7 +334,7 @@ def inspect_database(place: Location) -> str:
         database.close()
 
 
-def shown(place: Location) -> str:
+def shown_place(place: Location) -> str:
     """A place for messages, without a secret."""
     return place.shown if isinstance(place, Address) else os.fspath(place)
 
@@ -362,18 +364,18 @@ def schema_of(database: Database, place: Location, reading: bool = False) -> str
             version = connection.scalar(sa.select(table.c.version_num)) or ""
     if version > SCHEMA:
         raise DataFileError(
-            f"{shown(place)}: it was written by a newer mild: schema {version}, this one knows {SCHEMA}; "
-            "upgrade with pip install --upgrade mild-learn, or name another place."
+            f"{shown_place(place)}: it was written by a newer mild: schema {version}, this one knows "
+            f"{SCHEMA}; upgrade with pip install --upgrade mild-learn, or name another place."
         )
     if is_old and not (reading and "decisions" in names):
         raise DataFileError(
-            f"{shown(place)}: it was written by mild 0.1, whose keys and budgets are not taken over; name "
-            "another place and add the keys again. Its ledger can still be read."
+            f"{shown_place(place)}: it was written by mild 0.1, whose keys and budgets are not taken over; "
+            "name another place and add the keys again. Its ledger can still be read."
         )
     if (names and not (version or is_old)) or not is_ours:
         what = "its schema mild" if database.is_postgres else "it"
         raise DataFileError(
-            f"{shown(place)}: {what} belongs to something else; name another place."
+            f"{shown_place(place)}: {what} belongs to something else; name another place."
         )
     return OLD if is_old else version
 
@@ -531,7 +533,7 @@ def _postgres_engine(address: Address) -> sa.Engine:
     ).execution_options(schema_translate_map={None: _NAMESPACE})
 
 
-def _reason(error: BaseException | None) -> str:
+def _failure(error: BaseException | None) -> str:
     """What the server or the driver says, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # With several hosts or addresses each has a line; the last one is where it ended.

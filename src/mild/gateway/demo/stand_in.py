@@ -17,6 +17,8 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from mild.endpoints.translation.fields import tool_call
+from mild.endpoints.translation.streams import data_event
 from mild.gateway.demo.schemas import make_instance
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.text import chat_text, request_text
@@ -45,7 +47,8 @@ class StandInReply:
         """As the message of a plain answer."""
         if self.tool is None:
             return {"role": "assistant", "content": self.content}
-        return {"role": "assistant", "content": None, "tool_calls": [_call(self)]}
+        call = tool_call(f"call_{uuid4().hex}", self.tool, self.content)
+        return {"role": "assistant", "content": None, "tool_calls": [call]}
 
     def deltas(self) -> Iterator[dict[str, Any]]:
         """As the deltas of a streamed answer; the first has the role."""
@@ -54,7 +57,7 @@ class StandInReply:
             yield {"role": "assistant", "content": ""}
             yield from ({"content": piece} for piece in pieces)
             return
-        opened = _call(StandInReply("", tool=self.tool))
+        opened = tool_call(f"call_{uuid4().hex}", self.tool, "")
         yield {"role": "assistant", "content": None, "tool_calls": [{"index": 0, **opened}]}
         for piece in pieces:
             yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
@@ -117,7 +120,7 @@ class StandIn:
                 {"index": k, **choice, "logprobs": None, "finish_reason": finish_reason}
                 for k in range(count)
             ]
-            return b"".join(_event({**base, "choices": [one]}) for one in choices)
+            return b"".join(data_event({**base, "choices": [one]}) for one in choices)
 
         pieces: Iterator[dict[str, Any]] = ({"delta": delta} for delta in reply.deltas())
         if not chat:
@@ -129,7 +132,7 @@ class StandIn:
         yield event({"delta": {}} if chat else {"text": ""}, reply.finish_reason)
         options = document.get("stream_options")
         if isinstance(options, dict) and options.get("include_usage"):
-            yield _event({**base, "choices": [], "usage": usage})
+            yield data_event({**base, "choices": [], "usage": usage})
         yield b"data: [DONE]\n\n"
 
     def _embeddings(self, document: dict[str, Any]) -> dict[str, Any]:
@@ -213,11 +216,6 @@ def _find_tool(
     return next((tools[name] for name in tools if asked & set(_WORDS.findall(name.lower()))), None)
 
 
-def _call(reply: StandInReply) -> dict[str, Any]:
-    function = {"name": reply.tool, "arguments": reply.content}
-    return {"id": f"call_{uuid4().hex}", "type": "function", "function": function}
-
-
 def _embed(text: str, size: int) -> np.ndarray:
     seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
     row = np.random.default_rng(seed).normal(size=size)
@@ -244,7 +242,3 @@ def _is_dict(value: Any) -> bool:
 
 def _has_name(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("name"), str)
-
-
-def _event(document: dict[str, Any]) -> bytes:
-    return b"data: " + json.dumps(document).encode("ascii") + b"\n\n"

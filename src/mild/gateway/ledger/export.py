@@ -32,7 +32,7 @@ def export(
     place = Path(out)
     if place.exists() and not overwrite:
         raise OutputExistsError(f"{place} is there already; give --overwrite to replace it.")
-    schema = _schema(pa)
+    schema = _parquet_schema(pa)
     names = read_experts(path)
     count = 0
     try:
@@ -49,7 +49,7 @@ def export(
     return count
 
 
-def _schema(pa: Any) -> Any:
+def _parquet_schema(pa: Any) -> Any:
     special = {
         "time": pa.timestamp("us", "UTC"),
         "probabilities": pa.list_(pa.float64()),

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from mild.errors import DataFileError, InvalidInputError, OptionError
 from mild.gateway.database import AddressError, DatabaseError, is_address, read_address
-from mild.gateway.database.engine import Database, Location, open_database, shown
+from mild.gateway.database.engine import Database, Location, open_database, shown_place
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
 from mild.gateway.ledger.store import routers
 
@@ -76,13 +76,13 @@ def open_ledger(place: Location) -> Iterator[Database]:
         try:
             if not database.schema:
                 raise DataFileError(
-                    f"{shown(place)} is empty: `mild serve` has not written to it yet."
+                    f"{shown_place(place)} is empty: `mild serve` has not written to it yet."
                 )
             yield database
         finally:
             database.close()
     except DatabaseError as error:
-        raise DataFileError(f"{shown(place)} cannot be read as a ledger: {error}.") from error
+        raise DataFileError(f"{shown_place(place)} cannot be read as a ledger: {error}.") from error
 
 
 def read_blocks(

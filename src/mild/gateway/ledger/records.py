@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mild.endpoints.replies import storable
 from mild.gateway.database.engine import metadata
 
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
@@ -88,7 +89,7 @@ _TEXTS = [(COLUMNS.index(name), name) for name in ("key", "asked", "text", "erro
 _KINDS = {"str": sa.Text, "float": sa.Double, "int": sa.BigInteger, "bool": sa.BigInteger}
 
 
-def _column(name: str, annotation: str) -> sa.Column[Any]:
+def _ledger_column(name: str, annotation: str) -> sa.Column[Any]:
     kind, _, optional = annotation.partition(" | ")
     return sa.Column(name, _KINDS.get(kind, sa.Text), nullable=bool(optional))
 
@@ -98,7 +99,7 @@ decisions = sa.Table(
     "decisions",
     metadata,
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-    *(_column(field.name, str(field.type)) for field in fields(Record)),
+    *(_ledger_column(field.name, str(field.type)) for field in fields(Record)),
     sa.UniqueConstraint("request_id"),
     sa.Index("decisions_by_time", "time", "id"),
 )
@@ -108,7 +109,7 @@ def as_row(record: Record, keep_text: bool) -> tuple[Any, ...]:
     """Values of ``COLUMNS``."""
     row = list(_values(record))
     for place, name in _TEXTS:
-        row[place] = _storable(row[place]) if keep_text or name != "text" else None
+        row[place] = _without_nul(row[place]) if keep_text or name != "text" else None
     shares = record.probabilities
     if shares is not None:
         words = ("null" if share is None else f"{share:.6g}" for share in shares)
@@ -126,8 +127,8 @@ def from_row(row: Sequence[Any]) -> Record:
     return record
 
 
-def _storable(text: str | None) -> str | None:
-    """Text without half characters, which UTF-8 cannot hold, and without NUL, which PostgreSQL cannot."""
+def _without_nul(text: str | None) -> str | None:
+    """Text that a database can hold; PostgreSQL does not take NUL."""
     if text is None or (text.isascii() and "\0" not in text):
         return text
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+    return storable(text).replace("\0", "\ufffd")

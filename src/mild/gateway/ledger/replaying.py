@@ -86,7 +86,8 @@ class Replay:
         rows = "".join(
             f"<tr><td>{quantity}</td><td>{METHODS[method]}</td>"
             + "".join(
-                f"<td>{_number(entries[method][key])}</td>" for key in ("mean", "low", "high")
+                f"<td>{_estimate_cell(entries[method][key])}</td>"
+                for key in ("mean", "low", "high")
             )
             + "</tr>"
             for quantity, entries in self.estimates.items()
@@ -181,5 +182,5 @@ def replay(
     return Replay(**found, target=None if target is None else target.sentence)
 
 
-def _number(value: float | None) -> str:
+def _estimate_cell(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from mild.core.propensities import is_preferred
 from mild.gateway.database import Address
-from mild.gateway.database.engine import Location, shown
+from mild.gateway.database.engine import Location, shown_place
 from mild.gateway.ledger.reading import open_ledger
 from mild.gateway.ledger.records import decisions
 from mild.gateway.ledger.store import SUMS, minutes
@@ -64,7 +64,7 @@ def summarize(
         not is_preferred(line[1], _able(line[4])) for line in recent if line[1] is not None
     )
     return {
-        "path": shown(path),
+        "path": shown_place(path),
         "bytes": size,
         "requests": total.requests or 0,
         "dollars": total.price or 0.0,

@@ -12,7 +12,7 @@ from typing import Any
 
 from mild.gateway.config import LedgerSettings
 from mild.gateway.database import DatabaseError, InvalidRowError
-from mild.gateway.database.engine import shown
+from mild.gateway.database.engine import shown_place
 from mild.gateway.ledger.records import Record
 from mild.gateway.ledger.store import LedgerStore, Retention
 
@@ -78,7 +78,7 @@ class LedgerWriter:
     def state(self) -> dict[str, Any]:
         """How the writer is, ready for JSON."""
         return {
-            "path": None if self.path is None else shown(self.path),
+            "path": None if self.path is None else shown_place(self.path),
             "written": self.written,
             "waiting": self.waiting,
             "dropped": self.dropped,

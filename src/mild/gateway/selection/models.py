@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mild.endpoints.translation.fields import cut_short
 from mild.gateway.refusals import Refusal
 
 ROUTER_MODEL = "mild"
@@ -56,7 +57,7 @@ def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequ
     known = [ROUTER_MODEL, *([f"{_PREFIX}<t>"] if weighs else []), *experts]
     raise Refusal(
         404,
-        f"There is no model {_short(model)!r}. Valid names: {', '.join(known)}.",
+        f"There is no model {cut_short(model)!r}. Valid names: {', '.join(known)}.",
         code="model_not_found",
         param="model",
     )
@@ -71,12 +72,8 @@ def _weight(text: str) -> float:
         raise Refusal(
             400,
             f"{_PREFIX}<t> takes a number t from 0 to 1e12, the weight of the price: larger is "
-            f"cheaper. Got {_short(text)!r}.",
+            f"cheaper. Got {cut_short(text)!r}.",
             code="invalid_price_weight",
             param="model",
         )
     return weight
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 80 else name[:77] + "..."

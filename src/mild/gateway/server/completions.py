@@ -185,8 +185,8 @@ class CompletionRequest:
     def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model; or in the expert's API."""
         if not self.is_native(expert):
-            return replace_model(self._translated_body(expert), _as_json(expert.model))
-        body = replace_model(self._body, _as_json(expert.model), every=True)
+            return replace_model(self._translated_body(expert), _name_json(expert.model))
+        body = replace_model(self._body, _name_json(expert.model), every=True)
         if not self.adds_usage(expert):
             return body
         if self._options is None:
@@ -204,7 +204,7 @@ class CompletionRequest:
     def read_answer(self, expert: Expert, answer: dict[str, Any], content: bytes) -> bytes:
         """A plain answer in the client's API, with the expert's name for the model."""
         if self.is_native(expert):
-            return replace_model(content, _as_json(expert.name)) if "model" in answer else content
+            return replace_model(content, _name_json(expert.name)) if "model" in answer else content
         try:
             found = translate_answer(self.endpoint, answer, expert.api, self.echo())
             changed = {**found, "model": expert.name}
@@ -539,5 +539,5 @@ async def run_until_disconnect(handler: CompletionHandler, scope: Scope, receive
 
 
 @lru_cache(maxsize=256)
-def _as_json(name: str) -> bytes:
+def _name_json(name: str) -> bytes:
     return json.dumps(name).encode("ascii")

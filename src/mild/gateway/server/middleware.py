@@ -117,7 +117,7 @@ class RequestGuard:
                 message = "The gateway has no room for another request at the moment."
                 raise Refusal(429, message, code="overloaded", retry_after=1.0)
             if length is not None and (len(length) > 18 or int(length or 0) > self._max_body):
-                raise _too_large(self._max_body)
+                raise _body_too_large(self._max_body)
         except Refusal as refusal:
             context.metrics.refused(refusal.status)
             await refusal_response(refusal, scope["path"])(scope, receive, send)
@@ -175,7 +175,7 @@ class LimitedBody:
         message = await self._receive()
         size = len(message.get("body", b""))
         if self._size + size > self._limit:
-            raise _too_large(self._limit)
+            raise _body_too_large(self._limit)
         self._memory.add(size)
         self._size += size
         return message
@@ -197,7 +197,7 @@ class LimitedBody:
         self._memory.release(self._size)
 
 
-def _too_large(limit: int) -> Refusal:
+def _body_too_large(limit: int) -> Refusal:
     return Refusal(413, f"The body must have at most {limit} bytes.", code="request_too_large")
 
 

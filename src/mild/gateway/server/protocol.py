@@ -93,7 +93,7 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         most = self._limits.max_header_bytes
         if (self._in_head or self._in_body) and self._head_bytes > most:
-            self._refuse(_too_large(f"The head must have at most {most} bytes."))
+            self._refuse(_head_too_large(f"The head must have at most {most} bytes."))
         else:
             self._time_request(head_begins)
 
@@ -127,18 +127,18 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
         if len(self.url) > self._limits.max_header_bytes:
-            raise _too_large("The address is too long.")
+            raise _head_too_large("The address is too long.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers are ignored: nothing that counts may come behind the body.
         if self._in_body:
             self._trailer_bytes += len(name) + len(value) + 4
             if self._trailer_bytes > self._limits.max_header_bytes:
-                raise _too_large("The trailers are too long.")
+                raise _head_too_large("The trailers are too long.")
             return
         super().on_header(name, value)
         if len(self.headers) > self._limits.max_headers:
-            raise _too_large(f"A request may have at most {self._limits.max_headers} headers.")
+            raise _head_too_large(f"A request may have at most {self._limits.max_headers} headers.")
 
     def on_headers_complete(self) -> None:
         most = self._limits.max_header_bytes
@@ -146,7 +146,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._head_bytes > most
             and sum(len(name) + len(value) + 4 for name, value in self.headers) > most
         ):
-            raise _too_large(f"The head must have at most {most} bytes.")
+            raise _head_too_large(f"The head must have at most {most} bytes.")
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise Refusal(400, "The version must be HTTP/1.1 or HTTP/1.0.", code="invalid_http")
         if self.parser.should_upgrade():
@@ -353,7 +353,7 @@ class _ResponseTransport:
         self._transport.close()
 
 
-def _too_large(message: str) -> Refusal:
+def _head_too_large(message: str) -> Refusal:
     return Refusal(431, message, code="head_too_large")
 
 

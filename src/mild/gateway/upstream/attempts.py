@@ -127,7 +127,7 @@ async def ask_experts(
     patience = MAX_WAIT
     while True:
         for client in clients:
-            tries, path = 0, _path(client, request)
+            tries, path = 0, _endpoint_path(client, request)
             while tries <= client.expert.retries and request.attempts < request.max_attempts:
                 permit = client.acquire(path)
                 if permit is None:
@@ -171,7 +171,7 @@ async def _attempt(
         start = time.perf_counter()
         try:
             response = await client.http.post(path, body, headers)
-            found = await _open(client, permit, response, request)
+            found = await _open_response(client, permit, response, request)
         finally:
             request.waited += time.perf_counter() - start
     except ExpertError as error:
@@ -198,7 +198,7 @@ async def _attempt(
     return found
 
 
-async def _open(
+async def _open_response(
     client: ExpertClient, permit: Permit, response: EndpointResponse, request: UpstreamRequest
 ) -> UpstreamResponse:
     """Read until there is something for the client."""
@@ -269,14 +269,14 @@ def is_error(event: bytes, data: bytes) -> bool:
     return bool(document.get("error")) and not document.get("choices")
 
 
-def _path(client: ExpertClient, request: UpstreamRequest) -> str:
+def _endpoint_path(client: ExpertClient, request: UpstreamRequest) -> str:
     """Where an expert is asked."""
     return upstream_endpoint(request.endpoint, client.expert.api)
 
 
 def _wait(client: ExpertClient, request: UpstreamRequest) -> float:
     """Seconds until an expert may be asked."""
-    path = _path(client, request)
+    path = _endpoint_path(client, request)
     return 0.0 if client.is_free(path) else client.wait(path)[0]
 
 
@@ -292,7 +292,7 @@ def _refusal(
     last: tuple[ExpertClient, ExpertError] | None,
 ) -> Refusal:
     if last is None:
-        waits = [client.wait(_path(client, request)) for client in clients]
+        waits = [client.wait(_endpoint_path(client, request)) for client in clients]
         soonest = min((seconds for seconds, _ in waits), default=1.0)
         if any(full for _, full in waits):
             message = "The experts have no room for another request at the moment."
