@@ -103,7 +103,6 @@ def read_known(
     Costs are counted as in the fit, unless options say otherwise; a priced router then decides by the new
     prices.
     """
-    from mild.artifact.prices import is_priced, new_prices
     from mild.tuning.tasks import contents, make_task, terms_of
 
     if router.text is None:
@@ -117,8 +116,8 @@ def read_known(
     table = source.read(router.expert_names)
     terms = asked if asked.stated or fitted is None else fitted
     task = make_task(table, terms, source.group, source.balance)
-    if asked.stated and is_priced(router):
-        router = new_prices(router, asked.beta, asked.price_weight).on(router)
+    if asked.stated and router.has_prices:
+        router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         note(f"the router was fitted under another cost: {router.info.cost.words}.")
     return router, task, task.costs, router.features(contents(task, router.text))

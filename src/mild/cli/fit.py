@@ -134,7 +134,7 @@ def fit(
       mild fit "logs/*.parquet" --out router --text vectors --engine ray --address 10.0.0.7:6379
     """
     from mild.artifact import load
-    from mild.artifact.writing import check_target
+    from mild.artifact.folder import check_target
     from mild.evaluation.evaluate import evaluate_choices, evaluate_outcomes
     from mild.metrics.outcomes import Outcomes
 
@@ -294,7 +294,7 @@ def _fit_shards(
     out: str,
     overwrite: bool,
 ) -> Saved:
-    from mild.artifact.writing import check_target
+    from mild.artifact.folder import check_target
     from mild.data.formats.base import ReadOptions
     from mild.distributed.ray_connection import check_ray
     from mild.distributed.shards.dataset import open_dataset

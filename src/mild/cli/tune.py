@@ -145,7 +145,7 @@ def tune(
       mild tune outcomes.parquet --out router --keep-quality 0.95
       mild tune outcomes.parquet --out router --max-quality-loss 0.02 --guarantee 0.9
     """
-    from mild.artifact.writing import check_target
+    from mild.artifact.folder import check_target
     from mild.evaluation.comparison import TUNED
     from mild.routers import RouterCV
     from mild.tuning import tasks

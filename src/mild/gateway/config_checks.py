@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from mild.artifact.targets import with_target
 from mild.endpoints.expert import Expert, is_loopback
 from mild.errors import InvalidInputError, MildError, UnsupportedError
 from mild.gateway.config import Settings
@@ -151,7 +150,7 @@ def _target(settings: Settings, router: Router) -> Iterator[Finding]:
         )
         return
     try:
-        found = with_target(router, settings.routing.target.target)
+        found = router.with_target(settings.routing.target.target)
     except MildError as error:
         yield _error(f"{place} cannot be used: {error}")
     else:

@@ -88,7 +88,6 @@ def replay(
       mild replay log.vw --router new
     """
     from mild.artifact import load
-    from mild.artifact.prices import is_priced, new_prices
     from mild.cli.gateway.times import moment
     from mild.evaluation.replay import log_reader, read_errors, read_texts
     from mild.evaluation.replay import replay as estimate
@@ -104,9 +103,8 @@ def replay(
     usual = None if cost is None else cost.price_weight
     if target is not None and target.t is not None:
         usual = target.t
-    if price_weight is not None and is_priced(loaded):
-        loaded = new_prices(loaded, None, price_weight).on(loaded)
-        target = None
+    if loaded.has_prices:
+        loaded = loaded.with_prices(price_weight=price_weight, in_dollars=True)
     now = time.time()
     is_ledger = found_form == "ledger"
     if is_ledger:
@@ -131,7 +129,7 @@ def replay(
         seed=seed,
         is_ledger=is_ledger,
     )
-    found["target"] = None if target is None else target.sentence
+    found["target"] = loaded.info.target and loaded.info.target.sentence
     emit(found, as_json, lambda: _print(found))
 
 
