@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load
-from mild.artifact.explanation import by_leaving_out, by_words, explain
+from mild.artifact.explanation import by_leaving_out, by_words
 from mild.errors import UnsupportedError
 from mild.policies import ConstantPolicy
 
@@ -16,7 +16,7 @@ QUERY = "boil salt butter flour oven stir please tell about verse"
 @pytest.mark.parametrize("name", ["linear", "argmax", "regression", "knn", "priced", "stack"])
 def test_the_explained_choice_is_the_router_s(folders, name):
     router = load(folders(name))
-    found = explain(router, QUERY)
+    found = router.explain(QUERY)
     assert found.expert == router.expert_names[router.decide_text(QUERY)] == "cook"
     assert found.lead >= 0
     assert found.runner_up in ("adder", "poet")
@@ -26,7 +26,7 @@ def test_the_explained_choice_is_the_router_s(folders, name):
 @pytest.mark.parametrize("name", ["argmax", "regression"])
 def test_evidence_of_a_linear_router_adds_up_to_what_the_words_change(folders, name):
     router = load(folders(name))
-    found = explain(router, QUERY, most=1000)
+    found = router.explain(QUERY, most=1000)
     assert found.method == "terms"
     chosen, other = map(router.expert_names.index, (found.expert, found.runner_up))
     scores = router.decision_function(router.features([QUERY]))[0]
@@ -37,7 +37,7 @@ def test_evidence_of_a_linear_router_adds_up_to_what_the_words_change(folders, n
 
 
 def test_the_topic_s_words_speak_for_their_expert(folders):
-    found = explain(load(folders("linear")), QUERY, most=9)
+    found = load(folders("linear")).explain(QUERY, most=9)
     effects = {entry.part: entry.effect for entry in found.evidence}
     assert {"boil", "oven", "stir", "salt"} <= set(effects)
     assert all(effects[word] > 0 for word in ("boil", "oven", "stir", "salt"))
@@ -57,7 +57,7 @@ def test_pieces_of_words_count_with_their_words():
 
 @pytest.mark.parametrize("name", ["knn", "stack", "priced"])
 def test_other_routers_are_asked_without_each_word(folders, name):
-    found = explain(load(folders(name)), QUERY)
+    found = load(folders(name)).explain(QUERY)
     assert found.method in ("words left out", "none")
     if found.evidence:
         assert {entry.part for entry in found.evidence} <= set(QUERY.split())
@@ -73,21 +73,21 @@ def test_a_long_text_is_left_out_by_passages():
 
 
 def test_an_empty_query_can_be_explained(folders):
-    assert explain(load(folders("knn")), "").method == "none"
-    assert explain(load(folders("linear")), "").expert in ("adder", "poet", "cook")
+    assert load(folders("knn")).explain("").method == "none"
+    assert load(folders("linear")).explain("").expert in ("adder", "poet", "cook")
 
 
 def test_a_constant_has_no_evidence(folders):
-    found = explain(load(folders("constant")), QUERY)
+    found = load(folders("constant")).explain(QUERY)
     assert (found.evidence, found.method) == ((), "none")
 
 
 def test_vectors_have_figures_but_no_words(folders):
-    found = explain(load(folders("linear", "vectors")), [60.0, 3.0])
+    found = load(folders("linear", "vectors")).explain([60.0, 3.0])
     assert found.evidence == ()
     assert found.as_dict()["probabilities"]
 
 
 def test_a_router_on_numbers_is_refused():
     with pytest.raises(UnsupportedError, match="columns of numbers"):
-        explain(Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"]), "x")
+        Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"]).explain("x")

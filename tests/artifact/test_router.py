@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from mild.artifact import Router
-from mild.errors import InvalidInputError, UnsupportedError
+from mild.artifact import Router, RouterInfo, load
+from mild.artifact.info import TableInfo, TargetInfo
+from mild.errors import InvalidInputError, OutputExistsError, UnsupportedError
 from mild.policies import POLICIES
 from mild.policies.base import BLOCK
 from tolerances import rounding
@@ -153,3 +154,25 @@ def test_decisions_check_their_inputs(router):
     with pytest.raises(InvalidInputError) as caught:
         router.decide(np.full((2, router.n_features), np.nan))
     assert caught.value.code == "invalid_X"
+
+
+def test_a_router_is_a_small_table_in_a_notebook_and_nothing_in_it_is_markup(policies):
+    info = RouterInfo(
+        table=TableInfo("0" * 64, 1, "wide", ""),
+        target=TargetInfo({}, None, 1.0, None, True, None, "a", "<script>alert(1)</script>"),
+    )
+    shown = Router(
+        policies["standardized"], ["<b>small", "medium", "large"], info=info
+    )._repr_html_()
+    for words in ("standardized &gt; ", "&lt;b&gt;small, medium", "&lt;script&gt;", "1 row<"):
+        assert words in shown
+    assert "<script" not in shown
+
+
+def test_a_router_saves_itself_as_it_is(router, inputs, tmp_path):
+    folder = router.save(tmp_path / "r")
+    np.testing.assert_array_equal(load(folder).predict_proba(inputs), router.predict_proba(inputs))
+    with pytest.raises(OutputExistsError):
+        router.save(folder)
+    router.without("small").save(folder, overwrite=True)
+    assert load(folder).expert_names == ["medium", "large"]

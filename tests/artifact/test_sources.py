@@ -133,9 +133,9 @@ def test_a_tuned_router_says_what_won(data, tmp_path):
     search = RouterCV(alphas=[0.01, 0.1], margin_factors=[1.0], cv=2, progress=print_nothing)
     back = load(save(search.fit(X, costs), tmp_path / "router"))
     estimator = back.info.estimator
-    assert estimator["best_family"] == "linear"
-    assert estimator["best_params"]["alpha"] == search.best_params_["alpha"]
-    assert estimator["params"]["progress"] == "print_nothing"
+    assert estimator.best_family == "linear"
+    assert estimator.best_params["alpha"] == search.best_params_["alpha"]
+    assert estimator.params["progress"] == "print_nothing"
 
 
 def test_rows_of_folds_are_counted_and_not_written(data, tmp_path):

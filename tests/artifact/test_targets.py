@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gateway.gateway_cases import priced_router, trading_router
-from mild.artifact.targets import Target, with_target
+from mild.artifact.targets import Target
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.metrics.curves import TradeoffCurve
 from mild.policies import PricedPolicy, TradeoffPolicy
@@ -93,7 +93,7 @@ def test_a_target_that_cannot_be_met_is_refused_with_the_nearest():
 
 def test_a_router_without_a_record_is_refused():
     with pytest.raises(UnsupportedError) as refused:
-        with_target(priced_router(), Target(max_dollars=2.0))
+        priced_router().with_target(Target(max_dollars=2.0))
     assert refused.value.parameter == "target"
     with pytest.raises(InvalidInputError) as empty:
         trading_router().with_target()

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import mild
-from mild.artifact import Router, fingerprint, load, save, writing
+from mild.artifact import Router, fingerprint, load, save
+from mild.artifact import folder as writer
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
 from mild.policies import LinearCostPolicy
 
@@ -164,9 +165,9 @@ def test_a_place_where_no_folder_can_be_made_is_refused_before_any_work(tmp_path
     places += ["/proc/router", "/proc/no/router"] if os.path.isdir("/proc/self") else []
     for place in places:
         with pytest.raises(ArtifactError, match="cannot write to"):
-            writing.check_target(place, overwrite=False)
-    writing.check_target(tmp_path / "router", overwrite=False)
-    writing.check_target(tmp_path / "a" / "router", overwrite=False)
+            writer.check_target(place, overwrite=False)
+    writer.check_target(tmp_path / "router", overwrite=False)
+    writer.check_target(tmp_path / "a" / "router", overwrite=False)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -174,7 +175,7 @@ def test_a_write_that_fails_leaves_nothing_and_says_why(router, tmp_path, monkey
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing.os, "fsync", full)
+    monkeypatch.setattr(writer.os, "fsync", full)
     with pytest.raises(ArtifactError, match=r"cannot write to .*: No space left on device\."):
         save(router, tmp_path / "router")
     assert list(tmp_path.iterdir()) == []
@@ -198,15 +199,15 @@ def test_an_overwrite_that_fails_keeps_the_old_router(router, tmp_path, monkeypa
 
 
 def test_a_folder_that_appears_during_saving_is_not_replaced(router, tmp_path, monkeypatch):
-    write = writing._write
+    write = writer._write
 
     def late(target, files):
         target.mkdir()
         (target / "other").write_text("mine")
-        monkeypatch.setattr(writing.os.path, "lexists", lambda path: False)
+        monkeypatch.setattr(writer.os.path, "lexists", lambda path: False)
         write(target, files)
 
-    monkeypatch.setattr(writing, "_write", late)
+    monkeypatch.setattr(writer, "_write", late)
     with pytest.raises(OutputExistsError, match="appeared during saving"):
         save(router, tmp_path / "router")
     monkeypatch.undo()
@@ -218,7 +219,7 @@ def test_an_interrupt_leaves_nothing_behind(router, tmp_path, monkeypatch):
     def interrupt(descriptor):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(writing.os, "fsync", interrupt)
+    monkeypatch.setattr(writer.os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         save(router, tmp_path / "router")
     assert list(tmp_path.iterdir()) == []

@@ -58,7 +58,7 @@ def routed(routers, dataset, tmp_path):
     """Route ``dataset`` with small partitions; gives the summary and the table that was written."""
 
     def run(name="linear", out="out", source=None, keep=("id",), size=1, **more):
-        fields = ("query", "vectors", "features", "probabilities", "skip_bad", "decision", "prices")
+        fields = ("query", "vectors", "features", "probabilities", "skip_bad", "decision", "betas")
         options = {field: more.pop(field) for field in fields if field in more}
         summary = route_dataset(
             routers(name),

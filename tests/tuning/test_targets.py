@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from mild.artifact import load
-from mild.artifact.prices import new_prices
 from mild.errors import InvalidInputError
 from mild.policies import ConstantPolicy, PricedPolicy, StandardizedPolicy, TradeoffPolicy
 from mild.routers import ConstantRouter
@@ -222,8 +221,8 @@ def test_a_router_keeps_error_and_price_apart(task, fitted, tmp_path):
     assert isinstance(router.policy, TradeoffPolicy)
     queries = task.table.queries
     assert len(set(router.predict_texts(queries))) == 1
-    cheap = new_prices(router, price_weight=1e9).on(router)
-    free = new_prices(router, price_weight=0.0).on(router)
+    cheap = router.with_prices(price_weight=1e9)
+    free = router.with_prices(price_weight=0.0)
     assert set(cheap.predict_texts(queries)) == {0}
     right = task.table.scores[np.arange(len(queries)), free.predict_texts(queries)].mean()
     assert right > 0.8

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from mild.artifact.novelty import estimate
-from mild.artifact.router import Router
+from mild.artifact.novelty import Estimates
 from mild.core.arrays import FloatArray
-from mild.errors import UnsupportedError
 from mild.features import HashingFeatures, TextFeatures
 from mild.features.terms import shorten
 from mild.policies import Policy
@@ -74,33 +72,36 @@ class Explanation:
         return asdict(self)
 
 
-def explain(router: Router, content: Any, most: int = 12) -> Explanation:
+def explain(
+    policy: Policy,
+    step: TextFeatures,
+    expert_names: Sequence[str],
+    content: Any,
+    trusted: Estimates,
+    most: int = 12,
+) -> Explanation:
     """Explain the decision on a text, or a vector, with at most ``most`` pieces of evidence.
+
+    ``trusted`` says what can be expected of the experts on it.
 
     For a linear router on hashed text the evidence is exact: the lead is a sum over terms. For any other
     router, words (or passages of a long text) are left out one by one. A cascade and a constant have no
     evidence.
     """
-    step = router.text
-    if step is None:
-        raise UnsupportedError(
-            "this router was fitted on columns of numbers: mild predict gives its choices for a table."
-        )
-    found = router.decide(router.features([content]))
-    trusted = estimate(router, [content])
+    found = policy.decide(step.vectorize([content]))
     chosen, values, by = int(found.chosen[0]), found.values[0], found.by
     order = np.argsort(-values, kind="stable")
     other = next((int(k) for k in order if k != chosen), None)
     evidence: list[Evidence] = []
     method, unit = "none", ""
     if other is not None and isinstance(content, str) and by != "confidence":
-        terms = by_terms(content, step, router.policy, chosen, other)
+        terms = by_terms(content, step, policy, chosen, other)
         if terms is not None:
             evidence, method, unit = terms, "terms", "log-odds" if by == "probability" else by
         else:
 
             def lead(texts: list[str]) -> FloatArray:
-                values = router.policy.decide(step.vectorize(texts)).values
+                values = policy.decide(step.vectorize(texts)).values
                 return np.asarray(values[:, chosen] - values[:, other], np.float64)
 
             left_out, part = by_leaving_out(content, lead)
@@ -108,16 +109,16 @@ def explain(router: Router, content: Any, most: int = 12) -> Explanation:
                 evidence, method, unit = left_out, f"{part}s left out", by
 
     def named(figures: Any) -> dict[str, float]:
-        return dict(zip(router.expert_names, np.asarray(figures, float).tolist(), strict=True))
+        return dict(zip(expert_names, np.asarray(figures, float).tolist(), strict=True))
 
     return Explanation(
-        expert=router.expert_names[chosen],
-        runner_up=None if other is None else router.expert_names[other],
+        expert=expert_names[chosen],
+        runner_up=None if other is None else expert_names[other],
         probabilities=named(found.probabilities[0]),
         expected_costs=None if trusted.costs is None else named(trusted.costs[0]),
         values=named(-values if by == "expected cost" else values),
         by=by,
-        margins=None if router.margins is None else named(router.margins),
+        margins=None if policy.margins is None else named(policy.margins),
         lead=0.0 if other is None else float(values[chosen] - values[other]),
         evidence=tuple(evidence[:most]),
         others=sum(entry.effect for entry in evidence[most:]),

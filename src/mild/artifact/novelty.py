@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mild.artifact.info import CostInfo
 from mild.core.arrays import BoolArray, FloatArray
 from mild.errors import UnsupportedError
+from mild.policies import Policy
 from mild.policies.base import blocks
-
-if TYPE_CHECKING:
-    from mild.artifact.router import Router
 
 # Shares of the held-out inputs at which the score is stored.
 LEVELS = np.linspace(0, 1, 201)
@@ -89,27 +87,30 @@ class Estimates:
     novel: BoolArray | None  # (n,) whether that share is above 99 %
 
 
-def estimate(router: Router, contents: list[Any]) -> Estimates:
-    """Estimates for texts, or vectors, by a router with a step from them to features."""
-    assert router.text is not None
-    X = router.features(contents)
-    policy = router.policy
-    if router.calibration is not None:
-        policy = policy.calibrated(*router.calibration)
+def estimate(
+    policy: Policy,
+    X: FloatArray,
+    unseen: FloatArray,
+    expert_names: Sequence[str],
+    terms: CostInfo | None = None,
+    known: Novelty | None = None,
+) -> Estimates:
+    """Estimates for features X (n, n_features) of texts with shares (n,) of unseen terms.
+
+    ``terms`` are those of the cost that the policy was fitted with, ``known`` what it knows of novelty.
+    """
     try:
         costs: FloatArray | None = policy.expected_costs(X)
     except UnsupportedError:
         costs = None
-    terms = router.info.cost
     errors = None
     if policy.has_errors:
         errors = policy.expected_errors(X)
     elif costs is not None and terms and not (terms.price_weight or terms.latency_weight):
-        errors = costs - _betas(terms, router.expert_names)
-    if router.novelty is None:
+        errors = costs - _betas(terms, expert_names)
+    if known is None:
         return Estimates(costs, _right(errors), None, None)
-    known = router.novelty
-    scores = known.scores(X, router.text.unseen_shares(contents))
+    scores = known.scores(X, unseen)
     if costs is not None:
         means = known.means[0]
         prices = known.means[1] if len(known.means) > 1 else None
@@ -118,14 +119,14 @@ def estimate(router: Router, contents: list[Any]) -> Estimates:
         else:
             if prices is not None:
                 means = means + ((terms and terms.price_weight) or 0.0) * prices
-            mean_errors = means - _betas(terms, router.expert_names)
+            mean_errors = means - _betas(terms, expert_names)
         if errors is not None:
             errors = _shrunk(errors, mean_errors, known.shrinkage(scores))
         costs = _shrunk(costs, means, known.shrinkage(scores))
     return Estimates(costs, _right(errors), known.shares(scores), known.is_novel(scores))
 
 
-def _betas(terms: CostInfo | None, names: list[str]) -> FloatArray:
+def _betas(terms: CostInfo | None, names: Sequence[str]) -> FloatArray:
     betas = (terms and terms.beta) or {}
     return np.array([float(betas.get(name, 0.0)) for name in names])
 

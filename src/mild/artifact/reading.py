@@ -19,19 +19,20 @@ from mild.artifact.novelty import Novelty
 from mild.artifact.router import Router
 from mild.artifact.schemas import (
     CALIBRATION_PREFIX,
+    HASHES_TENSOR,
     NOVELTY_PREFIX,
     TEXT_PREFIX,
     check_estimates,
     check_policy,
+    check_query_hashes,
     check_text,
+    described_tensor,
     split,
 )
 from mild.errors import ArtifactError, DataFileError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
 
-# Hashes of the training queries, by which they are recognised later.
-HASHES_TENSOR = "seen.marks"
 PICKLE_SUFFIXES = (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt", ".dill")
 BINARY_PICKLE = re.compile(rb"\x80[\x02-\x05]")
 # Text pickles start with a global's module and name, or with a container, and end with a full stop.
@@ -130,18 +131,6 @@ def _text(
     return step
 
 
-def check_query_hashes(hashes: NDArray[Any] | None) -> NDArray[np.uint64] | None:
-    """Refuse hashes of training queries that are not ascending 64-bit numbers; None stays None."""
-    if hashes is None:
-        return None
-    if hashes.dtype != np.uint64 or hashes.ndim != 1 or not (hashes[1:] > hashes[:-1]).all():
-        raise ArtifactError(
-            f"tensor {HASHES_TENSOR!r} must be ascending uint64 numbers; got {hashes.dtype} of shape "
-            f"{hashes.shape}."
-        )
-    return np.ascontiguousarray(hashes)
-
-
 def _check_present(file: Path) -> None:
     if not file.is_file():
         raise ArtifactError(f"{file.name} is missing.")
@@ -223,8 +212,3 @@ def _tensors(content: bytes, listed: dict[str, Any], has_text: bool) -> dict[str
                 f"tensor {name!r} must be {listed[name]} as {MANIFEST_FILE} says; got {found}."
             )
     return tensors
-
-
-def described_tensor(array: NDArray[Any]) -> dict[str, Any]:
-    """Shape and dtype of a tensor, as the manifest lists them."""
-    return {"shape": list(array.shape), "dtype": array.dtype.name}

@@ -1,17 +1,25 @@
-"""A loaded router: decides with NumPy alone."""
+"""The router: one class for what was tuned and what was loaded. It decides with NumPy only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.artifact.expert_names import match_expert
+from mild.artifact.explanation import Explanation, explain
+from mild.artifact.folder import write_folder
+from mild.artifact.frames import as_frame
 from mild.artifact.info import RouterInfo
-from mild.artifact.novelty import Novelty
+from mild.artifact.novelty import Estimates, Novelty, estimate
+from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError, counted
 from mild.features import TextFeatures
@@ -19,36 +27,46 @@ from mild.features.base import is_table
 from mild.policies import Decisions, Policy
 from mild.policies.base import blocks
 
-if TYPE_CHECKING:
-    from mild.artifact.explanation import Explanation
-
 # Texts whose features are held at a time.
 TEXT_BLOCK = 4096
 
 
 @dataclass(eq=False, repr=False)
 class Router:
-    """A policy with the names of its experts and what else is known about it.
+    """A policy with the names of its experts, its text features and what is known about it.
+
+    Attributes
+    ----------
+    policy : decides for vectors
+    expert_names : names, in the order of the indices that ``predict`` gives
+    feature_names : names of the columns that the router was fitted on; None if they had none
+    info : what is recorded about the router: cost, data, target, calibration, versions
+    text : fitted text features; None if the router was fitted on numbers
+    query_hashes : (n,) ascending hashes of the training queries; None if they were not saved
+    novelty : distances to the training inputs; None if they are not recorded
+    calibration : slopes and offsets (n_experts,) of calibrated costs that do not decide; None if there
+        are none
 
     Examples
     --------
+    >>> from mild.features import HashingFeatures
     >>> from mild.policies import ConstantPolicy
-    >>> router = Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"])
-    >>> router.predict([[1.0], [2.0]])
-    array([1, 1])
-    >>> router.expert_names[router.decide_one(np.array([1.0]))]
-    'large'
+    >>> features = HashingFeatures().fit(["2 + 2 = ?", "Who wrote Faust?"])
+    >>> policy = ConstantPolicy(np.array([0.5, 0.2]), features.n_features_)
+    >>> router = Router(policy, ["small", "large"], text=features)
+    >>> router.route(["What is 17 * 23?", "Who wrote Emma?"])
+    ['large', 'large']
+    >>> router.without("large").route(["What is 17 * 23?"])
+    ['small']
     """
 
     policy: Policy
-    expert_names: list[str]  # in the order of the indices that ``predict`` gives
-    feature_names: list[str] | None = None  # None if they had none
+    expert_names: list[str]
+    feature_names: list[str] | None = None
     info: RouterInfo = field(default_factory=RouterInfo)
-    text: TextFeatures | None = None  # None if the router was fitted on numbers
-    # (n,) ascending hashes of the training queries, if saved
+    text: TextFeatures | None = None
     query_hashes: NDArray[np.uint64] | None = None
-    novelty: Novelty | None = None  # None where distances to the training inputs are not recorded
-    # slopes and offsets (n_experts,) of calibrated costs, where they would not decide as well
+    novelty: Novelty | None = None
     calibration: tuple[FloatArray, FloatArray] | None = None
 
     def __post_init__(self) -> None:
@@ -76,12 +94,30 @@ class Router:
         """Settings of the policy."""
         return self.policy.state()[0]
 
+    @property
+    def has_prices(self) -> bool:
+        """Whether errors and prices are separate, so that prices can be changed without a refit."""
+        return self.policy.has_prices
+
     def predict(self, X: Any) -> IntArray:
-        """Index of the chosen expert for each row of X (n_samples, n_features)."""
+        """Index of the chosen expert for each row of X (n_samples, n_features).
+
+        >>> from mild.policies import LinearCostPolicy
+        >>> router = Router(LinearCostPolicy(np.array([[1.0], [-1.0]]), np.zeros(2)), ["a", "b"])
+        >>> router.predict([[-3.0], [2.0]])
+        array([0, 1])
+        """
         return self.policy.predict_checked(self._check_inputs(X), self._check_finite)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Estimate (n_samples, n_experts) of each expert's share of the expected reward."""
+        """Estimate (n_samples, n_experts) of each expert's share of the expected reward.
+
+        >>> from mild.policies import LinearCostPolicy
+        >>> router = Router(LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 1.0])), ["a", "b"])
+        >>> router.predict_proba([[3.0], [1.0]])
+        array([[0.25, 0.75],
+               [0.5 , 0.5 ]])
+        """
         return self._collect("predict_proba", X)
 
     def decision_function(self, X: Any) -> FloatArray:
@@ -89,7 +125,13 @@ class Router:
         return self._collect("decision_function", X)
 
     def expected_costs(self, X: Any) -> FloatArray:
-        """Expected cost (n_samples, n_experts) of each expert, where the router has learned it."""
+        """Expected cost (n_samples, n_experts) of each expert, if the router has learned it.
+
+        >>> from mild.policies import LinearCostPolicy
+        >>> router = Router(LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 1.0])), ["a", "b"])
+        >>> router.expected_costs([[3.0]])
+        array([[3., 1.]])
+        """
         return self._collect("expected_costs", X)
 
     def decide(self, X: Any) -> Decisions:
@@ -102,9 +144,13 @@ class Router:
         """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
         return self.policy.decide_one(x)
 
+    def decide_text(self, text: str) -> int:
+        """Expert for one text: the fast path."""
+        return self.policy.decide_one(self._text_step().transform_one(text))
+
     def features(self, texts: Iterable[str]) -> FloatArray:
         """Features (n_texts, n_features) of texts, for the methods that take X."""
-        return self._text_step().vectorize(texts if is_table(texts) else _plain(texts))
+        return self._text_step().vectorize(_as_texts(texts))
 
     def predict_texts(self, texts: Iterable[str]) -> IntArray:
         """Index of the chosen expert for each text.
@@ -114,25 +160,25 @@ class Router:
         step = self._text_step()
         if isinstance(texts, (str, bytes)) or is_table(texts):
             return self.predict(step.vectorize(texts))  # refuses it, unless it is for vectors
-        rest, chosen = iter(_plain(texts)), [np.empty(0, np.intp)]
+        rest, chosen = iter(_as_texts(texts)), [np.empty(0, np.intp)]
         while block := list(islice(rest, TEXT_BLOCK)):
             chosen.append(self.predict(step.vectorize(block)))
         return np.concatenate(chosen)
 
     def route(self, texts: Iterable[str]) -> list[str]:
-        """Name of the chosen expert for each text."""
+        """Name of the chosen expert for each text.
+
+        ``texts`` is a list, a Series, a column of a table, or a generator of any length.
+        """
         return [self.expert_names[k] for k in self.predict_texts(texts).tolist()]
 
     def route_table(self, texts: Any) -> Any:
-        """Expert, probabilities and, where known, expected costs for each text, as a table.
+        """Expert, probabilities and, if known, expected costs for each text, as a table.
 
         It is a frame of the library that ``texts`` are a column of (pandas, polars or pyarrow; a pandas
         index is kept), else a dict of columns: ``expert``, ``p__<name>`` and ``expected_cost__<name>``.
         """
-        from mild.artifact.frames import as_frame
-
-        step = self._text_step()
-        found = self.decide(step.vectorize(texts if is_table(texts) else _plain(texts)))
+        found = self.decide(self.features(texts))
         names = self.expert_names
         columns = {"expert": [names[k] for k in found.chosen.tolist()]}
         for prefix, values in {"p__": found.probabilities, "expected_cost__": found.costs}.items():
@@ -147,9 +193,24 @@ class Router:
 
     def explain(self, text: Any, most: int = 12) -> Explanation:
         """The decision on a text, or a vector, and at most ``most`` pieces of evidence for it."""
-        from mild.artifact.explanation import explain  # which needs this class
+        if self.text is None:
+            raise UnsupportedError(
+                "this router was fitted on columns of numbers: mild predict gives its choices for a table."
+            )
+        trusted = self.estimate([text])
+        return explain(self.policy, self.text, self.expert_names, text, trusted, most)
 
-        return explain(self, text, most)
+    def estimate(self, texts: Sequence[Any]) -> Estimates:
+        """What can be expected of the experts on texts, or vectors.
+
+        Expected costs are calibrated, and shrink to the means of the experts where a text is novel.
+        """
+        step, X, policy = self._text_step(), self.features(texts), self.policy
+        if self.calibration is not None:
+            policy = policy.calibrated(*self.calibration)
+        # Few routers need the shares, which take a second pass over the texts.
+        unseen = np.zeros(len(X)) if self.novelty is None else step.unseen_shares(texts)
+        return estimate(policy, X, unseen, self.expert_names, self.info.cost, self.novelty)
 
     def is_novel(self, texts: Sequence[Any], X: FloatArray | None = None) -> BoolArray:
         """Whether each text is farther from the training texts than 99 % of held-out ones were.
@@ -166,12 +227,14 @@ class Router:
         inputs = step.vectorize(texts) if X is None else X
         return self.novelty.is_novel(self.novelty.scores(inputs, step.unseen_shares(texts)))
 
-    def decide_text(self, text: str) -> int:
-        """Expert for one text: the fast path."""
-        return self.policy.decide_one(self._text_step().transform_one(text))
-
     def without(self, expert: int | str) -> Router:
-        """The router without one expert, given by index or name."""
+        """The router without one expert, given by index or name.
+
+        >>> from mild.policies import ConstantPolicy
+        >>> router = Router(ConstantPolicy(np.array([0.5, 0.2, 0.4]), 1), ["a", "b", "c"])
+        >>> router.without("b")
+        Router(constant, 1 features, experts a, c)
+        """
         if isinstance(expert, str) and expert not in self.expert_names:
             raise invalid(
                 "expert", f"must be one of {', '.join(self.expert_names)}; got {expert!r}."
@@ -185,23 +248,96 @@ class Router:
         return replace(self, policy=policy, expert_names=names, novelty=novelty, calibration=left)
 
     def with_prices(
-        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+        self,
+        betas: Mapping[str, float] | Sequence[float] | None = None,
+        price_weight: float | None = None,
+        *,
+        in_dollars: bool = False,
     ) -> Router:
-        """The router under new prices, where it has separate heads for errors and prices."""
-        policy = self.policy.with_prices(betas, price_weight)
-        # The calibration is that of the policy that decided before, if now another one does.
-        kept = self.calibration if policy.parts == self.policy.parts else None
-        return replace(self, policy=policy, calibration=kept)
+        """The router under new prices, if it has separate heads for errors and prices.
 
-    def with_target(self, **wanted: float) -> Router:
+        Parameters
+        ----------
+        betas : prices by name or short name, in wrong answers. They replace all prices; experts that are
+            not named cost nothing. A sequence has one price per expert, in their order.
+        price_weight : wrong answers that one unit of the price head is worth, usually a dollar
+        in_dollars : whether a new weight is refused where prices are not recorded as dollars
+
+        Examples
+        --------
+        >>> from mild.policies import PricedPolicy
+        >>> none, free = np.zeros((2, 1)), np.zeros(2)
+        >>> policy = PricedPolicy(none, np.array([0.4, 0.1]), none, free, free, 1.0, "ridge")
+        >>> router = Router(policy, ["small", "large"])
+        >>> router.predict([[1.0]]), router.with_prices({"large": 0.5}).predict([[1.0]])
+        (array([1]), array([0]))
+        """
+        if betas is None and price_weight is None:
+            return self
+        if isinstance(betas, Mapping):
+            if price_weight is not None:
+                raise invalid(
+                    "price_weight",
+                    "cannot be changed after fitting together with beta: new betas replace all prices. "
+                    "Give one of them.",
+                )
+            named = {match_expert(name, self.expert_names): beta for name, beta in betas.items()}
+            betas, price_weight = [named.get(name, 0.0) for name in self.expert_names], 1.0
+        elif betas is None and in_dollars and self.has_prices:
+            self._check_dollars()
+        policy = self.policy.with_prices(betas, price_weight)
+        # The calibration is that of the policy that decided before, and so is the target.
+        kept = self.calibration if policy.parts == self.policy.parts else None
+        info = replace(self.info, target=None)
+        return replace(self, policy=policy, calibration=kept, info=info)
+
+    def _check_dollars(self) -> None:
+        """Refuse another price weight unless prices are recorded as dollars."""
+        cost = self.info.cost
+        weighed = cost is not None and bool(cost.price_weight)
+        # A price head in dollars can be weighed even if the router was fitted for accuracy only.
+        dollars = weighed or self.info.price_head == "dollars"
+        if (cost is not None and cost.has_other_prices) or not dollars:
+            raise invalid(
+                "price_weight",
+                "can be changed after fitting only if the router was fitted with it alone; give betas, "
+                "or fit again.",
+            )
+
+    def with_target(self, target: Target | None = None, **wanted: float) -> Router:
         """The router at the trade-off that meets targets on its held-out rows, as ``max_dollars=2``.
 
         Targets are ``keep_quality``, ``max_quality_loss``, ``max_dollars``, ``strong_share`` and
         ``save_dollars``.
         """
-        from mild.artifact.targets import Target, with_target  # which needs this class
+        asked = Target(**wanted) if target is None else target
+        policy, solved = at_target(self.policy, self.info, self.expert_names, asked)
+        # The calibration is that of the router as it was saved.
+        info = replace(self.info, target=solved)
+        return replace(self, policy=policy, calibration=None, info=info)
 
-        return with_target(self, Target(**wanted))
+    def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
+        """Write the router to a folder, as JSON and safetensors; ``mild.load`` reads it.
+
+        >>> import tempfile
+        >>> from mild.policies import ConstantPolicy
+        >>> router = Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"])
+        >>> with tempfile.TemporaryDirectory() as parent:
+        ...     sorted(file.name for file in router.save(parent + "/router").iterdir())
+        ['router.json', 'tensors.safetensors']
+        """
+        return write_folder(
+            folder,
+            overwrite,
+            self.policy,
+            self.expert_names,
+            self.feature_names,
+            self.info,
+            self.text,
+            self.query_hashes,
+            self.novelty,
+            self.calibration,
+        )
 
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "
@@ -209,6 +345,26 @@ class Router:
             f"Router({self.policy.kind}, {self.n_features} {source}features, "
             f"experts {', '.join(self.expert_names)})"
         )
+
+    def _repr_html_(self) -> str:
+        """A small table for notebooks."""
+        info = self.info
+        trained = info.table or info.data
+        facts = {
+            "kind": " > ".join(self.policy.parts),
+            "experts": ", ".join(self.expert_names),
+            "features": f"{self.n_features:,}"
+            + ("" if self.text is None else f", {self.text.kind}"),
+            "cost": info.cost and info.cost.words,
+            "target": info.target and info.target.sentence,
+            "trained on": trained and f"{counted(trained.rows, 'row')}",
+        }
+        rows = [
+            f"<tr><th>{escape(name)}</th><td>{escape(str(fact))}</td></tr>"
+            for name, fact in facts.items()
+            if fact is not None
+        ]
+        return f"<table><caption>Router</caption>{''.join(rows)}</table>"
 
     def _text_step(self) -> TextFeatures:
         if self.text is None:
@@ -273,6 +429,7 @@ class Router:
         raise invalid("X", f"must be finite; got {dense[row, column]} in {place}.")
 
 
-def _plain(texts: Any) -> Any:
-    """A column of pyarrow as a list; other texts as they are."""
-    return texts.to_pylist() if hasattr(texts, "to_pylist") else texts
+def _as_texts(texts: Any) -> Any:
+    """A column of pyarrow as a list; other texts, and tables, as they are."""
+    to_list = hasattr(texts, "to_pylist") and not is_table(texts)
+    return texts.to_pylist() if to_list else texts

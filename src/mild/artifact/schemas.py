@@ -23,6 +23,8 @@ TEXT_PREFIX = "text."
 # Prefixes of what tells how far expected costs can be trusted. Older artefacts have no such tensors.
 NOVELTY_PREFIX = "novelty."
 CALIBRATION_PREFIX = "calibration."
+# Hashes of the training queries, by which they are recognised later.
+HASHES_TENSOR = "seen.marks"
 # Policies may contain policies; mild writes none that is nested deeper than this.
 MAX_DEPTH = 6
 # Below this a float holds every integer exactly.
@@ -297,6 +299,23 @@ def check_estimates(
     ):
         if tensors:
             Schema({}, described).check({}, tensors, dict(sizes), prefix)
+
+
+def check_query_hashes(hashes: NDArray[Any] | None) -> NDArray[np.uint64] | None:
+    """Refuse hashes of training queries that are not ascending 64-bit numbers; None stays None."""
+    if hashes is None:
+        return None
+    if hashes.dtype != np.uint64 or hashes.ndim != 1 or not (hashes[1:] > hashes[:-1]).all():
+        raise ArtifactError(
+            f"tensor {HASHES_TENSOR!r} must be ascending uint64 numbers; got {hashes.dtype} of shape "
+            f"{hashes.shape}."
+        )
+    return np.ascontiguousarray(hashes)
+
+
+def described_tensor(array: NDArray[Any]) -> dict[str, Any]:
+    """Shape and dtype of a tensor, as the manifest lists them."""
+    return {"shape": list(array.shape), "dtype": array.dtype.name}
 
 
 def _schema(what: str, kind: object, schemas: Mapping[str, Schema]) -> Schema:

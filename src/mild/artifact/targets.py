@@ -8,12 +8,12 @@ a target can be chosen after fitting.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from mild.artifact.info import TargetInfo
-from mild.artifact.router import Router
+from mild.artifact.info import RouterInfo, TargetInfo
 from mild.core.arrays import FloatArray, invalid
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.metrics.curves import TradeoffCurve
@@ -151,8 +151,10 @@ class Target:
                 raise invalid(name, "needs the prices of the experts; the table has none.")
 
 
-def with_target(router: Router, target: Target) -> Router:
-    """The router at the setting that meets a target on its held-out rows; it needs no refit.
+def at_target(
+    policy: Policy, info: RouterInfo, expert_names: Sequence[str], target: Target
+) -> tuple[Policy, TargetInfo]:
+    """The policy at the setting that meets a target on held-out rows, and a record of it; no refit.
 
     Raises
     ------
@@ -165,14 +167,14 @@ def with_target(router: Router, target: Target) -> Router:
             "needs rows for calibration, which a saved router does not keep; got "
             f"{target.guarantee:g}. Tune the router with it (mild tune --guarantee).",
         )
-    names = list(router.expert_names)
-    if router.info.tradeoffs is None:
+    names = list(expert_names)
+    if info.tradeoffs is None:
         raise UnsupportedError(
             "this router does not record what its trade-offs do on held-out rows; tune it again on a table "
             "of outcomes with prices (mild tune).",
             parameter="target",
         )
-    curve = TradeoffCurve.from_dict(router.info.tradeoffs, names)
+    curve = TradeoffCurve.from_dict(info.tradeoffs, names)
     target.check(len(names), curve.dollars is not None)
     index, met = target.choose(curve)
     expert = int(curve.experts[index])
@@ -187,10 +189,10 @@ def with_target(router: Router, target: Target) -> Router:
             f"be reached is {setting}, with {figures}.",
             parameter="target",
         )
-    policy = router.policy.with_prices(price_weight=0.0 if t is None else t)
+    policy = policy.with_prices(price_weight=0.0 if t is None else t)
     if t is None:
         policy = always(expert, 1 - curve.quality[_places(curve, len(names))], policy)
-    chosen = TargetInfo(
+    return policy, TargetInfo(
         target=target.wanted,
         guarantee=None,
         t=t,
@@ -200,9 +202,6 @@ def with_target(router: Router, target: Target) -> Router:
         best_expert=names[curve.best],
         sentence=f"Target {target.words}: {setting}, with {figures} on held-out rows.",
     )
-    # The calibration is that of the router as it was saved.
-    info = replace(router.info, target=chosen)
-    return replace(router, policy=policy, calibration=None, info=info)
 
 
 def always(expert: int, errors: FloatArray, heads: Policy) -> Policy:

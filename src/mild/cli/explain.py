@@ -33,19 +33,15 @@ def explain(
       mild explain router "Integrate x^2 from 0 to 3."
     """
     from mild.artifact import load
-    from mild.artifact.explanation import explain as explained
-    from mild.artifact.prices import new_prices
 
-    router = load(folder)
-    router = new_prices(router, prices.betas(), prices.price_weight).on(router)
+    # Under other prices the router does not decide by its target, and does not state it.
+    router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
     text = sys.stdin.read() if query == "-" else query
     vectors = router.text is not None and router.text.kind == "vectors"
-    found = explained(router, _vector(text) if vectors else text, most).as_dict()
+    found = router.explain(_vector(text) if vectors else text, most).as_dict()
     if not vectors and not text.strip():
         note("the query is empty: there is nothing to route by.", "warning")
-    # Under other prices the router does not decide by its target.
-    changed = prices.betas() is not None or prices.price_weight is not None
-    target = None if changed else router.info.target
+    target = router.info.target
     result = {"query": text, **found, **({} if target is None else {"target": target.as_dict()})}
     emit(result, as_json, lambda: _show(found, None if target is None else target.sentence))
 

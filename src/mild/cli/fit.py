@@ -114,7 +114,7 @@ def fit(
       torchrun --nproc-per-node 2 -m mild fit outcomes.parquet --out router --router neural
       mild fit "logs/*.parquet" --out router --text vectors --engine ray --address 10.0.0.7:6379
     """
-    from mild.artifact.writing import check_target
+    from mild.artifact.folder import check_target
     from mild.evaluation.evaluate import evaluate_fit
     from mild.tuning.fit import fit_data
     from mild.tuning.fitting import make_router

@@ -125,7 +125,6 @@ def route(
       mild route router "s3://bucket/queries/*.parquet" --out s3://bucket/routed --engine ray
     """
     from mild.artifact import load
-    from mild.artifact.prices import new_prices
 
     if not file:
         raise OptionError(
@@ -149,13 +148,13 @@ def route(
         _refuse(lines, "is for lines; leave it out with --out")
         if file == "-":
             raise OptionError("FILE must be a parquet file, a folder or a pattern with --out.")
-    router = load(folder)
-    asked = new_prices(router, prices.betas(), prices.price_weight)
-    shared = {"query": query, "skip_bad": skip_bad, "prices": asked}
+    router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    shared: dict[str, Any] = {"query": query, "skip_bad": skip_bad}
     if out is None:
         source = _opened_table(router, file, query, where) if is_table else _opened(file)
         bad = _route_lines(router, source, lines, jobs, shared, "row" if is_table else "line")
     else:
+        shared |= {"betas": prices.betas(), "price_weight": prices.price_weight}
         bad = _route_dataset(folder, file, out, dataset, jobs, shared, as_json)
     if bad and not skip_bad:
         raise typer.Exit(1)

@@ -133,7 +133,7 @@ def tune(
       mild tune outcomes.parquet --out router --keep-quality 0.95
       mild tune outcomes.parquet --out router --max-quality-loss 0.02 --guarantee 0.9
     """
-    from mild.artifact.writing import check_target
+    from mild.artifact.folder import check_target
     from mild.data import Matrices
     from mild.tuning.tune import tune as search
 

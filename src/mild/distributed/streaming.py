@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
 from mild.artifact import Router
-from mild.artifact.prices import Prices
 from mild.core.threads import thread_count
 from mild.data.queries import QUERY_NAMES, Recipe, RecipeError, type_name
 from mild.data.vectors import VECTOR_NAMES
@@ -331,7 +330,6 @@ def route_stream(
     query: str | None = None,
     echo: bool = False,
     skip_bad: bool = False,
-    prices: Prices | None = None,
     jobs: int | None = None,
     on_bad: Callable[[int, str], None] = lambda number, reason: None,
     block_bytes: int = BLOCK_BYTES,
@@ -359,7 +357,7 @@ def route_stream(
     known = router.info.query
     recipe = None if known is None else Recipe.from_dict(known)
     routed.lines = find_format(first.lines, lines, query, router.text.kind == "vectors", recipe)
-    here = LineRouter((prices or Prices()).on(router), routed.lines, echo, skip_bad)
+    here = LineRouter(router, routed.lines, echo, skip_bad)
     workers = thread_count() if jobs is None else max(1, jobs)
     for block in _routed_blocks(here, first, blocks, workers):
         sink.write(block.output)

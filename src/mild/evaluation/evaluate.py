@@ -233,7 +233,7 @@ def _known_rows(
     fitted = terms_of(router)
     terms = asked if asked.stated or fitted is None else fitted
     task = make_task(table, terms, groups, balance)
-    if asked.stated and router.is_priced:
+    if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         notes.append(f"the router was fitted under another cost: {router.info.cost.words}.")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from mild.artifact.targets import with_target
 from mild.endpoints.expert import Expert, is_loopback
 from mild.errors import InvalidInputError, MildError, MissingExtraError, UnsupportedError
 from mild.gateway.config import Settings, read_settings
@@ -217,7 +216,7 @@ def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFindi
         )
         return
     try:
-        found = with_target(router, settings.routing.target.target)
+        found = router.with_target(settings.routing.target.target)
     except MildError as error:
         yield _error(f"{place} cannot be used: {error}")
     else:

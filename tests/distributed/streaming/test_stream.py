@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load
-from mild.artifact.prices import new_prices
 from mild.distributed import streaming
 from mild.distributed.streaming import route_stream
 from mild.errors import UnsupportedError
@@ -97,15 +96,6 @@ def test_vectors_are_routed_as_vectors(folders):
     assert [("expert" in answer) for answer in answers] == [True, True, False, False]
     assert "2 numbers each; got 1" in answers[2]["error"]
     assert found.lines.vectors
-
-
-def test_new_prices_change_whom_is_asked(folders):
-    router = load(folders("priced"))
-    content = "\n".join(make_columns(50, 1)["prompt"]).encode()
-    prices = new_prices(router, {"poet": 9.0, "cook": 9.0})
-    _, answers = routed(folders("priced"), content, prices=prices)
-    assert {answer["expert"] for answer in answers} == {"adder"}
-    assert answers[0]["expected_cost"]["cook"] > 9
 
 
 def test_a_router_on_numbers_is_refused():

@@ -18,8 +18,7 @@ from gateway.gateway_cases import (
     priced_router,
     scored_router,
 )
-from mild.artifact import explanation
-from mild.artifact.explanation import explain
+from mild.artifact import Router
 from mild.endpoints.expert import BreakerSettings
 from mild.gateway.config import AccessSettings
 
@@ -107,12 +106,14 @@ def test_a_decision_is_explained_and_nobody_is_asked():
 
 
 def test_a_decision_about_half_a_surrogate_pair_is_explained(monkeypatch):
+    explain = Router.explain
+
     def quoting(router, text):
         """Routers that leave out words, one after the other, quote them."""
         found = explain(router, text)
         return replace(found, evidence=(replace(found.evidence[0], part=text),))
 
-    monkeypatch.setattr(explanation, "explain", quoting)
+    monkeypatch.setattr(Router, "explain", quoting)
     plain = scored_router(("one", "two"))
     weights = np.arange(2 * plain.text.n_features_, dtype=np.float32).reshape(2, -1)
     router = replace(plain, policy=replace(plain.policy, coef=weights))

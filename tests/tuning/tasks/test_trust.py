@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from mild.artifact import load, save
-from mild.artifact.novelty import estimate
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.datasets import outcomes_file
@@ -100,7 +99,7 @@ def test_new_queries_of_the_same_kind_are_rarely_novel(fitted):
     new = task_of(1).table.queries
     assert router.is_novel(new).mean() < 0.05
     assert router.is_novel(FAR).all()
-    near = estimate(router, new)
+    near = router.estimate(new)
     assert np.quantile(near.novelty, [0.25, 0.75]) == pytest.approx([0.25, 0.75], abs=0.2)
 
 
@@ -144,7 +143,7 @@ def test_a_calibration_that_does_not_decide_is_only_shown(fitted, tmp_path):
     raw = done.model.expected_costs(done.features)
     np.testing.assert_allclose(router.expected_costs(done.features), raw, atol=1e-5)
     # The first query that is not far from the others.
-    near = estimate(router, list(task.table.queries))
+    near = router.estimate(list(task.table.queries))
     first = int(np.argmin(near.novelty))
     wanted = np.array([0.5, 0.25, 1.0]) * raw[first] + [0.1, 0.2, 0.0]
     np.testing.assert_allclose(near.costs[first], wanted, atol=1e-4)

@@ -7,10 +7,10 @@ import hashlib
 import os
 import secrets
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from mild.artifact import Router, load
-from mild.artifact.prices import Prices
 from mild.core.decisions import DECISIONS
 from mild.core.threads import cores
 from mild.data.tables import choose_columns, column_kind, naming, reason, shown
@@ -78,7 +77,9 @@ class BatchOptions:
     )
     skip_bad: bool = False  # whether rows without a query are left out; else their expert is null
     decision: str | None = None  # in place of the router's own
-    prices: Prices = field(default_factory=Prices)  # for a router that keeps prices apart
+    # new prices, for a router with separate heads for errors and prices
+    betas: Mapping[str, float] | None = None
+    price_weight: float | None = None
     partition_bytes: int = 128 << 20  # decompressed, unless one row group is larger
 
 
@@ -303,7 +304,7 @@ def _route(
 
 def prepare(router: Router, options: BatchOptions) -> Router:
     """The router under the prices and the decision of the options."""
-    router = options.prices.on(router)
+    router = router.with_prices(options.betas, options.price_weight)
     if options.decision is None:
         return router
     check_option("decision", options.decision, DECISIONS)

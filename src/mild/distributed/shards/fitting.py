@@ -20,9 +20,9 @@ import numpy as np
 
 from mild._version import __version__
 from mild.artifact import Router
+from mild.artifact.folder import check_target
 from mild.artifact.info import DataInfo, SharesInfo, TableInfo
 from mild.artifact.sources import source_of
-from mild.artifact.writing import check_target
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.losses import class_weights
 from mild.data import OutcomeTable

@@ -12,7 +12,6 @@ from typing import Any
 
 from mild.artifact import Router, load
 from mild.artifact.frames import as_frame
-from mild.artifact.prices import is_priced, new_prices
 from mild.evaluation.replay import read_errors, read_texts
 from mild.evaluation.replay import replay as estimate
 from mild.gateway.ledger.reading import ledger_location, ledger_reader, moment
@@ -163,8 +162,8 @@ def replay(
     usual = None if target is None else target.t
     if usual is None and cost is not None:
         usual = cost.price_weight
-    if price_weight is not None and is_priced(loaded):
-        loaded = new_prices(loaded, None, price_weight).on(loaded)
+    if price_weight is not None and loaded.has_prices:
+        loaded = loaded.with_prices(price_weight=price_weight)
         target = None
     now = time.time()
     found = estimate(

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from mild.artifact import Router
 from mild.artifact.expert_names import match_expert
-from mild.artifact.prices import new_prices
-from mild.artifact.targets import with_target
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import tokens_in_bytes
 from mild.errors import MildError
@@ -85,8 +83,8 @@ class ExpertSelector:
         experts: Sequence[Expert] = (),
     ) -> None:
         if routing.target is not None:
-            router = with_target(router, routing.target.target)
-        self.router = new_prices(router, price_weight=routing.price_weight).on(router)
+            router = router.with_target(routing.target.target)
+        self.router = router.with_prices(price_weight=routing.price_weight, in_dollars=True)
         router.features([""])  # a router without a text step says so here
         self.names = list(router.expert_names)
         self._on_novel: int | None = None
@@ -95,7 +93,7 @@ class ExpertSelector:
             self._on_novel = self.names.index(match_expert(routing.on_novel, self.names))
         self.fixed: str | None = None
         try:
-            new_prices(router, price_weight=1.0)
+            router.with_prices(price_weight=1.0, in_dollars=True)
         except MildError as error:
             self.fixed = str(error)
         self.at_weight = lru_cache(maxsize=64)(self._at_weight)

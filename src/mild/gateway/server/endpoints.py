@@ -182,15 +182,13 @@ class Endpoints:
 
     async def _explain(self, router: Router, text: str) -> tuple[dict[str, Any], Explanation]:
         """The evidence behind a decision and the whole explanation, found in a thread: it takes a while."""
-        from mild.artifact.explanation import explain
-
         if self._waiting >= MAX_EXPLANATIONS:
             message = "Too many decisions wait to be explained."
             raise Refusal(429, message, code="overloaded", retry_after=1.0)
         self._waiting += 1
         try:
             async with self._explaining:
-                found = await asyncio.to_thread(explain, router, text)
+                found = await asyncio.to_thread(router.explain, text)
         finally:
             self._waiting -= 1
         why = {
