@@ -83,12 +83,9 @@ def test_what_was_never_asked_is_refused_or_skipped():
         ({"expected_errors": [[NAN, 0.0]]}, "expected_errors must be finite; got nan"),
         ({"expected_errors": np.empty((0, 2))}, "at least one row"),
         ({"expected_prices": [1.0]}, r"expected_prices .* \(1, 2\); got \(1, 1\)"),
-        ({"expected_prices": [NAN, 1.0]}, "expected_prices must be finite"),
-        ({"errors": [[0.0, 1.0], [0.0, 1.0]]}, r"errors .* got \(2, 2\)"),
         ({"errors": [[np.inf, 1.0]]}, "errors must be finite, or NaN"),
         ({"prices": [[1.0, 2.0, 3.0]]}, "prices must have shape"),
         ({"weights": [-1.0]}, "weights must be non-negative"),
-        ({"weights": [NAN]}, "weights must be finite"),
     ],
 )
 def test_frontier_inputs_that_break_a_rule_are_refused(change, message):
@@ -134,15 +131,6 @@ def test_monotone_transforms_of_the_preference_change_nothing(seed):
         other = two_expert_curve(moved, weak, strong)
         assert (other.apgr, other.auc) == (curve.apgr, curve.auc)
         assert [other.cpt(level) for level in LEVELS] == [curve.cpt(level) for level in LEVELS]
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_the_order_of_the_rows_changes_nothing(seed):
-    preference, weak, strong = two_experts(seed)
-    order = np.random.default_rng(seed).permutation(len(weak))
-    one = two_expert_curve(preference, weak, strong)
-    other = two_expert_curve(preference[order], weak[order], strong[order])
-    assert other.apgr == pytest.approx(one.apgr)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -195,11 +183,9 @@ def test_infinite_preferences_are_ordinary_ties():
     ("preference", "weak", "strong", "message"),
     [
         ([0.0], [1.0], [1.0], "higher than quality_weak on average; got 1 and 1"),
-        ([0.0], [1.0], [0.5], "Swap the experts"),
         ([0.0, 1.0], [0.0], [1.0], "preference_for_strong must have shape"),
         ([np.nan], [0.0], [1.0], "1 NaN"),
         ([0.0], [0.0], [np.nan], "quality_strong must be finite"),
-        ([0.0], [0.0], [1.0, 1.0], "quality_strong must have shape"),
         ([], [], [], "at least one row"),
     ],
 )

@@ -11,7 +11,6 @@ from mild.metrics.rows import (
     evaluated_costs,
     known_rows,
     merged_strata,
-    number_vector,
     row_weights,
 )
 
@@ -58,11 +57,6 @@ def test_weights_that_break_a_rule_are_refused(weights, message):
         row_weights(weights, 2)
 
 
-def test_number_vector_refuses_a_matrix():
-    with pytest.raises(InvalidInputError, match="shape"):
-        number_vector("a", [[1.0]])
-
-
 def test_missing_rows_are_counted_skipped_or_refused():
     values = np.array([1.0, NAN, 3.0, NAN])
     with pytest.raises(InvalidInputError, match=r"2 of 4 rows.*missing='skip'"):
@@ -91,7 +85,7 @@ def test_balanced_weights_are_those_of_scikit_learn():
 
 
 @pytest.mark.parametrize(
-    ("strata", "units", "merged"),
+    ("strata", "groups", "merged"),
     [
         ("aabb", [0, 1, 2, 3], [0, 0, 1, 1]),
         ("aabb", [0, 0, 1, 1], [-1, -1, -1, -1]),
@@ -100,5 +94,5 @@ def test_balanced_weights_are_those_of_scikit_learn():
         ("aa", [0, 0], [-1, -1]),
     ],
 )
-def test_strata_without_spread_are_taken_together(strata, units, merged):
-    assert merged_strata(list(strata), units).tolist() == merged
+def test_strata_without_spread_are_taken_together(strata, groups, merged):
+    assert merged_strata(list(strata), groups).tolist() == merged

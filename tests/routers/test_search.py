@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import joblib
@@ -20,7 +19,6 @@ from mild.core.margins import expert_mass
 from mild.errors import (
     DegenerateDataWarning,
     InvalidInputError,
-    OptionError,
     TuningInterruptedWarning,
 )
 from mild.metrics import deferral_loss
@@ -54,63 +52,43 @@ FEW = {"alphas": (1e-3, 1e-2), "cv": 3}
 
 def test_a_problem_worth_routing_is_found_to_pay() -> None:
     X, costs = specialists()
-    search = RouterCV(**FEW).fit(X, costs)
+    search = RouterCV(safe=True, **FEW).fit(X, costs)
     assert search.verdict_.pays is True
-    assert "pays" in search.verdict_.sentence
-    assert search.verdict_.high < 0
+    assert (search.decides_as_constant_, search.policy_.kind) == (False, "linear")
     assert deferral_loss(costs, search.predict(X)) < 0.25
 
 
 @pytest.mark.no_cover
-def test_useless_features_are_not_found_to_pay_and_safe_routes_as_the_constant() -> None:
+def test_a_winner_that_is_not_better_than_the_constant_is_not_used() -> None:
     X, costs = useless_features()
-    search = RouterCV(safe=True, **FEW).fit(X, costs)
-    assert search.verdict_.pays is not True
-    assert isinstance(search.policy_, ConstantPolicy)
-    assert (search.predict(X) == 0).all()
+    for safe in (True, False):
+        search = RouterCV(safe=safe, **FEW).fit(X, costs)
+        assert search.verdict_.pays is not True
+        assert search.verdict_.estimate >= 0
+        assert search.decides_as_constant_ is True
+        assert isinstance(search.policy_, ConstantPolicy)
+        assert (search.predict(X) == 0).all()
+        assert search.best_router_.policy_.kind == "linear"
     free = RouterCV(constant_if_better=False, **FEW).fit(X, costs)
     assert free.policy_.kind == "linear"
     assert free.decides_as_constant_ is False
 
 
 @pytest.mark.no_cover
-def test_by_default_a_winner_that_is_not_better_than_the_constant_is_not_used() -> None:
-    X, costs = useless_features()
-    search = RouterCV(**FEW).fit(X, costs)
-    assert search.verdict_.estimate >= 0
-    assert search.decides_as_constant_ is True
-    assert isinstance(search.policy_, ConstantPolicy)
-    assert search.best_router_.policy_.kind == "linear"
-    X, costs = specialists()
-    assert RouterCV(**FEW).fit(X, costs).decides_as_constant_ is False
-
-
-@pytest.mark.no_cover
 def test_the_search_says_why_its_winner_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, costs = specialists()
+    X, costs = specialists(200, noise=0.3)
     lowest = RouterCV(one_standard_error=False, **FEW).fit(X, costs)
     assert lowest.choice_ == "lowest mean cost"
     assert lowest.best_index_ == np.argmin(lowest.cv_results_["mean_cost"])
     simplest = RouterCV(**FEW).fit(X, costs)
-    first = simplest.best_index_ == np.argmin(simplest.cv_results_["mean_cost"])
-    assert simplest.choice_ == ("lowest mean cost" if first else "one standard error")
+    means = simplest.cv_results_["mean_cost"]
+    assert simplest.choice_ == "one standard error"
+    assert means[simplest.best_index_] > means[lowest.best_index_]
     few = {"alphas": (1e-2,), "margin_factors": (1.0,), "cv": 3}
     monkeypatch.setattr(RouterCV, "_beats_stack", lambda *arguments: False)
     stack = RouterCV(families=["linear", "knn", "stack"], **few).fit(X, costs)
     assert np.argmin(stack.cv_results_["mean_cost"]) < stack.best_index_
     assert (stack.best_family_, stack.choice_) == ("stack", "stack")
-
-
-@pytest.mark.no_cover
-def test_safe_keeps_the_router_when_routing_pays() -> None:
-    X, costs = specialists()
-    assert RouterCV(safe=True, **FEW).fit(X, costs).policy_.kind == "linear"
-
-
-def test_strengths_may_be_an_array() -> None:
-    X, costs = specialists(100)
-    search = RouterCV(alphas=np.logspace(-3, -2, 2), margin_factors=(1.0,), cv=2).fit(X, costs)
-    assert [entry["alpha"] for entry in search.cv_results_["params"]] == [0.001, 0.01]
 
 
 def test_every_ratio_and_strength_is_tried() -> None:
@@ -208,17 +186,6 @@ def test_parallel_search_finds_what_sequential_search_finds() -> None:
         threads = RouterCV(n_jobs=2, **FEW).fit(X, costs)
     assert one.best_params_ == two.best_params_ == threads.best_params_
     assert one.cv_results_["mean_cost"] == two.cv_results_["mean_cost"]
-
-
-@pytest.mark.no_cover
-def test_one_standard_error_prefers_the_simpler_candidate() -> None:
-    X, costs = specialists(200, noise=0.3)
-    simple = RouterCV(**FEW).fit(X, costs)
-    best = RouterCV(one_standard_error=False, **FEW).fit(X, costs)
-    means = simple.cv_results_["mean_cost"]
-    assert means[best.best_index_] == min(means)
-    assert simple.best_index_ != best.best_index_
-    assert means[simple.best_index_] > means[best.best_index_]
 
 
 @pytest.mark.no_cover
@@ -498,45 +465,32 @@ def test_one_expert_and_equal_costs_are_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"cv": 1}, "cv must be at least 2 folds; got 1"),
-        ({"cv": 500}, "cv must not exceed the number of samples"),
-        ({"confidence": 1.5}, "confidence must lie in"),
-        ({"alphas": (-1.0,)}, "alphas must be finite and non-negative"),
-        ({"alphas": []}, "alphas must hold at least one strength"),
-        ({"alphas": ("x",)}, "alphas must be a number"),
-        ({"confidence": "a"}, "confidence must be a finite number"),
-        ({"n_jobs": 0}, "n_jobs must not be 0"),
-        ({"search_tol": "a"}, "search_tol must be a number"),
-        ({"search_tol": -1.0}, "search_tol must be finite and non-negative"),
-        ({"margin_factors": ()}, "margin_factors must hold at least one factor"),
-        ({"margin_factors": (0, 1)}, "margin_factors must be .* positive numbers"),
-        ({"margin_exponents": (-1.0,)}, "margin_exponents must be finite and non-negative"),
-        ({"families": []}, "families must name at least one family"),
-        ({"families": ["stack"]}, "at least one family besides the stack"),
-        ({"estimator": object()}, "estimator must be a LinearRouter"),
+        {"cv": 1},
+        {"cv": 500},
+        {"confidence": 1.5},
+        {"confidence": "a"},
+        {"alphas": (-1.0,)},
+        {"alphas": []},
+        {"alphas": ("x",)},
+        {"n_jobs": 0},
+        {"search_tol": "a"},
+        {"margin_factors": ()},
+        {"margin_factors": (0, 1)},
+        {"margin_exponents": (-1.0,)},
+        {"families": []},
+        {"families": ["stack"]},
+        {"families": ["regresion"]},
+        {"grid": "ratio"},
+        {"estimator": object()},
     ],
 )
-def test_bad_options_are_one_clear_sentence(options, message) -> None:
+def test_bad_options_are_refused_by_name(options) -> None:
     X, costs = specialists(60)
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError) as caught:
         RouterCV(**options).fit(X, costs)
-
-
-def test_unknown_names_are_met_with_a_suggestion() -> None:
-    X, costs = specialists(60)
-    with pytest.raises(OptionError, match="Did you mean 'ratios'"):
-        RouterCV(grid="ratio").fit(X, costs)
-    with pytest.raises(OptionError, match="Did you mean 'regression'"):
-        RouterCV(families=["regresion"]).fit(X, costs)
-
-
-def test_no_warning_is_given_on_an_ordinary_search() -> None:
-    X, costs = specialists(200)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        RouterCV(**FEW).fit(X, costs)
+    assert caught.value.code == f"invalid_{next(iter(options))}"
 
 
 def copies(n: int = 120) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -595,12 +549,6 @@ def test_former_names_of_topics_and_groups_work_with_a_warning() -> None:
             np.testing.assert_array_equal(
                 router.fit(X, costs, groups=groups % 3).predict(X), expected
             )
-
-
-def test_few_rows_are_no_ground_for_a_verdict() -> None:
-    verdict = RouterCV(families="regression", cv=3).fit(*specialists(24)).verdict_
-    assert verdict.pays is None
-    assert "24 rows are too few to judge by" in verdict.sentence
 
 
 @pytest.mark.no_cover
