@@ -78,7 +78,7 @@ def hostile_document():
     )  # fmt: skip
     document = document_of(
         cost_router(names, info), evil, outcome_costs(evil), X,
-        title=EVIL[8] + EVIL[1], split=EVIL[2], cost={"words": EVIL[5]},
+        title=EVIL[8] + EVIL[1], split=EVIL[2],
     )  # fmt: skip
     document["comparison"] = {
         "statement": {"sentence": EVIL[0]}, "experts": names, "chosen": EVIL[1], "splits": 2,

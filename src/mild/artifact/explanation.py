@@ -18,6 +18,8 @@ from mild.policies import Policy
 # Texts of at most so many words are explained word by word, longer ones passage by passage.
 MOST_WORDS = 150
 PASSAGES = 50
+# Effects that are smaller are rounding.
+LEAST_EFFECT = 1e-6
 # Characters of a part that are shown.
 SHOWN = 48
 # Readable names of the plain numbers.
@@ -105,7 +107,7 @@ def explain(
                 return np.asarray(values[:, chosen] - values[:, other], np.float64)
 
             left_out, part = by_leaving_out(content, lead)
-            if any(entry.effect for entry in left_out):
+            if any(abs(entry.effect) > LEAST_EFFECT for entry in left_out):
                 evidence, method, unit = left_out, f"{part}s left out", by
 
     def named(figures: Any) -> dict[str, float]:

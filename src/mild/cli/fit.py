@@ -158,7 +158,9 @@ def fit(
     # Training data cannot say whether routing pays.
     del training["verdict"]
     saved = fitted.router
-    result = {"router": str(folder), "kind": saved.policy.kind, "estimator": saved.info.estimator}
+    estimator = saved.info.estimator
+    result = {"router": str(folder), "kind": saved.policy.kind}
+    result["estimator"] = None if estimator is None else estimator.as_dict()
     result |= {"n_features": saved.n_features, "margins": saved.margins}
     if fitted.task is not None:
         result |= {"text": saved.text and saved.text.kind, "cost": fitted.task.cost}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from mild.artifact.frames import as_frame, default_library, html_table
+from mild.artifact.frames import default_library, html_table
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups, examine, row_number
@@ -224,7 +225,11 @@ class OutcomeTable:
         It is a frame of the library that the table was made from; of a table that was read from a file, a
         pandas frame if pandas is installed, otherwise a pyarrow table.
         """
-        return as_frame(self.wide_columns(), self.library or default_library())
+        table = pa.table(self.wide_columns())
+        library = self.library or default_library()
+        if library == "pandas":
+            return table.to_pandas()
+        return table if library == "pyarrow" else importlib.import_module(library).from_arrow(table)
 
     def wide_columns(self) -> dict[str, Any]:
         """Columns of the wide format by name: query, vectors, other columns, then the experts'."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mild.artifact import save as save_router
 from mild.artifact.sources import source_of
 from mild.core.arrays import invalid
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
+from mild.features import TextFeatures
 from mild.tuning.fitting import Fitted, contents, router_of
 from mild.tuning.tasks import make_task
 
@@ -20,23 +24,30 @@ def save(
     router: Any,
     folder: str | os.PathLike[str],
     *,
+    expert_names: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    data: tuple[Any, Any] | Mapping[str, Any] | None = None,
+    text: TextFeatures | None = None,
+    notes: Mapping[str, Any] | None = None,
+    marks: NDArray[np.uint64] | None = None,
+    overwrite: bool = False,
+    query_hashes: NDArray[np.uint64] | None = None,
     table: OutcomeTable | None = None,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
-    **options: Any,
 ) -> Path:
     """Write a fitted router to a folder, as JSON and safetensors; ``mild.load`` reads it.
 
     Parameters
     ----------
     router : fitted router, Pipeline that ends in one and may begin with text features, or ``Router``
-    folder : target; must not exist or be empty, unless ``overwrite=True``
+    folder : target; must not exist or be empty, unless ``overwrite``
+    expert_names, feature_names, data, text, notes, marks, query_hashes : as in ``mild.artifact.save``
+    overwrite : whether an existing router may be replaced
     table : the table whose queries and costs the router was fitted on; with it the names of the experts,
         the terms of the cost, prices and hashes of the training queries are saved, too
     beta, price_weight, latency_weight : the terms of that cost, as given to ``table.costs``
-    **options : ``expert_names``, ``feature_names``, ``data``, ``text`` and ``overwrite``, as in
-        ``mild.artifact.save``
 
     Returns
     -------
@@ -58,13 +69,23 @@ def save(
     ['smollm2', 'gemma3', 'rules']
     """
     terms = CostTerms(beta, price_weight, latency_weight)
+    options: dict[str, Any] = {
+        "expert_names": expert_names,
+        "feature_names": feature_names,
+        "data": data,
+        "text": text,
+        "notes": notes,
+        "marks": marks,
+        "overwrite": overwrite,
+        "query_hashes": query_hashes,
+    }
     if table is None:
         if terms.stated:
             name = next(key for key, value in terms.as_dict().items() if value is not None)
             raise invalid(name, "is a term of the cost of a table; give the table, too (table=).")
         return save_router(router, folder, **options)
     source = source_of(router)
-    step = source.text if options.get("text") is None else options["text"]
+    step = source.text if text is None else text
     if step is None:
         rule = "is for routers with text features; this one was fitted on numbers. Save it without."
         raise invalid("table", rule)

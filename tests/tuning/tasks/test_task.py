@@ -44,7 +44,7 @@ def test_rows_with_vectors_alone_are_told_apart_by_them():
     columns["embedding"] = [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [2.0, 2.0]]
     task = make_task(read_outcomes(pa.table(columns)), CostTerms())
     assert task.groups.tolist() == [0, 1, 0, 2]
-    assert not task.has_queries
+    assert not task.table.has_queries
 
 
 def test_the_largest_cost_is_known_only_without_dollars_and_seconds():
