@@ -12,6 +12,7 @@ import numpy as np
 from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.router import Router
 from mild.errors import InvalidInputError, UnsupportedError
+from mild.features import TextFeatures
 from mild.policies import POLICIES, StandardizedPolicy
 from mild.policies.base import is_saved
 
@@ -64,16 +65,25 @@ def source_of(router: Any) -> Router:
 
 def _pipeline_source(pipeline: Any) -> Router:
     *before, (_, last) = pipeline.steps
+    before = [(name, step) for name, step in before if step not in (None, "passthrough")]
     source = source_of(last)
-    policy = source.policy
+    policy, text, names = source.policy, source.text, source.feature_names
+    if before and isinstance(before[0][1], TextFeatures):
+        text, names = before.pop(0)[1], None
+    elif before:
+        names = _feature_names(before[0][1])
     for name, step in reversed(before):
-        if step is None or step == "passthrough":
-            continue
+        if isinstance(step, TextFeatures):
+            raise UnsupportedError(
+                f"text features must be the first step of a Pipeline; got {type(step).__name__} at "
+                f"step {name!r}.",
+                parameter="router",
+            )
         if type(step).__name__ != "StandardScaler":
             raise UnsupportedError(
-                f"a Pipeline can be saved if its steps before the router are StandardScaler; got "
-                f"step {name!r} ({type(step).__name__}). Save the router alone and apply this step "
-                f"to X before it.",
+                f"a Pipeline can be saved if its steps before the router are text features of mild, "
+                f"which come first, and StandardScaler; got step {name!r} ({type(step).__name__}). Save "
+                f"the router only and apply this step to X before it.",
                 parameter="router",
             )
         width = getattr(step, "n_features_in_", None)
@@ -82,8 +92,7 @@ def _pipeline_source(pipeline: Any) -> Router:
         mean = step.mean_ if step.with_mean else np.zeros(width)
         scale = step.scale_ if step.with_std else np.ones(width)
         policy = StandardizedPolicy(np.asarray(mean), np.asarray(scale), policy)
-    names = _feature_names(before[0][1]) if before else source.feature_names
-    return dataclasses.replace(source, policy=policy, feature_names=names)
+    return dataclasses.replace(source, policy=policy, feature_names=names, text=text)
 
 
 def _not_fitted(what: str) -> InvalidInputError:
