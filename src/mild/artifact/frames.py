@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mild.core.arrays import as_python
+
 
 def as_frame(table: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]], like: Any) -> Any:
     """A table of results as a frame of the kind of ``like``.
@@ -27,7 +29,7 @@ def as_frame(table: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]], l
         names = dict.fromkeys(name for row in table for name in row)
         columns = {name: [row.get(name) for row in table] for name in names}
     for name, values in columns.items():
-        columns[name] = values = [_plain(value) for value in values]
+        columns[name] = values = as_python(values)
         if any(_has_objects(value) for value in values):
             columns[name] = [json.dumps(value, default=str) for value in values]
     library = type(like).__module__.partition(".")[0]
@@ -39,19 +41,6 @@ def as_frame(table: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]], l
     if library == "pyarrow":
         return sys.modules[library].table(columns)
     return columns
-
-
-def _plain(value: Any) -> Any:
-    """A value with Python's own numbers and lists in place of those of NumPy."""
-    if value is None or type(value) in (float, int, bool, str):
-        return value
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_plain, value))
-    return value
 
 
 def _has_objects(value: Any) -> bool:

@@ -56,8 +56,8 @@ def source_of(router: Any) -> Router:
             parameter="router",
         )
     params = router.get_params(deep=False) if hasattr(router, "get_params") else {}
-    found = [_plain(getattr(router, f"{key}_", None)) for key in ("best_family", "best_params")]
-    info = RouterInfo(estimator=EstimatorInfo(name, _plain(params), *found))
+    found = [_described(getattr(router, f"{key}_", None)) for key in ("best_family", "best_params")]
+    info = RouterInfo(estimator=EstimatorInfo(name, _described(params), *found))
     text = router.text_features() if hasattr(router, "text_features") else None
     names = _feature_names(router)
     return Router(policy, router.expert_names_, names, info, text)
@@ -106,22 +106,22 @@ def _feature_names(estimator: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _plain(value: Any) -> Any:
+def _described(value: Any) -> Any:
     """JSON-ready; objects become the name of their type."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _described(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): _described(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray) and value.size > MOST_VALUES:
         return f"{value.size} values"
     if isinstance(value, (list, tuple, set, range, np.ndarray)):
-        return [_plain(entry) for entry in value]
+        return [_described(entry) for entry in value]
     if hasattr(value, "get_params") and not isinstance(value, type):
-        return {"class": type(value).__name__, "params": _plain(value.get_params(deep=False))}
+        return {"class": type(value).__name__, "params": _described(value.get_params(deep=False))}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain(dataclasses.asdict(value))
+        return _described(dataclasses.asdict(value))
     return getattr(value, "__qualname__", type(value).__qualname__)
