@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from mild.artifact import load, save
 from mild.core.surrogates import parse_surrogate
 from mild.errors import InvalidInputError, UnsupportedError
+from mild.features import HashingFeatures
 from mild.policies import ConstantPolicy
 from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
 from mild.routers.cascade import CascadeRouter
@@ -82,6 +83,34 @@ def test_a_pipeline_of_scalers_decides_the_same_from_disk(mean, std, data, tmp_p
     )
     assert back.info.kind == "standardized"
     assert back.info.estimator.class_name == "LinearRouter"
+
+
+@pytest.fixture(scope="module")
+def texts():
+    rng = np.random.default_rng(1)
+    queries = [
+        " ".join(rng.choice(["boil", "salt", "add", "seven", "verse"], 4)) for _ in range(80)
+    ]
+    return queries, np.array([["boil" not in q, "seven" in q, 0.6] for q in queries], float)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_pipeline_from_texts_decides_the_same_from_disk(scaled, texts, tmp_path):
+    queries, costs = texts
+    features = HashingFeatures(dimensions=8).fit(queries)
+    X = features.transform(queries)
+    scalers = [StandardScaler().fit(X)] if scaled else []
+    X = scalers[0].transform(X) if scaled else X
+    router = LinearRouter().fit(X, costs)
+    pipeline = make_pipeline(features, "passthrough", *scalers, router)
+    back = load(save(pipeline, tmp_path / "router", expert_names=["cook", "adder", "poet"]))
+    np.testing.assert_array_equal(back.predict_texts(queries), router.predict(X))
+    assert back.route(queries[:1]) == [back.expert_names[router.predict(X[:1])[0]]]
+    assert back.feature_names is None
+    pipeline.steps.insert(0, ("scaler", StandardScaler().fit(X)))
+    with pytest.raises(UnsupportedError, match="first step") as caught:
+        save(pipeline, tmp_path / "other")
+    assert caught.value.parameter == "router"
 
 
 def test_a_network_decides_the_same_from_disk_without_torch(data, tmp_path):
@@ -178,7 +207,7 @@ def test_parameters_are_plain_json(data, tmp_path):
 
 
 REFUSED = [
-    (make_pipeline(PCA(2), LinearRouter()), r"step 'pca' \(PCA\)\. Save the router alone"),
+    (make_pipeline(PCA(2), LinearRouter()), r"step 'pca' \(PCA\)\. Save the router only"),
     (RandomRouter(), "a random router is a baseline and is not saved"),
     (OracleRouter(), "OracleRouter decides by costs that are not known"),
 ]

@@ -12,6 +12,8 @@ LIBRARIES = ("pandas", "polars", "pyarrow")
 
 Table: TypeAlias = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
+from mild.core.arrays import as_python
+
 
 def library_of(frame: Any) -> str | None:
     """Library of a frame or a column: "pandas", "polars" or "pyarrow"; None for anything else."""
@@ -39,7 +41,7 @@ def as_frame(table: Table, like: Any) -> Any:
     """
     columns = _columns(table)
     for name, values in columns.items():
-        columns[name] = values = [_plain(value) for value in values]
+        columns[name] = values = as_python(values)
         if any(_has_objects(value) for value in values):
             columns[name] = [json.dumps(value, default=str) for value in values]
     library = like if isinstance(like, str) else library_of(like)
@@ -78,19 +80,6 @@ def _columns(table: Table) -> dict[str, list[Any]]:
         return {name: list(values) for name, values in table.items()}
     names = dict.fromkeys(name for row in table for name in row)
     return {name: [row.get(name) for row in table] for name in names}
-
-
-def _plain(value: Any) -> Any:
-    """A value with Python's own numbers and lists in place of those of NumPy."""
-    if value is None or type(value) in (float, int, bool, str):
-        return value
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_plain, value))
-    return value
 
 
 def _has_objects(value: Any) -> bool:

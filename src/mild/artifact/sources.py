@@ -12,6 +12,7 @@ import numpy as np
 from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.router import Router
 from mild.errors import InvalidInputError, UnsupportedError
+from mild.features import TextFeatures
 from mild.policies import POLICIES, StandardizedPolicy
 from mild.policies.base import is_saved
 
@@ -55,8 +56,8 @@ def source_of(router: Any) -> Router:
             parameter="router",
         )
     params = router.get_params(deep=False) if hasattr(router, "get_params") else {}
-    found = [_plain(getattr(router, f"{key}_", None)) for key in ("best_family", "best_params")]
-    info = RouterInfo(estimator=EstimatorInfo(name, _plain(params), *found))
+    found = [_described(getattr(router, f"{key}_", None)) for key in ("best_family", "best_params")]
+    info = RouterInfo(estimator=EstimatorInfo(name, _described(params), *found))
     text = router.text_features() if hasattr(router, "text_features") else None
     names = _feature_names(router)
     return Router(policy, router.expert_names_, names, info, text)
@@ -64,16 +65,25 @@ def source_of(router: Any) -> Router:
 
 def _pipeline_source(pipeline: Any) -> Router:
     *before, (_, last) = pipeline.steps
+    before = [(name, step) for name, step in before if step not in (None, "passthrough")]
     source = source_of(last)
-    policy = source.policy
+    policy, text, names = source.policy, source.text, source.feature_names
+    if before and isinstance(before[0][1], TextFeatures):
+        text, names = before.pop(0)[1], None
+    elif before:
+        names = _feature_names(before[0][1])
     for name, step in reversed(before):
-        if step is None or step == "passthrough":
-            continue
+        if isinstance(step, TextFeatures):
+            raise UnsupportedError(
+                f"text features must be the first step of a Pipeline; got {type(step).__name__} at "
+                f"step {name!r}.",
+                parameter="router",
+            )
         if type(step).__name__ != "StandardScaler":
             raise UnsupportedError(
-                f"a Pipeline can be saved if its steps before the router are StandardScaler; got "
-                f"step {name!r} ({type(step).__name__}). Save the router alone and apply this step "
-                f"to X before it.",
+                f"a Pipeline can be saved if its steps before the router are text features of mild, "
+                f"which come first, and StandardScaler; got step {name!r} ({type(step).__name__}). Save "
+                f"the router only and apply this step to X before it.",
                 parameter="router",
             )
         width = getattr(step, "n_features_in_", None)
@@ -82,8 +92,7 @@ def _pipeline_source(pipeline: Any) -> Router:
         mean = step.mean_ if step.with_mean else np.zeros(width)
         scale = step.scale_ if step.with_std else np.ones(width)
         policy = StandardizedPolicy(np.asarray(mean), np.asarray(scale), policy)
-    names = _feature_names(before[0][1]) if before else source.feature_names
-    return dataclasses.replace(source, policy=policy, feature_names=names)
+    return dataclasses.replace(source, policy=policy, feature_names=names, text=text)
 
 
 def _not_fitted(what: str) -> InvalidInputError:
@@ -97,22 +106,22 @@ def _feature_names(estimator: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
-def _plain(value: Any) -> Any:
+def _described(value: Any) -> Any:
     """JSON-ready; objects become the name of their type."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _described(value.item())
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): _described(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray) and value.size > MOST_VALUES:
         return f"{value.size} values"
     if isinstance(value, (list, tuple, set, range, np.ndarray)):
-        return [_plain(entry) for entry in value]
+        return [_described(entry) for entry in value]
     if hasattr(value, "get_params") and not isinstance(value, type):
-        return {"class": type(value).__name__, "params": _plain(value.get_params(deep=False))}
+        return {"class": type(value).__name__, "params": _described(value.get_params(deep=False))}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain(dataclasses.asdict(value))
+        return _described(dataclasses.asdict(value))
     return getattr(value, "__qualname__", type(value).__qualname__)

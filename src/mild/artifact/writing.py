@@ -37,7 +37,8 @@ def save(
 
     Parameters
     ----------
-    router : fitted router, Pipeline of StandardScaler steps and a router, RouterCV, Router
+    router : fitted router, RouterCV, Router, or Pipeline that ends in a router, with text features as its
+        first step or none, and StandardScaler steps
     folder : target; must not exist or be empty, unless ``overwrite``
     expert_names : one name per expert; None for those of the router
     feature_names : one name per feature; None for those of the router, if any

@@ -124,21 +124,21 @@ def _plain_warnings() -> Iterator[None]:
 def emit(result: Mapping[str, Any], as_json: bool, show: Callable[[], None]) -> None:
     """Print a result: as one JSON object on stdout, or by calling ``show``."""
     if as_json:
-        typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False))
+        typer.echo(json.dumps(_json_ready(result), ensure_ascii=False, allow_nan=False))
     else:
         show()
 
 
-def _plain(value: Any) -> Any:
+def _json_ready(value: Any) -> Any:
     """JSON-ready: arrays as lists, numbers that are not finite as null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
+        return {str(key): _json_ready(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [_json_ready(entry) for entry in value]
     return value
 
 

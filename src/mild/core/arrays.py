@@ -1,8 +1,9 @@
-"""Validation of arrays. Every public function checks its input here, once."""
+"""Validation of arrays, and arrays as plain values. Every public function checks its input here, once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -173,3 +174,20 @@ def float64_array(name: str, values: ArrayLike) -> FloatArray:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise invalid(name, f"must be numbers; got {values!r}.") from error
+
+
+def as_python(value: Any, finite: bool = False) -> Any:
+    """A value with Python's numbers and lists in place of those of NumPy, ready for JSON.
+
+    With ``finite``, numbers that are not finite become None.
+
+    >>> as_python({"shares": np.array([0.5, np.nan]), "rows": np.int64(3)}, finite=True)
+    {'shares': [0.5, None], 'rows': 3}
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: as_python(entry, finite) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_python(entry, finite) for entry in value]
+    return None if finite and isinstance(value, float) and not math.isfinite(value) else value

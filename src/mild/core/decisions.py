@@ -186,12 +186,12 @@ def stationary_experts_first(
     limit = 40.0 if scores.dtype == np.float32 else 300.0
     wide = lowest < -limit * groups[0].margin
     if not wide.any():
-        return _plain(shifted, margins, groups, surrogate.tau)
+        return _by_powers(shifted, margins, groups, surrogate.tau)
     result = np.empty_like(shifted)
-    result[:, ~wide] = _plain(shifted[:, ~wide], margins, groups, surrogate.tau)
+    result[:, ~wide] = _by_powers(shifted[:, ~wide], margins, groups, surrogate.tau)
     # Double precision often suffices where single does not, in a ninth of the logarithms' time.
     beyond = lowest < -300.0 * groups[0].margin
-    for rows, eliminate in ((wide & ~beyond, _plain), (beyond, _logarithmic)):
+    for rows, eliminate in ((wide & ~beyond, _by_powers), (beyond, _logarithmic)):
         if rows.any():
             doubles = shifted[:, rows].astype(np.float64)
             result[:, rows] = eliminate(doubles, margins, groups, surrogate.tau)
@@ -241,7 +241,7 @@ def anchored_distribution(
     return result
 
 
-def _plain(
+def _by_powers(
     shifted: FloatArray, rho: FloatArray, groups: list[MarginGroup], tau: float
 ) -> FloatArray:
     """Rates ``exp(f_j / rho_g)``, not divided by their sum: row scale only rescales the masses."""

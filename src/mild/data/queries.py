@@ -104,17 +104,17 @@ def _choice(name: str, value: Any) -> str:
     if value is None:
         return ""
     if name not in CHOICES:
-        return f"\n{name}. {_plain(name, value)}"
+        return f"\n{name}. {_field_text(name, value)}"
     if not isinstance(value, list):
-        return f"\n{_plain(name, value)}"
+        return f"\n{_field_text(name, value)}"
     last = len(ascii_uppercase) - 1
     return "".join(
-        f"\n{ascii_uppercase[min(place, last)]}. {'' if entry is None else _plain(name, entry)}"
+        f"\n{ascii_uppercase[min(place, last)]}. {'' if entry is None else _field_text(name, entry)}"
         for place, entry in enumerate(value)
     )
 
 
-def _plain(name: str, value: Any) -> str:
+def _field_text(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -99,7 +99,7 @@ def matching_rows(table: Any, where: Where, may_be_empty: bool = False) -> BoolA
                 f"there must be a column {column!r}; found {listed(list(table.column_names))}.",
                 parameter="where",
             )
-        values = [_plain(value) for value in table[column].to_pylist()]
+        values = [_as_written(value) for value in table[column].to_pylist()]
         fits = {
             value: any(value == other or fnmatchcase(value, other) for other in wanted)
             for value in set(values)
@@ -144,7 +144,7 @@ def selecting_columns(schema: Any, where: Where) -> list[str]:
     return [*named, *(name for name in schema.names if name.lower() in SPLIT_NAMES)]
 
 
-def _plain(value: Any) -> str:
+def _as_written(value: Any) -> str:
     """A value as people write it: 2.0 is 2."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

@@ -16,7 +16,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from mild import metrics
 from mild.artifact.frames import as_frame, default_library, html_table
-from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
+from mild.core.arrays import FloatArray, IntArray, as_python, check_costs, invalid
 from mild.data import CostTerms, Matrices, OutcomeTable, read_outcomes
 from mild.data.splits import Split, folds, random_splits
 from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option, counted
@@ -191,17 +191,10 @@ def run_method(
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
-    found = {name: _plain(value) for name, value in getattr(router, "best_params_", {}).items()}
+    found = as_python(getattr(router, "best_params_", {}))
     if hasattr(router, "best_family_"):
         found = {"family": router.best_family_, **found}
     return Choices(chosen, found, time.perf_counter() - start)
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as JSON knows it."""
-    if isinstance(value, (np.ndarray, tuple, list)):
-        return [_plain(entry) for entry in value]
-    return value.item() if isinstance(value, np.generic) else value
 
 
 @dataclass(frozen=True, eq=False)

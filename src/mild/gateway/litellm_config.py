@@ -372,7 +372,7 @@ def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
     # Keys such as 4 or true are words to us.
     plain = {str(key): value for key, value in content.items()}
     plain["model_list"] = {
-        str(number): _plain_yaml(model) for number, model in enumerate(models, 1)
+        str(number): _model_fields(model) for number, model in enumerate(models, 1)
     }
     return ConfigFile(file, plain, _lines(node)), status
 
@@ -407,7 +407,7 @@ def _size(node: Any, known: dict[int, float]) -> float:
     return known[id(node)]
 
 
-def _plain_yaml(model: dict[Any, Any]) -> dict[str, Any]:
+def _model_fields(model: dict[Any, Any]) -> dict[str, Any]:
     """A model with text keys, and with numbers where YAML 1.1 reads 1e-6 as text."""
     plain: dict[str, Any] = {str(key): value for key, value in model.items()}
     for table in ("litellm_params", "model_info"):

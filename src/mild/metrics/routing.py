@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, check_labels, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_labels, invalid
 from mild.core.costs import cheapest_of
 from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_weights
 
@@ -308,7 +308,8 @@ class RoutingSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers and lists, ready for JSON; NaN becomes None."""
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return dict(as_python(fields, finite=True))
 
 
 def summary(
@@ -355,9 +356,3 @@ def summary(
         headroom_captured=(constant.cost - loss) / gap if comparable else np.nan,
         shuffled_control=shuffled_control(array, experts, weight),
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return [_plain(entry) for entry in value.tolist()]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
