@@ -42,6 +42,12 @@ REMEDIES = {
 }
 
 
+@pytest.fixture(scope="session")
+def anyio_backend():
+    """The library that runs tests and fixtures that are coroutine functions."""
+    return "asyncio"
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session):
     """Every worker imports everything; it is enough that the first one is traced meanwhile."""
