@@ -44,6 +44,12 @@ REMEDIES = {
 }
 
 
+@pytest.fixture(scope="session")
+def anyio_backend():
+    """The library that runs tests and fixtures that are coroutine functions."""
+    return "asyncio"
+
+
 def pytest_collection_modifyitems(items):
     """Files with slow tests first, so that none is left for the end."""
     files = {item.path for item in items if item.get_closest_marker("slow")}

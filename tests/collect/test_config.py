@@ -92,106 +92,45 @@ def test_a_changed_program_is_another_expert(tmp_path):
     assert read(tmp_path, text).experts[0].request("Hi") != before
 
 
+# Rules that the gateway's file has, too, are tested there.
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "said"),
     [
         (
             "max_tokens = 7",
-            "max_tokens = 0",
-            ", line 10: experts.small.max_tokens must be a whole number of at least 1; got 0.",
-        ),
-        (
-            "max_tokens = 7",
             "max_tokens = true",
-            ", line 10: experts.small.max_tokens must be a whole number of at least 1; got True.",
+            "line 10: experts.small.max_tokens must be a whole",
         ),
-        (
-            "max_tokens = 7",
-            "max_token = 7",
-            ", line 10: experts.small.max_token is unknown; did you mean max_tokens?",
-        ),
-        (
-            "price_in = 0.5",
-            "price_in = -1",
-            ", line 13: experts.small.price_in must be a number at least 0; got -1.",
-        ),
-        (
-            "price_in = 0.5",
-            "price_in = nan",
-            ", line 13: experts.small.price_in must be a number at least 0; got nan.",
-        ),
-        (
-            "price_in = 0.5",
-            'price_in = "0.5"',
-            ", line 13: experts.small.price_in must be a number at least 0; got text.",
-        ),
-        (
-            "requests_per_minute = 30",
-            "requests_per_minute = 0",
-            ", line 16: experts.small.requests_per_minute must be a number above 0; got 0.",
-        ),
-        (
-            'model = "tiny"',
-            "",
-            ", line 2: experts.small must have a model: the name that the endpoint knows, "
-            'model = "NAME".',
-        ),
-        (
-            'model = "tiny"',
-            "model = 1",
-            ", line 4: experts.small.model must be text in quotes; got 1.",
-        ),
-        (
-            'command = "python',
-            'comand = "python',
-            ", line 19: experts.rules must have either base_url and model, or command. "
-            ", line 20: experts.rules.comand is unknown; did you mean command?",
-        ),
+        ("max_tokens = 7", "max_token = 7", "line 10: experts.small.max_token is unknown"),
+        ("price_in = 0.5", "price_in = nan", "line 13: experts.small.price_in must be a number"),
+        ('model = "tiny"', "", "line 2: experts.small must have a model"),
+        ('model = "tiny"', "model = 1", "line 4: experts.small.model must be text in quotes"),
+        ('command = "p', 'comand = "p', "line 19: experts.rules must have either base_url and"),
+        ('command = "p', 'comand = "p', "line 20: experts.rules.comand is unknown"),
         (
             "price_per_query = 0.001",
             'system = "x"',
-            ", line 21: experts.rules.system does not go with this kind of expert.",
+            "line 21: experts.rules.system does not go with",
         ),
         (
             "extra.seed = 1",
             'extra.model = "x"',
-            ", line 12: experts.small.extra.model must not be set in extra: it is a setting of its own.",
+            "line 12: experts.small.extra.model must not be set",
         ),
-        (
-            "extra.seed = 1",
-            "extra.at = 2024-01-01",
-            ", line 12: experts.small.extra must hold what JSON can say: no dates, no times.",
-        ),
-        (
-            "[prompts]",
-            "[prompt]",
-            ", line 23: prompt is unknown; did you mean prompts?",
-        ),
-        (
-            'numeric = "{query}!"',
-            'numeric = "hm"',
-            ", line 24: prompts.numeric must hold {query}.",
-        ),
-        (
-            "https://api.example.com/v1/",
-            "api.example.com",
-            ", line 3: experts.small.base_url must be an address such as https://api.example.com/v1.",
-        ),
-        (
-            "[experts.rules]",
-            "[experts.'']",
-            ", line 19: experts. must have a name of letters, digits and . : / @ + - (up to 100).",
-        ),
+        ("extra.seed = 1", "extra.at = 2024-01-01", "line 12: experts.small.extra must hold what"),
+        ("[prompts]", "[prompt]", "line 23: prompt is unknown; did you mean prompts?"),
+        ('numeric = "{query}!"', 'numeric = "hm"', "line 24: prompts.numeric must hold {query}."),
+        ("[experts.rules]", "[experts.'']", "line 19: experts. must have a name"),
         (
             "max_tokens = 7",
             "max_tokens =",
-            ": it is not TOML: Invalid value (at line 10, column 13).",
+            "it is not TOML: Invalid value (at line 10, column 13).",
         ),
     ],
 )
-def test_a_wrong_file_is_refused_with_its_line(tmp_path, old, new, message):
+def test_a_wrong_file_is_refused_with_its_line(tmp_path, old, new, said):
     assert old in GOOD
-    assert refusal(tmp_path, GOOD.replace(old, new, 1)) == message
+    assert said in refusal(tmp_path, GOOD.replace(old, new, 1))
 
 
 @pytest.mark.parametrize(

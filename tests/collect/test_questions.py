@@ -119,34 +119,29 @@ def test_wrong_questions_are_refused(tmp_path, row, message):
         read_questions(lines(tmp_path, row))
 
 
-def test_unreadable_files_are_refused(tmp_path):
-    (tmp_path / "q.jsonl").write_text('{"query": "a"}\n{oops\n')
-    with pytest.raises(DataFileError, match="line 2 is not JSON"):
-        read_questions(tmp_path / "q.jsonl")
-    (tmp_path / "q.jsonl").write_text("[1]\n")
-    with pytest.raises(DataFileError, match="line 1 must be an object"):
-        read_questions(tmp_path / "q.jsonl")
-    (tmp_path / "q.jsonl").write_text('{"query": "a \\ud83d", "answer": "1"}\n')
-    with pytest.raises(DataFileError, match=r"line 1 is not JSON: .* surrogates not allowed"):
-        read_questions(tmp_path / "q.jsonl")
-    (tmp_path / "q.jsonl").write_bytes(b'{"query": "\xff"}\n')
-    with pytest.raises(DataFileError, match="line 1 is not JSON"):
-        read_questions(tmp_path / "q.jsonl")
-    (tmp_path / "q.jsonl").write_text("")
-    with pytest.raises(DataFileError, match="the file is empty"):
-        read_questions(tmp_path / "q.jsonl")
-    with pytest.raises(DataFileError, match="there is no such file"):
-        read_questions(tmp_path / "none.csv")
-    (tmp_path / "q.txt").write_text("x")
-    with pytest.raises(DataFileError, match=r"must end in \.parquet, \.csv, \.jsonl; got '\.txt'"):
-        read_questions(tmp_path / "q.txt")
-    (tmp_path / "q.parquet").write_bytes(b"no")
-    with pytest.raises(DataFileError, match=r"not a readable \.parquet file"):
-        read_questions(tmp_path / "q.parquet")
-    with pytest.raises(DataFileError, match="line 2 has 3 column"):
-        read_questions(csv(tmp_path, "query,answer\n1,2,3\n"))
-    with pytest.raises(DataFileError, match="different names; 'answer' appears twice"):
-        read_questions(csv(tmp_path, "query,answer,answer\n1,2,3\n"))
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("q.jsonl", b'{"query": "a"}\n{oops\n', "line 2 is not JSON"),
+        ("q.jsonl", b"[1]\n", "line 1 must be an object"),
+        ("q.jsonl", b'{"query": "a \\ud83d", "answer": "1"}\n', "surrogates not allowed"),
+        ("q.jsonl", b'{"query": "\xff"}\n', "line 1 is not JSON"),
+        ("q.jsonl", b"", "the file is empty"),
+        ("q.txt", b"x", "must end in"),
+        ("q.parquet", b"no", "not a readable"),
+        ("q.csv", b"query,answer\n1,2,3\n", "line 2 has 3 column"),
+        ("q.csv", b"query,answer,answer\n1,2,3\n", "'answer' appears twice"),
+        ("none.csv", None, "there is no such file"),
+    ],
+)
+def test_unreadable_files_are_refused(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataFileError, match=message):
+        read_questions(tmp_path / name)
+
+
+def test_options_of_some_questions_only_are_refused(tmp_path):
     mixed = [{"query": "a", "answer": "A", "options": ["x", "y"]}, {"query": "b", "answer": "1"}]
     with pytest.raises(DataFileError, match="some questions have options and some have none"):
         read_questions(lines(tmp_path, *mixed))

@@ -179,26 +179,23 @@ async def client_of(serve, total_seconds=60.0):
         await asyncio.sleep(0.01)
 
 
-def test_a_connection_whose_answer_was_not_taken_is_not_used_again():
+async def test_a_connection_whose_answer_was_not_taken_is_not_used_again():
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 400000\r\n\r\n" + b"x" * 400_000
 
     async def serve(reader, writer):
         while await reader.read(65_536):
             writer.write(answer)
 
-    async def run():
-        async with client_of(serve) as client:
-            for _ in range(20):
-                got = await client.post("/x", b"{}")
-                # The client does not read, and then leaves.
-                await asyncio.sleep(0.02)
-                got.close()
+    async with client_of(serve) as client:
+        for _ in range(20):
             got = await client.post("/x", b"{}")
-            size = len(await got.read_all())
+            # The client does not read, and then leaves.
+            await asyncio.sleep(0.02)
             got.close()
-            return size
-
-    assert asyncio.run(run()) == 400_000
+        got = await client.post("/x", b"{}")
+        size = len(await got.read_all())
+        got.close()
+        assert size == 400_000
 
 
 def repeats(seconds):
@@ -266,7 +263,7 @@ def test_an_expert_that_goes_on_behind_the_end_of_its_stream_is_broken_off(monke
     assert asyncio.run(run())
 
 
-def test_bytes_that_nobody_asked_for_do_not_answer_the_next_request():
+async def test_bytes_that_nobody_asked_for_do_not_answer_the_next_request():
     answer = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n"
 
     async def serve(reader, writer):
@@ -277,17 +274,14 @@ def test_bytes_that_nobody_asked_for_do_not_answer_the_next_request():
         await reader.read(65_536)
         writer.write(answer + b"c")
 
-    async def run():
-        async with client_of(serve) as client:
-            found = []
-            for _ in range(2):
-                got = await client.post("/x", b"{}")
-                found.append(await got.read_all())
-                got.close()
-                await asyncio.sleep(0.15)
-            return found
-
-    assert asyncio.run(run()) == [b"a", b"a"]
+    async with client_of(serve) as client:
+        found = []
+        for _ in range(2):
+            got = await client.post("/x", b"{}")
+            found.append(await got.read_all())
+            got.close()
+            await asyncio.sleep(0.15)
+        assert found == [b"a", b"a"]
 
 
 @pytest.mark.parametrize("piece", [b": ping\n\n", b"data: x\n\n"])
@@ -314,33 +308,30 @@ def test_a_call_that_never_ends_is_ended_after_the_total_time(piece):
     assert caught.value.kind == "timeout"
 
 
-def test_redirects_are_not_followed_and_the_key_goes_nowhere_else():
+async def test_redirects_are_not_followed_and_the_key_goes_nowhere_else():
     elsewhere = []
 
     async def other(reader, writer):
         elsewhere.append(await reader.read(1000))
         writer.close()
 
-    async def run():
-        server = await asyncio.start_server(other, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
+    server = await asyncio.start_server(other, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
 
-        async def serve(reader, writer):
-            await reader.read(65_536)
-            line = f"HTTP/1.1 307 X\r\nlocation: http://127.0.0.1:{port}/v1/x\r\n"
-            writer.write(line.encode() + b"content-length: 0\r\n\r\n")
+    async def serve(reader, writer):
+        await reader.read(65_536)
+        line = f"HTTP/1.1 307 X\r\nlocation: http://127.0.0.1:{port}/v1/x\r\n"
+        writer.write(line.encode() + b"content-length: 0\r\n\r\n")
 
-        async with client_of(serve) as client:
-            got = await client.post("/x", b"{}", {"authorization": "Bearer sk-secret"})
-            got.close()
-        server.close()
-        return got.status
-
-    assert asyncio.run(run()) == 307
+    async with client_of(serve) as client:
+        got = await client.post("/x", b"{}", {"authorization": "Bearer sk-secret"})
+        got.close()
+    server.close()
+    assert got.status == 307
     assert elsewhere == []
 
 
-def test_a_proxy_of_the_environment_is_used_except_for_this_machine(monkeypatch):
+async def test_a_proxy_of_the_environment_is_used_except_for_this_machine(monkeypatch):
     seen = []
 
     async def proxy(reader, writer):
@@ -349,23 +340,20 @@ def test_a_proxy_of_the_environment_is_used_except_for_this_machine(monkeypatch)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
         writer.close()
 
-    async def run():
-        server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
-        client = client_at("http://expert.invalid/v1")
-        try:
-            got = await client.post("/chat/completions", b"{}")
-            body = await got.read_all()
-            got.close()
-        finally:
-            await client.close()
-            server.close()
-        return body
-
-    assert asyncio.run(run()) == b"ok"
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
+    client = client_at("http://expert.invalid/v1")
+    try:
+        got = await client.post("/chat/completions", b"{}")
+        body = await got.read_all()
+        got.close()
+    finally:
+        await client.close()
+        server.close()
+    assert body == b"ok"
     assert seen == ["POST http://expert.invalid/v1/chat/completions HTTP/1.1\r\n"]
     assert proxy_for("http://127.0.0.1:9/v1") is None
     assert proxy_for("http://localhost/v1") is None

@@ -107,6 +107,16 @@ class KeptLedger:
         pass
 
 
+class FakeBoard:
+    """A page without content."""
+
+    async def document(self):
+        return {}
+
+    def take(self, router):
+        pass
+
+
 def expert(name, upstream, **more):
     """Settings of an expert at a fake endpoint, in a hurry."""
     url = upstream if isinstance(upstream, str) else upstream.base_url

@@ -191,167 +191,110 @@ def test_the_store_is_known_without_any_secret(place):
     assert read_store(place / "config.yaml") == str(place / "mild.sqlite")
 
 
+# Lines at the top of a file, lines of an expert, and lines of tables, each with the key that is wrong.
+TOP = [
+    ("prot = 1", "prot"),
+    ("lines = 1", "lines"),
+    ("port = 70000", "port"),
+    ("workers = 0", "workers"),
+    ('host = "a b"', "host"),
+    ('page = "yes"', "page"),
+    ("page = 3", "page"),
+    ("server = 1", "server"),
+    ('store = "mysql://u:p@h/d"', "store"),
+]
+OF_EXPERT = [
+    ("price = 1", "price"),
+    ("price_in = -1", "price_in"),
+    ('price_in = "1"', "price_in"),
+    ("price_in = inf", "price_in"),
+    ("max_tokens = 0", "max_tokens"),
+    ("context = 0", "context"),
+    ("vision = 1", "vision"),
+    ('role = "backup"', "role"),
+    ('api = "gemini"', "api"),
+    ('embeddings = "yes"', "embeddings"),
+    ('embeddings = true\napi = "anthropic"', "embeddings"),
+    ("breaker.failures = 0", "breaker.failures"),
+    ("breaker.fails = 1", "breaker.fails"),
+    (f'api_key = "{SECRET}"', "api_key"),
+    (f'api_key_env = "{SECRET}"', "api_key_env"),
+    ('api_key_env = "UNSET"', "api_key_env"),
+    ('api_key_file = "none"', "api_key_file"),
+    ('headers = { Host = "x" }', "headers.Host"),
+    ('headers = { a = "x\\ny" }', "headers.a"),
+    ('headers = { "a b" = "x" }', "headers.a b"),
+]
+OF_TABLE = [
+    ("[routing]\nmax_sessions = 1000000000000", "routing.max_sessions"),
+    ('[routing]\npin_sessions = "hard"', "routing.pin_sessions"),
+    ("[routing]\nexplore = 1.5", "routing.explore"),
+    ('[routing]\ntext = "first"', "routing.text"),
+    ("[routing]\nfallback = 1", "routing.fallback"),
+    ('[routing]\ntarget = "max_dollars"', "routing.target"),
+    ("[routing]\ntarget = { max_dollar = 2 }", "routing.target.max_dollar"),
+    ("[routing.target]\nquality = 0.9", "routing.target.quality"),
+    ("[routing.target]\nstrong_share = 2", "routing.target.strong_share"),
+    ("[limits]\nmax_body = 1", "limits.max_body"),
+    ("[limits]\nbody_seconds = 0", "limits.body_seconds"),
+    ("[access]\nbudget = 1", "access.budget"),
+    ("[access]\nrequests_per_minute = 0", "access.requests_per_minute"),
+    ("[ledger]\nmax_bytes = 1", "ledger.max_bytes"),
+    ("[server]\ntls_key = 1", "server.tls_key"),
+    ("[server]\ncors_origins = 'https://a.example'", "server.cors_origins"),
+    (f'[experts.a.headers]\nAuthorization = "{SECRET}"', "experts.a.headers.Authorization"),
+]
+ELSEWHERE = [
+    (LEAST + "price_in = 1\nprice_cached_in = 2\n", 1, "experts.a"),
+    (LEAST + 'api_key_env = "SMALL_KEY"\napi_key_file = "x"\n', 5, "experts.a.api_key_file"),
+    (LEAST.replace("http:", "ftp:"), 2, "experts.a.base_url"),
+    (LEAST.replace("127", f"u:{SECRET}@127"), 2, "experts.a.base_url"),
+    (LEAST.replace("/v1", "/v1/chat/completions"), 2, "experts.a.base_url"),
+    (LEAST.replace("/v1", "/v1/messages"), 2, "experts.a.base_url"),
+    ('[experts.a]\nmodel = "m"\n', 1, "experts.a"),
+    (LEAST.replace('model = "m"', ""), 1, "experts.a"),
+    (LEAST.replace("experts.a", "experts.mild"), 1, "experts.mild"),
+    (LEAST.replace("experts.a", 'experts."a\\nb"'), 1, "experts.a\nb"),
+    (LEAST + "[routing.target]\n", 4, "routing.target"),
+    (LEAST + "[routing]\nprice_weight = 1\ntarget = { max_dollars = 2 }\n", 6, "routing.target"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        *((f"{text}\n{LEAST}", 1, key) for text, key in TOP),
+        *((f"{LEAST}{text}\n", 4, f"experts.a.{key}") for text, key in OF_EXPERT),
+        *((f"{LEAST}{text}\n", 5, key) for text, key in OF_TABLE),
+        *ELSEWHERE,
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path, text, line, key):
+    assert f", line {line}: {key} " in refusal(tmp_path, text)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("", ": experts must name at least one expert: [experts.NAME]; got none."),
         ("prot = 1\n" + LEAST, ", line 1: prot is unknown; did you mean port?"),
-        (
-            "port = 70000\n" + LEAST,
-            ", line 1: port must be a whole number from 0 to 65535; got 70000.",
-        ),
         ("workers = 0\n" + LEAST, ", line 1: workers must be a whole number from 1 to 256; got 0."),
-        (
-            LEAST + "[routing]\nmax_sessions = 1000000000000\n",
-            ", line 5: routing.max_sessions must be a whole number from 1 to 100000000; got 1",
-        ),
-        ('host = "a b"\n' + LEAST, ", line 1: host must be an address such as 127.0.0.1, or"),
-        (
-            'store = "mysql://u:p@h/d"\n' + LEAST,
-            ", line 1: store must be the path of an SQLite file",
-        ),
-        (LEAST + "price = 1\n", ", line 4: experts.a.price is unknown; did you mean price_in?"),
-        (
-            LEAST + "price_in = -1\n",
-            ", line 4: experts.a.price_in must be a number at least 0; got -1.",
-        ),
-        (
-            LEAST + 'price_in = "1"\n',
-            ", line 4: experts.a.price_in must be a number at least 0; got text.",
-        ),
-        (
-            LEAST + "price_in = inf\n",
-            ", line 4: experts.a.price_in must be a number at least 0; got inf.",
-        ),
-        (LEAST + "max_tokens = 0\n", ", line 4: experts.a.max_tokens must be a whole number of at"),
-        (
-            LEAST + "context = 0\n",
-            ", line 4: experts.a.context must be a whole number of at least 1",
-        ),
-        (LEAST + "vision = 1\n", ", line 4: experts.a.vision must be true or false; got 1."),
-        (LEAST + 'role = "backup"\n', ', line 4: experts.a.role must be "routed" or "fallback".'),
-        (
-            LEAST + "price_in = 1\nprice_cached_in = 2\n",
-            ", line 1: experts.a must have a price_in, and a price_cached_in that is not above it.",
-        ),
-        (
-            LEAST + '[routing]\npin_sessions = "hard"\n',
-            ', line 5: routing.pin_sessions must be true, false or "soft".',
-        ),
-        (LEAST + "breaker.failures = 0\n", ", line 4: experts.a.breaker.failures must be a whole"),
-        (LEAST + "breaker.fails = 1\n", ", line 4: experts.a.breaker.fails is unknown; did you"),
-        (
-            LEAST + f'api_key = "{SECRET}"\n',
-            ", line 4: experts.a.api_key must not stand in this file",
-        ),
-        (
-            LEAST + f'api_key_env = "{SECRET}"\n',
-            ", line 4: experts.a.api_key_env must be the name of an",
-        ),
-        (LEAST + 'api_key_env = "UNSET"\n', ", line 4: experts.a.api_key_env names an environment"),
-        (
-            LEAST + 'api_key_file = "none"\n',
-            ", line 4: experts.a.api_key_file names a file that cannot",
-        ),
-        (
-            LEAST + 'api_key_env = "SMALL_KEY"\napi_key_file = "x"\n',
-            ", line 5: experts.a.api_key_file must not stand beside api_key_env",
-        ),
-        (
-            LEAST + f'[experts.a.headers]\nAuthorization = "{SECRET}"\n',
-            ", line 5: experts.a.headers.Authorization must not stand in this file",
-        ),
-        (
-            LEAST + 'headers = { Host = "x" }\n',
-            ", line 4: experts.a.headers.Host is set by mild itself",
-        ),
-        (
-            LEAST + 'headers = { a = "x\\ny" }\n',
-            ", line 4: experts.a.headers.a must be plain text.",
-        ),
-        (
-            LEAST + 'headers = { "a b" = "x" }\n',
-            ", line 4: experts.a.headers.a b must be the name of",
-        ),
-        (LEAST.replace("http:", "ftp:"), ", line 2: experts.a.base_url must be an address such as"),
-        (LEAST.replace("127", f"u:{SECRET}@127"), ", line 2: experts.a.base_url must hold no user"),
-        (
-            LEAST.replace("/v1", "/v1/chat/completions"),
-            ", line 2: experts.a.base_url must end before /chat/completions",
-        ),
-        ('[experts.a]\nmodel = "m"\n', ", line 1: experts.a must have an address: base_url ="),
-        (LEAST.replace('model = "m"', ""), ", line 1: experts.a must have a model"),
-        (
-            LEAST.replace("experts.a", "experts.mild"),
-            ", line 1: experts.mild must have another name",
-        ),
-        (
-            LEAST.replace("experts.a", 'experts."a\\nb"'),
-            ", line 1: experts.a\nb must have a name of",
-        ),
-        (
-            LEAST + "[routing]\nexplore = 1.5\n",
-            ", line 5: routing.explore must be a share from 0 to 1",
-        ),
-        (LEAST + '[routing]\ntext = "first"\n', ', line 5: routing.text must be "last" or "all"'),
-        (
-            LEAST + "[routing]\nfallback = 1\n",
-            ", line 5: routing.fallback must be true or false; got 1.",
-        ),
-        (
-            LEAST + "[routing]\ntarget = { max_dollar = 2 }\n",
-            ", line 5: routing.target.max_dollar is unknown; did you mean max_dollars?",
-        ),
-        (
-            LEAST + "[routing.target]\nquality = 0.9\n",
-            ", line 5: routing.target.quality is unknown; did you mean keep_quality?",
-        ),
-        (
-            LEAST + "[routing.target]\nstrong_share = 2\n",
-            ", line 5: routing.target.strong_share must be a share from 0 to 1; got 2.",
-        ),
-        (
-            LEAST + '[routing]\ntarget = "max_dollars"\n',
-            ", line 5: routing.target must be a table such as { max_dollars = 2.0 }.",
-        ),
-        (LEAST + "[routing.target]\n", ", line 4: routing.target must have at least one of keep_"),
-        (
-            LEAST + "[routing]\nprice_weight = 1\ntarget = { max_dollars = 2 }\n",
-            ", line 6: routing.target must not stand beside price_weight",
-        ),
-        ("lines = 1\n" + LEAST, ", line 1: lines is unknown"),
-        (
-            LEAST + "[limits]\nmax_body = 1\n",
-            ", line 5: limits.max_body is unknown; did you mean max_body_bytes?",
-        ),
-        (
-            LEAST + "[limits]\nbody_seconds = 0\n",
-            ", line 5: limits.body_seconds must be a number above 0",
-        ),
-        (
-            LEAST + "[access]\nbudget = 1\n",
-            ", line 5: access.budget is unknown; did you mean budget_day?",
-        ),
-        (
-            LEAST + "[access]\nrequests_per_minute = 0\n",
-            ", line 5: access.requests_per_minute must be a",
-        ),
-        (
-            LEAST + "[ledger]\nmax_bytes = 1\n",
-            ", line 5: ledger.max_bytes must be a whole number of at",
-        ),
-        ('litellm = "none.yaml"\n', "none.yaml: it cannot be read"),
+        (LEAST + 'price_in = "1"\n', "price_in must be a number at least 0; got text."),
+        (LEAST + "vision = 1\n", "vision must be true or false; got 1."),
+        (LEAST + 'role = "backup"\n', 'role must be "routed" or "fallback".'),
+        (LEAST + f'api_key = "{SECRET}"\n', "api_key must not stand in this file"),
+        (LEAST + "[routing.target]\n", "routing.target must have at least one of keep_"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(tmp_path, text, said):
+def test_a_message_says_the_rule_and_what_was_got(tmp_path, text, said):
+    assert said in refusal(tmp_path, text)
+
+
+def test_a_file_of_litellm_that_is_not_there_is_named(tmp_path):
     file = tmp_path / "mild.toml"
-    file.write_text(text)
-    with pytest.raises(DataFileError) as caught:
-        read_settings(file, {"SMALL_KEY": SECRET})
-    message = str(caught.value)
-    assert said in message
-    assert message.startswith(str(tmp_path))
-    assert SECRET not in message
+    file.write_text('litellm = "none.yaml"\n')
+    with pytest.raises(DataFileError, match="it cannot be read"):
+        read_settings(file)
 
 
 def test_a_file_with_a_secret_that_others_can_read_is_refused(place):
@@ -401,10 +344,6 @@ def test_the_real_environment_is_the_default(tmp_path, monkeypatch):
 
 def test_a_page_may_be_public(tmp_path):
     assert read(tmp_path, 'page = "public"\n' + LEAST).page == "public"
-    with pytest.raises(DataFileError, match='page must be true, false or "public"'):
-        read(tmp_path, 'page = "yes"\n' + LEAST)
-    with pytest.raises(DataFileError, match="page must be true, false or"):
-        read(tmp_path, "page = 3\n" + LEAST)
 
 
 def test_what_an_expert_can_serve_is_read_and_not_assumed(tmp_path):
@@ -499,16 +438,6 @@ def test_the_server_table(tmp_path):
         assert f"line {line}: server.{key} must" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "lines", ["server = 1", "[server]\ntls_key = 1", "[server]\ncors_origins = 'https://a.example'"]
-)
-def test_a_server_table_of_other_types_is_refused(tmp_path, lines):
-    file = tmp_path / "mild.toml"
-    file.write_text(f"{lines}\n[experts.a]\nbase_url = 'http://127.0.0.1:9/v1'\nmodel = 'm'\n")
-    with pytest.raises(DataFileError, match="server"):
-        read_settings(file, {})
-
-
 def test_an_expert_may_speak_anthropics_api(tmp_path):
     (plain,) = read(tmp_path, LEAST).experts
     assert (plain.api, plain.embeddings) == ("openai", False)
@@ -516,20 +445,3 @@ def test_an_expert_may_speak_anthropics_api(tmp_path):
     assert found.api == "anthropic"
     (found,) = read(tmp_path, LEAST + "embeddings = true\n").experts
     assert found.embeddings
-
-
-@pytest.mark.parametrize(
-    ("more", "key"),
-    [
-        ('api = "gemini"\n', "experts.a.api"),
-        ('embeddings = "yes"\n', "experts.a.embeddings"),
-        ('embeddings = true\napi = "anthropic"\n', "experts.a.embeddings"),
-    ],
-)
-def test_an_api_that_is_not_known_is_refused(tmp_path, more, key):
-    assert f", line 4: {key} must " in refusal(tmp_path, LEAST + more)
-
-
-def test_an_address_ends_before_the_endpoint(tmp_path):
-    found = refusal(tmp_path, LEAST.replace("/v1", "/v1/messages"))
-    assert found.startswith(", line 2: experts.a.base_url must end before /messages")

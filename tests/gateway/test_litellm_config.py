@@ -143,62 +143,41 @@ def test_a_toml_file_adds_to_it_and_changes_it(tmp_path):
     assert len(settings.notes) == 10
 
 
+ADDRESS = "api_base: http://127.0.0.1/v1"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "key"),
+    [
+        (["rpm: many"], 5, "rpm must be a number above"),
+        (["timeout: -1"], 5, "timeout must be a"),
+        (["api_key: os.environ/NONE"], 5, "api_key names an"),
+        (["api_key: os.environ/a-b"], 5, "api_key must name an"),
+        (["api_base: os.environ/NONE"], 5, "api_base names an"),
+        ([f"api_key: {SECRET}"], 5, "api_key stands in this"),
+        (["api_base: nowhere"], 5, "api_base must be an"),
+        (
+            [ADDRESS, "extra_headers:", f"  x-api-key: {SECRET}"],
+            7,
+            "extra_headers.x-api-key stands",
+        ),
+        ([ADDRESS, "extra_headers:", '  "a b": x'], 7, "extra_headers.a b must be the name"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path, lines, line, key):
+    said = refusal(tmp_path, one(["model: openai/m", *lines]))
+    assert f", line {line}: model_list.1.litellm_params.{key}" in said
+
+
 @pytest.mark.parametrize(
     ("params", "said"),
     [
-        (
-            ["model: openai/m", "rpm: many"],
-            ", line 5: model_list.1.litellm_params.rpm must be a number above",
-        ),
-        (
-            ["model: openai/m", "timeout: -1"],
-            ", line 5: model_list.1.litellm_params.timeout must be a",
-        ),
-        (
-            ["model: openai/m", "api_key: os.environ/NONE"],
-            ", line 5: model_list.1.litellm_params.api_key names an",
-        ),
-        (
-            ["model: openai/m", "api_key: os.environ/a-b"],
-            ", line 5: model_list.1.litellm_params.api_key must name an",
-        ),
-        (
-            ["model: openai/m", "api_base: os.environ/NONE"],
-            ", line 5: model_list.1.litellm_params.api_base names an",
-        ),
-        (
-            ["model: openai/m", f"api_key: {SECRET}"],
-            ", line 5: model_list.1.litellm_params.api_key stands in this",
-        ),
-        (
-            ["model: openai/m", "api_base: nowhere"],
-            ", line 5: model_list.1.litellm_params.api_base must be an",
-        ),
-        (
-            [
-                "model: openai/m",
-                "api_base: http://127.0.0.1/v1",
-                "extra_headers:",
-                f"  x-api-key: {SECRET}",
-            ],
-            ", line 7: model_list.1.litellm_params.extra_headers.x-api-key stands in this file",
-        ),
-        (
-            ["model: openai/m", "api_base: http://127.0.0.1/v1", "extra_headers:", '  "a b": x'],
-            ", line 7: model_list.1.litellm_params.extra_headers.a b must be the name of a header",
-        ),
-        (
-            ["api_key: none"],
-            ", line 2: model_list.1 must have model_name, and litellm_params with a",
-        ),
-        (
-            ["model: bedrock/m"],
-            ", line 1: model_list must name at least one model that can be asked",
-        ),
+        ("api_key: none", ", line 2: model_list.1 must have model_name, and litellm_params with a"),
+        ("model: bedrock/m", ", line 1: model_list must name at least one model that can be asked"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(tmp_path, params, said):
-    assert said in refusal(tmp_path, one(params))
+def test_a_list_of_models_must_have_one(tmp_path, params, said):
+    assert said in refusal(tmp_path, one([params]))
 
 
 @pytest.mark.parametrize(

@@ -91,16 +91,13 @@ def test_a_real_model_answers_streams(port):
     assert "Paris" in said(found.body)
 
 
-def test_the_router_sends_to_the_real_model_what_it_knows_best(port):
-    async def run():
-        fact = document("What is the chemical symbol of iron?")
-        total = document("What is 17 * 23?")
-        return (
-            [await ask(port, one, "/v1/route") for one in (fact, total)],
-            [await ask(port, one) for one in (fact, total)],
-        )
-
-    decisions, answers = asyncio.run(run())
+async def test_the_router_sends_to_the_real_model_what_it_knows_best(port):
+    fact = document("What is the chemical symbol of iron?")
+    total = document("What is 17 * 23?")
+    decisions, answers = (
+        [await ask(port, one, "/v1/route") for one in (fact, total)],
+        [await ask(port, one) for one in (fact, total)],
+    )
     assert [json.loads(one.body)["expert"] for one in decisions] == ["smollm2", "rules"]
     assert [one.headers["x-mild-expert"] for one in answers] == ["smollm2", "rules"]
     fact, total = (json.loads(one.body)["choices"][0]["message"]["content"] for one in answers)

@@ -197,14 +197,11 @@ def test_a_trace_that_is_not_sampled_is_not_recorded_and_passed_on():
     assert spans == ()
 
 
-def test_without_tracing_a_traceparent_is_passed_on_as_it_is():
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
-            assert g.app.tracing is None
-            await ask(g.port, chat(), traceparent=PARENT)
-            return up.heads[0][1]["traceparent"]
-
-    assert asyncio.run(run()) == PARENT
+async def test_without_tracing_a_traceparent_is_passed_on_as_it_is():
+    async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+        assert g.app.tracing is None
+        await ask(g.port, chat(), traceparent=PARENT)
+        assert up.heads[0][1]["traceparent"] == PARENT
 
 
 @pytest.mark.parametrize(
@@ -226,55 +223,44 @@ def test_the_file_or_the_standard_variables_turn_it_on(settings, environment, en
     assert is_enabled(TracingSettings(**settings), environment) is enabled
 
 
-def test_spans_are_sent_to_a_collector(monkeypatch):
+async def test_spans_are_sent_to_a_collector(monkeypatch):
     """OTLP over HTTP, to the address of the file; the rest is sent when the gateway stops."""
     monkeypatch.setenv("OTEL_SERVICE_NAME", "chat-gateway")
-
-    async def run():
-        async with FakeUpstream() as collector, FakeUpstream() as up:
-            tracing = TracingSettings(endpoint=collector.base_url.replace("/v1", "/v1/traces"))
-            async with gateway([expert("small", up)], tracing_settings=tracing) as g:
-                await ask(g.port, chat())
-            return [line.split()[1] for line, _ in collector.heads], collector.bodies
-
-    paths, bodies = asyncio.run(run())
+    async with FakeUpstream() as collector, FakeUpstream() as up:
+        tracing = TracingSettings(endpoint=collector.base_url.replace("/v1", "/v1/traces"))
+        async with gateway([expert("small", up)], tracing_settings=tracing) as g:
+            await ask(g.port, chat())
+        paths, bodies = [line.split()[1] for line, _ in collector.heads], collector.bodies
     assert set(paths) == {"/v1/traces"}
     for word in (b"chat mild", b"chat small-model", b"mild.decision.expert", b"chat-gateway"):
         assert word in b"".join(bodies)
 
 
 @pytest.mark.slow
-def test_every_worker_sends_its_spans(tmp_path):
-    async def run():
-        async with FakeUpstream() as collector, FakeUpstream() as up:
-            endpoint = collector.base_url.replace("/v1", "/v1/traces")
-            extra = f'[tracing]\nendpoint = "{endpoint}"'
-            write_files(tmp_path, [("small", up.base_url)], extra=extra, workers=2)
-            async with served(tmp_path) as g:
-                found = [await ask(g.port, chat()) for _ in range(6)]
-                assert await g.stop() == 0
-            return found, b"".join(collector.bodies)
-
-    answers, told = asyncio.run(run())
+async def test_every_worker_sends_its_spans(tmp_path):
+    async with FakeUpstream() as collector, FakeUpstream() as up:
+        endpoint = collector.base_url.replace("/v1", "/v1/traces")
+        extra = f'[tracing]\nendpoint = "{endpoint}"'
+        write_files(tmp_path, [("small", up.base_url)], extra=extra, workers=2)
+        async with served(tmp_path) as g:
+            found = [await ask(g.port, chat()) for _ in range(6)]
+            assert await g.stop() == 0
+        answers, told = found, b"".join(collector.bodies)
     for answer in answers:
         assert answer.headers["x-mild-request-id"].encode() in told
 
 
-def test_a_collector_that_is_gone_delays_neither_answers_nor_the_end(monkeypatch):
+async def test_a_collector_that_is_gone_delays_neither_answers_nor_the_end(monkeypatch):
     monkeypatch.setattr("mild.gateway.tracing.FLUSH_SECONDS", 0.2)
-
-    async def run():
-        tracing = TracingSettings(endpoint="http://127.0.0.1:1/v1/traces")
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("small", up)], tracing_settings=tracing) as g,
-        ):
-            answer = await ask(g.port, chat())
-            start = time.monotonic()
-            await g.stop()
-            return answer, time.monotonic() - start
-
-    answer, seconds = asyncio.run(run())
+    tracing = TracingSettings(endpoint="http://127.0.0.1:1/v1/traces")
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("small", up)], tracing_settings=tracing) as g,
+    ):
+        answer = await ask(g.port, chat())
+        start = time.monotonic()
+        await g.stop()
+        seconds = time.monotonic() - start
     assert answer.status == 200
     # The exporter alone would try for ten.
     assert seconds < 5

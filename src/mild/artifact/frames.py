@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
 
+from mild.core.arrays import as_python
+
 LIBRARIES = ("pandas", "polars", "pyarrow")
 
 Table: TypeAlias = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
-
-from mild.core.arrays import as_python
 
 
 def library_of(frame: Any) -> str | None:

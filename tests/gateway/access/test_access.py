@@ -90,16 +90,12 @@ class Started:
         await self.access.close()
 
 
-def test_a_known_key_is_its_callers(place):
+async def test_a_known_key_is_its_callers(place):
     key = place.add_key("alice", day=5, rpm=60)
-
-    async def test():
-        async with Started(place.access(host="0.0.0.0")) as access:
-            caller = access.identify(key)
-            assert (caller.name, caller.requests_per_minute) == ("alice", 60)
-            assert access.identify(key.replace("Bearer", "bearer")) is caller
-
-    run(test)
+    async with Started(place.access(host="0.0.0.0")) as access:
+        caller = access.identify(key)
+        assert (caller.name, caller.requests_per_minute) == ("alice", 60)
+        assert access.identify(key.replace("Bearer", "bearer")) is caller
 
 
 @pytest.mark.no_cover
@@ -117,58 +113,45 @@ def test_a_known_key_is_its_callers(place):
         "\x00",
     ],
 )
-def test_without_a_known_key_nobody_passes_where_one_is_needed(place, authorization):
+async def test_without_a_known_key_nobody_passes_where_one_is_needed(place, authorization):
     place.add_key("alice")
-
-    async def test():
-        async with Started(place.access(host="0.0.0.0")) as access:
-            with pytest.raises(Refusal) as caught:
-                access.identify(authorization)
-            refusal = refused(caught, 401, "invalid_api_key")
-            assert refusal.headers["WWW-Authenticate"] == "Bearer"
-            assert (
-                not authorization
-                or authorization[7:] not in refusal.message
-                or len(authorization) < 8
-            )
-
-    run(test)
+    async with Started(place.access(host="0.0.0.0")) as access:
+        with pytest.raises(Refusal) as caught:
+            access.identify(authorization)
+        refusal = refused(caught, 401, "invalid_api_key")
+        assert refusal.headers["WWW-Authenticate"] == "Bearer"
+        assert (
+            not authorization or authorization[7:] not in refusal.message or len(authorization) < 8
+        )
 
 
-def test_where_no_key_is_needed_any_word_will_do_but_not_a_false_key_of_ours(place):
+async def test_where_no_key_is_needed_any_word_will_do_but_not_a_false_key_of_ours(place):
     key = place.add_key("alice")
-
-    async def test():
-        async with Started(place.access(anonymous="guest")) as access:
-            for word in (None, "Bearer sk-anything", "Basic x"):
-                assert access.identify(word).name == "guest"
-            assert access.identify(key).name == "alice"
-            with pytest.raises(Refusal) as caught:
-                access.identify("Bearer mild-wrong")
-            refused(caught, 401, "invalid_api_key")
-
-    run(test)
+    async with Started(place.access(anonymous="guest")) as access:
+        for word in (None, "Bearer sk-anything", "Basic x"):
+            assert access.identify(word).name == "guest"
+        assert access.identify(key).name == "alice"
+        with pytest.raises(Refusal) as caught:
+            access.identify("Bearer mild-wrong")
+        refused(caught, 401, "invalid_api_key")
 
 
-def test_keys_are_added_and_revoked_while_it_runs(place):
-    async def test():
-        async with Started(place.access(host="0.0.0.0")) as access:
-            key = place.add_key("late")
+async def test_keys_are_added_and_revoked_while_it_runs(place):
+    async with Started(place.access(host="0.0.0.0")) as access:
+        key = place.add_key("late")
 
-            def is_known():
-                try:
-                    return access.identify(key).name == "late"
-                except Refusal:
-                    return False
+        def is_known():
+            try:
+                return access.identify(key).name == "late"
+            except Refusal:
+                return False
 
-            assert not is_known()
-            await until(is_known)
-            store = place.store()
-            store.revoke_key("late", 2.0)
-            store.close()
-            await until(lambda: not is_known())
-
-    run(test)
+        assert not is_known()
+        await until(is_known)
+        store = place.store()
+        store.revoke_key("late", 2.0)
+        store.close()
+        await until(lambda: not is_known())
 
 
 async def request(access, caller, dollars=0.0):
@@ -179,74 +162,62 @@ async def request(access, caller, dollars=0.0):
     access.settle(reservation, dollars / 2)
 
 
-def test_requests_per_minute_are_counted_by_the_second(file_place):
+async def test_requests_per_minute_are_counted_by_the_second(file_place):
     key = file_place.add_key("alice", rpm=3)
-
-    async def test():
-        async with Started(file_place.access(requests_per_minute=2)) as access:
-            alice, guest = access.identify(key), access.identify(None)
-            for _ in range(3):
-                await request(access, alice)
-            # The store says so, and then the worker itself.
-            for _ in range(2):
-                with pytest.raises(Refusal) as caught:
-                    await request(access, alice)
-                assert refused(caught, 429, "rate_limit_exceeded").headers["Retry-After"] == "61"
-            await request(access, guest)
-            await request(access, guest)
-            with pytest.raises(Refusal):
-                await request(access, guest)
-            file_place.now += 60.1
+    async with Started(file_place.access(requests_per_minute=2)) as access:
+        alice, guest = access.identify(key), access.identify(None)
+        for _ in range(3):
+            await request(access, alice)
+        # The store says so, and then the worker itself.
+        for _ in range(2):
             with pytest.raises(Refusal) as caught:
                 await request(access, alice)
-            assert caught.value.headers["Retry-After"] == "1"
-            file_place.now += 0.9
+            assert refused(caught, 429, "rate_limit_exceeded").headers["Retry-After"] == "61"
+        await request(access, guest)
+        await request(access, guest)
+        with pytest.raises(Refusal):
+            await request(access, guest)
+        file_place.now += 60.1
+        with pytest.raises(Refusal) as caught:
             await request(access, alice)
-
-    run(test)
+        assert caught.value.headers["Retry-After"] == "1"
+        file_place.now += 0.9
+        await request(access, alice)
 
 
 @pytest.mark.no_cover
-def test_requests_per_minute_hold_over_two_workers_and_all_can_be_used(place):
+async def test_requests_per_minute_hold_over_two_workers_and_all_can_be_used(place):
     key = place.add_key("alice", rpm=50)
-
-    async def test():
-        async with Started(place.access(workers=2)) as one, Started(place.access(workers=2)) as two:
-            served = 0
-            for turn in range(100):
-                access = (one, two)[turn % 7 == 0]
-                try:
-                    await request(access, access.identify(key))
-                    served += 1
-                except Refusal as refusal:
-                    refused(SimpleNamespace(value=refusal), 429, "rate_limit_exceeded")
-            assert served == 50
-
-    run(test)
+    async with Started(place.access(workers=2)) as one, Started(place.access(workers=2)) as two:
+        served = 0
+        for turn in range(100):
+            access = (one, two)[turn % 7 == 0]
+            try:
+                await request(access, access.identify(key))
+                served += 1
+            except Refusal as refusal:
+                refused(SimpleNamespace(value=refusal), 429, "rate_limit_exceeded")
+        assert served == 50
 
 
 @pytest.mark.no_cover
-def test_with_an_ample_budget_nothing_is_refused(place):
+async def test_with_an_ample_budget_nothing_is_refused(place):
     """Many requests at once on two workers, each of which reserves far more than it costs."""
     key = place.add_key("alice", day=1000, month=1000, rpm=100_000)
+    limits = {"workers": 2, "budget_day": 1000, "budget_month": 1000}
+    async with Started(place.access(**limits)) as one, Started(place.access(**limits)) as two:
+        left = iter(range(1500))
 
-    async def test():
-        limits = {"workers": 2, "budget_day": 1000, "budget_month": 1000}
-        async with Started(place.access(**limits)) as one, Started(place.access(**limits)) as two:
-            left = iter(range(1500))
+        async def client(access):
+            for _ in left:
+                await request(access, access.identify(key), 1.0)
 
-            async def client(access):
-                for _ in left:
-                    await request(access, access.identify(key), 1.0)
-
-            await asyncio.gather(*(client(access) for access in (one, two) for _ in range(32)))
-            await until(lambda: one.spend()["all"]["day"]["held"] == 0.0)
-            await until(lambda: one.spend()["all"]["day"]["spent"] == 750.0)
-
-    run(test)
+        await asyncio.gather(*(client(access) for access in (one, two) for _ in range(32)))
+        await until(lambda: one.spend()["all"]["day"]["held"] == 0.0)
+        await until(lambda: one.spend()["all"]["day"]["spent"] == 750.0)
 
 
-def test_those_who_wait_at_the_same_moment_share_a_transaction(place, monkeypatch):
+async def test_those_who_wait_at_the_same_moment_share_a_transaction(place, monkeypatch):
     sizes = []
     apply = AccessStore.apply
 
@@ -255,14 +226,8 @@ def test_those_who_wait_at_the_same_moment_share_a_transaction(place, monkeypatc
         return apply(store, batch, seconds)
 
     monkeypatch.setattr(AccessStore, "apply", counted)
-
-    async def test():
-        async with Started(place.access(budget_day=1)) as access:
-            await asyncio.gather(
-                *(request(access, access.identify(None), 0.001) for _ in range(100))
-            )
-
-    run(test)
+    async with Started(place.access(budget_day=1)) as access:
+        await asyncio.gather(*(request(access, access.identify(None), 0.001) for _ in range(100)))
     assert sum(sizes) == 200
     assert len(sizes) < 40
 
@@ -316,320 +281,270 @@ def test_a_budget_serves_exactly_what_it_can_pay(place):
     run(test)
 
 
-def test_money_that_is_only_held_is_a_matter_of_a_moment(place):
-    async def test():
-        async with Started(place.access(budget_month=1)) as access:
-            guest = access.identify(None)
-            first = await access.reserve(guest, 0.9)
-            with pytest.raises(Refusal) as caught:
-                await access.reserve(guest, 0.9)
-            refusal = refused(caught, 429, "budget_held")
-            assert refusal.message == (
-                "The gateway's budget for the month has enough left for this request, which may cost "
-                "$0.90, but requests under way hold too much of it until they end; try again in 1 second."
-            )
-            assert refusal.headers["Retry-After"] == "1"
-            access.settle(first, 0.05)
-            second = await access.reserve(guest, 0.9)
-            access.settle(second, 0.0)
-            access.settle(second, 0.0)
-            access.settle(second, 0.9)
-            third = await access.reserve(guest, 0.95)
-            access.settle(third, 0.9)
-            with pytest.raises(Refusal) as caught:
-                await access.reserve(guest, 0.9)
-            assert refused(caught, 402, "insufficient_quota").message == (
-                "The gateway's budget for the month is $1.00, of which $0.05 is left; this request may "
-                "cost $0.90. It renews at 2027-02-01 00:00 UTC; a request with a smaller max_tokens may "
-                "fit now."
-            )
-
-    run(test)
-
-
-def test_what_a_request_cost_is_all_of_it_where_nobody_knows(place):
-    async def test():
-        async with Started(place.access(budget_day=100)) as access:
-            guest = access.identify(None)
-            for cost in (None, float("nan"), -1.0, float("inf")):
-                access.settle(await access.reserve(guest, 2.0), cost)
-            await until(lambda: access.spend()["all"]["day"]["spent"] == 8.0)
-            for dollars in (-1.0, float("nan"), float("inf")):
-                with pytest.raises(InvalidInputError):
-                    await access.reserve(guest, dollars)
-
-    run(test)
-
-
-def test_more_can_be_put_aside_for_a_dearer_expert(place):
-    async def test():
-        async with Started(place.access(budget_day=1)) as access:
-            guest = access.identify(None)
-            reservation = await access.reserve(guest, 0.1)
-            await access.enlarge(reservation, 0.05)
-            await access.enlarge(reservation, 0.6)
-            assert reservation.amount == parts_of(0.6)
-            with pytest.raises(Refusal):
-                await access.enlarge(reservation, 1.1)
-            with pytest.raises(Refusal):
-                await access.reserve(guest, 0.5)
-            access.settle(reservation, 0.6)
-            access.settle(await access.reserve(guest, 0.4), 0.4)
-            await until(lambda: access.spend()["all"]["day"]["spent"] == 1.0)
-
-    run(test)
-
-
-def test_what_one_worker_releases_another_can_reserve(place):
-    async def test():
-        async with (
-            Started(place.access(workers=2, budget_day=1)) as one,
-            Started(place.access(workers=2, budget_day=1)) as two,
-        ):
-            first = await one.reserve(one.identify(None), 0.7)
-            with pytest.raises(Refusal) as caught:
-                await two.reserve(two.identify(None), 0.7)
-            refused(caught, 429, "budget_held")
-            one.settle(first, 0.0)
-            for _ in range(200):
-                try:
-                    two.settle(await two.reserve(two.identify(None), 1.0), 0.0)
-                    break
-                except Refusal:
-                    await asyncio.sleep(0.02)
-            else:
-                raise AssertionError("it was not released")
-
-    run(test)
-
-
-def test_a_request_that_is_given_up_while_it_waits_holds_nothing(place):
-    async def test():
-        async with Started(place.access(budget_day=1)) as access:
-            guest = access.identify(None)
-            for delay in range(40):
-                task = asyncio.create_task(access.reserve(guest, 0.5))
-                for _ in range(delay % 8):
-                    await asyncio.sleep(0)
-                if delay % 3 == 0:
-                    await asyncio.sleep(0.001)
-                task.cancel()
-                done = (await asyncio.gather(task, return_exceptions=True))[0]
-                if not isinstance(done, BaseException):
-                    access.settle(done, 0.0)
-            access.settle(await access.reserve(guest, 1.0), 0.0)
-
-    run(test)
-
-
-def test_a_lost_store_refuses_money_and_serves_again_when_it_is_back(file_place):
-    async def test():
-        async with Started(file_place.access(patience=0.01, budget_day=1)) as access:
-            guest = access.identify(None)
-            held = await access.reserve(guest, 0.001)
-            other = sqlite3.connect(file_place.path, isolation_level=None)
-            other.execute("BEGIN IMMEDIATE")
-            for _ in range(2):
-                with pytest.raises(Refusal) as caught:
-                    await access.reserve(guest, 0.9)
-                refused(caught, 503, "store_unavailable")
-            assert "locked" in access.trouble
-            assert "locked" in access.spend()["trouble"]
-            # What ends meanwhile is not forgotten.
-            access.settle(held, 0.001)
-            await asyncio.sleep(0.15)
-            other.execute("ROLLBACK")
-            other.close()
-            await until(lambda: access.trouble is None)
-            access.settle(await access.reserve(guest, 0.9), 0.9)
-        store = file_place.store()
-        assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (901_000_000, 0, 0)
-        store.close()
-
-    run(test)
-
-
-def test_without_budgets_the_store_is_never_waited_for(file_place):
-    async def test():
-        async with Started(file_place.access(patience=0.01)) as access:
-            other = sqlite3.connect(file_place.path, isolation_level=None)
-            other.execute("BEGIN IMMEDIATE")
-            for _ in range(100):
-                access.settle(await access.reserve(access.identify(None), 5.0), 1.0)
-            other.execute("ROLLBACK")
-            other.close()
-            await until(lambda: access.spend()["all"]["month"]["spent"] == 100.0)
-            assert access.spend()["keys"]["anonymous"]["month"]["spent"] == 100.0
-
-    run(test)
-
-
-def test_requests_under_way_at_the_end_are_charged_in_full_after_their_deadline(file_place):
-    async def test():
-        access = file_place.access(budget_day=10)
-        await access.start()
-        await access.reserve(access.identify(None), 2.0)
-        access.settle(await access.reserve(access.identify(None), 2.0), 0.5)
-        await access.close()
+async def test_money_that_is_only_held_is_a_matter_of_a_moment(place):
+    async with Started(place.access(budget_month=1)) as access:
+        guest = access.identify(None)
+        first = await access.reserve(guest, 0.9)
         with pytest.raises(Refusal) as caught:
-            await access.reserve(access.identify(None), 9.0)
-        refused(caught, 503, "store_unavailable")
-        store = file_place.store()
-        assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (5 * 10**8, 2 * 10**9, 0)
-        file_place.now += 661
-        async with Started(file_place.access(budget_day=10)) as access:
-            await until(lambda: access.spend()["all"]["day"]["lost"] == 2.0)
-        assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (25 * 10**8, 0, 2 * 10**9)
-        store.close()
-
-    run(test)
-
-
-def test_a_store_of_something_else_stops_the_start(file_place):
-    Path(file_place.path).write_bytes(b"something else" * 100)
-
-    async def test():
-        access = file_place.access()
-        with pytest.raises(DataFileError):
-            await access.start()
-        await access.close()
-
-    run(test)
+            await access.reserve(guest, 0.9)
+        refusal = refused(caught, 429, "budget_held")
+        assert refusal.message == (
+            "The gateway's budget for the month has enough left for this request, which may cost "
+            "$0.90, but requests under way hold too much of it until they end; try again in 1 second."
+        )
+        assert refusal.headers["Retry-After"] == "1"
+        access.settle(first, 0.05)
+        second = await access.reserve(guest, 0.9)
+        access.settle(second, 0.0)
+        access.settle(second, 0.0)
+        access.settle(second, 0.9)
+        third = await access.reserve(guest, 0.95)
+        access.settle(third, 0.9)
+        with pytest.raises(Refusal) as caught:
+            await access.reserve(guest, 0.9)
+        assert refused(caught, 402, "insufficient_quota").message == (
+            "The gateway's budget for the month is $1.00, of which $0.05 is left; this request may "
+            "cost $0.90. It renews at 2027-02-01 00:00 UTC; a request with a smaller max_tokens may "
+            "fit now."
+        )
 
 
-def test_without_a_file_everything_works_in_memory():
-    async def test():
-        async with Started(Access(Settings(access=AccessSettings(budget_day=1)))) as access:
-            guest = access.identify(None)
-            access.settle(await access.reserve(guest, 0.6), 0.6)
-            with pytest.raises(Refusal):
-                await access.reserve(guest, 0.6)
-            await until(lambda: access.spend()["all"]["day"]["spent"] == 0.6)
-            assert access.spend()["all"]["day"]["budget"] == 1.0
-
-    run(test)
+async def test_what_a_request_cost_is_all_of_it_where_nobody_knows(place):
+    async with Started(place.access(budget_day=100)) as access:
+        guest = access.identify(None)
+        for cost in (None, float("nan"), -1.0, float("inf")):
+            access.settle(await access.reserve(guest, 2.0), cost)
+        await until(lambda: access.spend()["all"]["day"]["spent"] == 8.0)
+        for dollars in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(InvalidInputError):
+                await access.reserve(guest, dollars)
 
 
-def test_the_document_of_spend_covers_all_workers_and_keys(place):
-    key = place.add_key("alice", day=5, month=50)
-
-    async def test():
-        async with (
-            Started(place.access(workers=2, budget_day=9)) as one,
-            Started(place.access(workers=2, budget_day=9)) as two,
-        ):
-            for access in (one, two):
-                access.settle(await access.reserve(access.identify(key), 1.0), 0.5)
-            await until(lambda: two.spend()["keys"]["alice"]["month"]["spent"] == 1.0)
-            await until(lambda: two.spend()["all"]["day"]["held"] == 0.0)
-            document = two.spend()
-        assert document["day"] == {"name": "2027-01-15", "renews": 1_800_057_600}
-        assert document["all"]["day"] == {"spent": 1.0, "held": 0.0, "lost": 0.0, "budget": 9.0}
-        assert document["all"]["month"]["budget"] is None
-        assert list(document["keys"]) == ["alice"]
-        assert document["keys"]["alice"]["day"]["budget"] == 5.0
-
-    run(test)
+async def test_more_can_be_put_aside_for_a_dearer_expert(place):
+    async with Started(place.access(budget_day=1)) as access:
+        guest = access.identify(None)
+        reservation = await access.reserve(guest, 0.1)
+        await access.enlarge(reservation, 0.05)
+        await access.enlarge(reservation, 0.6)
+        assert reservation.amount == parts_of(0.6)
+        with pytest.raises(Refusal):
+            await access.enlarge(reservation, 1.1)
+        with pytest.raises(Refusal):
+            await access.reserve(guest, 0.5)
+        access.settle(reservation, 0.6)
+        access.settle(await access.reserve(guest, 0.4), 0.4)
+        await until(lambda: access.spend()["all"]["day"]["spent"] == 1.0)
 
 
-def test_when_the_store_fails_nobody_is_left_waiting(file_place):
-    key = file_place.add_key("alice", rpm=100)
-
-    async def test():
-        shed = file_place.access(workers=2, patience=0.2, when_store_lost="shed")
-        async with Started(shed) as access:
-            caller = access.identify(key)
-            other = sqlite3.connect(file_place.path, isolation_level=None)
-            other.execute("BEGIN IMMEDIATE")
-            # The second asks while the first one's transaction waits for the lock.
-            first = asyncio.create_task(request(access, caller))
-            await asyncio.sleep(0.1)
-            second = asyncio.create_task(request(access, caller))
-            done = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 5)
-            other.execute("ROLLBACK")
-            other.close()
-            assert [refusal.status for refusal in done] == [503, 503]
-
-    run(test)
-
-
-def test_a_free_request_that_becomes_dear_after_midnight_is_counted(place):
-    async def test():
-        async with Started(place.access(budget_day=1)) as access:
-            guest = access.identify(None)
-            free = await access.reserve(guest, 0.0)
-            place.now += 86_400
-            await asyncio.sleep(0.2)
-            await access.enlarge(free, 0.5)
-            access.settle(free, 0.5)
-            late = await access.reserve(guest, 0.0)
-            place.now += 86_400
-            await asyncio.sleep(0.2)
-            access.settle(late, 0.25)
-            access.settle(await access.reserve(guest, 1.0), 0.0)
-        store = place.store()
-        spent = store.totals(["2027-01-15", "2027-01-16"])
-        assert spent["*", "2027-01-15"].spent == 500_000_000
-        assert spent["*", "2027-01-16"].spent == 250_000_000
-        store.close()
-
-    run(test)
+async def test_what_one_worker_releases_another_can_reserve(place):
+    async with (
+        Started(place.access(workers=2, budget_day=1)) as one,
+        Started(place.access(workers=2, budget_day=1)) as two,
+    ):
+        first = await one.reserve(one.identify(None), 0.7)
+        with pytest.raises(Refusal) as caught:
+            await two.reserve(two.identify(None), 0.7)
+        refused(caught, 429, "budget_held")
+        one.settle(first, 0.0)
+        for _ in range(200):
+            try:
+                two.settle(await two.reserve(two.identify(None), 1.0), 0.0)
+                break
+            except Refusal:
+                await asyncio.sleep(0.02)
+        else:
+            raise AssertionError("it was not released")
 
 
-def test_a_file_is_written_without_the_thread_and_a_claim_alone_without_a_round(file_place):
-    async def test():
-        async with Started(file_place.access(budget_day=1)) as access:
-            guest = access.identify(None)
-            first = await access.reserve(guest, 0.25)
-            # The thread, which needs this lock, has no part in it.
-            with access._writer._changed:
-                access.settle(first, 0.25)
-                with pytest.raises(StopIteration) as done:
-                    access.reserve(guest, 0.75, alone=True).send(None)
-            assert access.spend()["all"]["day"]["spent"] == 0.25
-            assert access.spend()["all"]["day"]["held"] == 0.75
-            access.settle(done.value.value, 0.0)
-
-    run(test)
-
-
-def test_a_locked_file_holds_up_those_who_need_it_and_not_the_loop(file_place):
-    async def test():
-        async with Started(file_place.access(budget_day=1)) as access:
-            other = sqlite3.connect(file_place.path, isolation_level=None)
-            other.execute("BEGIN IMMEDIATE")
-            waiting = asyncio.create_task(access.reserve(access.identify(None), 1.0))
-            for _ in range(5):
-                await asyncio.sleep(0.005)
-            assert not waiting.done()
-            other.execute("ROLLBACK")
-            other.close()
-            access.settle(await waiting, 0.0)
-
-    run(test)
+async def test_a_request_that_is_given_up_while_it_waits_holds_nothing(place):
+    async with Started(place.access(budget_day=1)) as access:
+        guest = access.identify(None)
+        for delay in range(40):
+            task = asyncio.create_task(access.reserve(guest, 0.5))
+            for _ in range(delay % 8):
+                await asyncio.sleep(0)
+            if delay % 3 == 0:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            done = (await asyncio.gather(task, return_exceptions=True))[0]
+            if not isinstance(done, BaseException):
+                access.settle(done, 0.0)
+        access.settle(await access.reserve(guest, 1.0), 0.0)
 
 
-def test_a_slow_disk_leaves_the_file_to_the_thread(file_place, monkeypatch):
-    monkeypatch.setattr(writer_module, "_LONG_SECONDS", -1.0)
-
-    async def test():
-        async with Started(file_place.access(budget_day=1)) as access:
-            guest = access.identify(None)
-            access.settle(await access.reserve(guest, 0.25), 0.25)
-            reserve = access.reserve(guest, 0.75, alone=True)
-            # It waits for the thread.
-            waiting = asyncio.ensure_future(reserve)
-            await asyncio.sleep(0)
-            assert not waiting.done()
-            access.settle(await waiting, 0.75)
+async def test_a_lost_store_refuses_money_and_serves_again_when_it_is_back(file_place):
+    async with Started(file_place.access(patience=0.01, budget_day=1)) as access:
+        guest = access.identify(None)
+        held = await access.reserve(guest, 0.001)
+        other = sqlite3.connect(file_place.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(2):
             with pytest.raises(Refusal) as caught:
-                await access.reserve(guest, 0.01)
-            refused(caught, 402, "insufficient_quota")
+                await access.reserve(guest, 0.9)
+            refused(caught, 503, "store_unavailable")
+        assert "locked" in access.trouble
+        assert "locked" in access.spend()["trouble"]
+        # What ends meanwhile is not forgotten.
+        access.settle(held, 0.001)
+        await asyncio.sleep(0.15)
+        other.execute("ROLLBACK")
+        other.close()
+        await until(lambda: access.trouble is None)
+        access.settle(await access.reserve(guest, 0.9), 0.9)
+    store = file_place.store()
+    assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (901_000_000, 0, 0)
+    store.close()
 
-    run(test)
+
+async def test_without_budgets_the_store_is_never_waited_for(file_place):
+    async with Started(file_place.access(patience=0.01)) as access:
+        other = sqlite3.connect(file_place.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(100):
+            access.settle(await access.reserve(access.identify(None), 5.0), 1.0)
+        other.execute("ROLLBACK")
+        other.close()
+        await until(lambda: access.spend()["all"]["month"]["spent"] == 100.0)
+        assert access.spend()["keys"]["anonymous"]["month"]["spent"] == 100.0
 
 
-def test_settlements_wait_for_a_claim_however_long_others_have_waited(file_place, monkeypatch):
+async def test_requests_under_way_at_the_end_are_charged_in_full_after_their_deadline(file_place):
+    access = file_place.access(budget_day=10)
+    await access.start()
+    await access.reserve(access.identify(None), 2.0)
+    access.settle(await access.reserve(access.identify(None), 2.0), 0.5)
+    await access.close()
+    with pytest.raises(Refusal) as caught:
+        await access.reserve(access.identify(None), 9.0)
+    refused(caught, 503, "store_unavailable")
+    store = file_place.store()
+    assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (5 * 10**8, 2 * 10**9, 0)
+    file_place.now += 661
+    async with Started(file_place.access(budget_day=10)) as access:
+        await until(lambda: access.spend()["all"]["day"]["lost"] == 2.0)
+    assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (25 * 10**8, 0, 2 * 10**9)
+    store.close()
+
+
+async def test_a_store_of_something_else_stops_the_start(file_place):
+    Path(file_place.path).write_bytes(b"something else" * 100)
+    access = file_place.access()
+    with pytest.raises(DataFileError):
+        await access.start()
+    await access.close()
+
+
+async def test_without_a_file_everything_works_in_memory():
+    async with Started(Access(Settings(access=AccessSettings(budget_day=1)))) as access:
+        guest = access.identify(None)
+        access.settle(await access.reserve(guest, 0.6), 0.6)
+        with pytest.raises(Refusal):
+            await access.reserve(guest, 0.6)
+        await until(lambda: access.spend()["all"]["day"]["spent"] == 0.6)
+        assert access.spend()["all"]["day"]["budget"] == 1.0
+
+
+async def test_the_document_of_spend_covers_all_workers_and_keys(place):
+    key = place.add_key("alice", day=5, month=50)
+    async with (
+        Started(place.access(workers=2, budget_day=9)) as one,
+        Started(place.access(workers=2, budget_day=9)) as two,
+    ):
+        for access in (one, two):
+            access.settle(await access.reserve(access.identify(key), 1.0), 0.5)
+        await until(lambda: two.spend()["keys"]["alice"]["month"]["spent"] == 1.0)
+        await until(lambda: two.spend()["all"]["day"]["held"] == 0.0)
+        document = two.spend()
+    assert document["day"] == {"name": "2027-01-15", "renews": 1_800_057_600}
+    assert document["all"]["day"] == {"spent": 1.0, "held": 0.0, "lost": 0.0, "budget": 9.0}
+    assert document["all"]["month"]["budget"] is None
+    assert list(document["keys"]) == ["alice"]
+    assert document["keys"]["alice"]["day"]["budget"] == 5.0
+
+
+async def test_when_the_store_fails_nobody_is_left_waiting(file_place):
+    key = file_place.add_key("alice", rpm=100)
+    shed = file_place.access(workers=2, patience=0.2, when_store_lost="shed")
+    async with Started(shed) as access:
+        caller = access.identify(key)
+        other = sqlite3.connect(file_place.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        # The second asks while the first one's transaction waits for the lock.
+        first = asyncio.create_task(request(access, caller))
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(request(access, caller))
+        done = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 5)
+        other.execute("ROLLBACK")
+        other.close()
+        assert [refusal.status for refusal in done] == [503, 503]
+
+
+async def test_a_free_request_that_becomes_dear_after_midnight_is_counted(place):
+    async with Started(place.access(budget_day=1)) as access:
+        guest = access.identify(None)
+        free = await access.reserve(guest, 0.0)
+        place.now += 86_400
+        await asyncio.sleep(0.2)
+        await access.enlarge(free, 0.5)
+        access.settle(free, 0.5)
+        late = await access.reserve(guest, 0.0)
+        place.now += 86_400
+        await asyncio.sleep(0.2)
+        access.settle(late, 0.25)
+        access.settle(await access.reserve(guest, 1.0), 0.0)
+    store = place.store()
+    spent = store.totals(["2027-01-15", "2027-01-16"])
+    assert spent["*", "2027-01-15"].spent == 500_000_000
+    assert spent["*", "2027-01-16"].spent == 250_000_000
+    store.close()
+
+
+async def test_a_file_is_written_without_the_thread_and_a_claim_alone_without_a_round(file_place):
+    async with Started(file_place.access(budget_day=1)) as access:
+        guest = access.identify(None)
+        first = await access.reserve(guest, 0.25)
+        # The thread, which needs this lock, has no part in it.
+        with access._writer._changed:
+            access.settle(first, 0.25)
+            with pytest.raises(StopIteration) as done:
+                access.reserve(guest, 0.75, alone=True).send(None)
+        assert access.spend()["all"]["day"]["spent"] == 0.25
+        assert access.spend()["all"]["day"]["held"] == 0.75
+        access.settle(done.value.value, 0.0)
+
+
+async def test_a_locked_file_holds_up_those_who_need_it_and_not_the_loop(file_place):
+    async with Started(file_place.access(budget_day=1)) as access:
+        other = sqlite3.connect(file_place.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = asyncio.create_task(access.reserve(access.identify(None), 1.0))
+        for _ in range(5):
+            await asyncio.sleep(0.005)
+        assert not waiting.done()
+        other.execute("ROLLBACK")
+        other.close()
+        access.settle(await waiting, 0.0)
+
+
+async def test_a_slow_disk_leaves_the_file_to_the_thread(file_place, monkeypatch):
+    monkeypatch.setattr(writer_module, "_LONG_SECONDS", -1.0)
+    async with Started(file_place.access(budget_day=1)) as access:
+        guest = access.identify(None)
+        access.settle(await access.reserve(guest, 0.25), 0.25)
+        reserve = access.reserve(guest, 0.75, alone=True)
+        # It waits for the thread.
+        waiting = asyncio.ensure_future(reserve)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        access.settle(await waiting, 0.75)
+        with pytest.raises(Refusal) as caught:
+            await access.reserve(guest, 0.01)
+        refused(caught, 402, "insufficient_quota")
+
+
+async def test_settlements_wait_for_a_claim_however_long_others_have_waited(
+    file_place, monkeypatch
+):
     monkeypatch.setattr(writer_module, "SETTLE_SECONDS", 0.4)
     # The thread, which writes what it finds, stays away.
     monkeypatch.setattr(writer_module, "REFRESH_SECONDS", 30.0)
@@ -641,42 +556,34 @@ def test_settlements_wait_for_a_claim_however_long_others_have_waited(file_place
         return apply(store, batch, seconds)
 
     monkeypatch.setattr(AccessStore, "apply", noted)
-
-    async def test():
-        access = file_place.access(budget_day=5.0)
-        await access.start()
-        for _ in range(10):
-            reservation = await access.reserve(access.identify(None), 0.1, alone=True)
-            access.settle(reservation, 0.01)
-            await asyncio.sleep(0.06)
-        before = list(written)
-        # The last of them finds no claim, and is written alone.
-        await until(lambda: len(written) > len(before))
-        await access.close()
-        return before
-
-    assert run(test) == [(1, 0), *[(1, 1)] * 9]
+    access = file_place.access(budget_day=5.0)
+    await access.start()
+    for _ in range(10):
+        reservation = await access.reserve(access.identify(None), 0.1, alone=True)
+        access.settle(reservation, 0.01)
+        await asyncio.sleep(0.06)
+    before = list(written)
+    # The last of them finds no claim, and is written alone.
+    await until(lambda: len(written) > len(before))
+    await access.close()
+    assert before == [(1, 0), *[(1, 1)] * 9]
     assert written[10:] == [(0, 1)]
 
 
-def test_who_leaves_waits_for_others_that_write(file_place, monkeypatch, caplog):
+async def test_who_leaves_waits_for_others_that_write(file_place, monkeypatch, caplog):
     """Workers that stop together meet at the store's lock; nothing is unknown because of that."""
     monkeypatch.setattr(writer_module, "REFRESH_SECONDS", 60.0)
     bearer = file_place.add_key("alice", day=1.0)
-
-    async def test():
-        access = file_place.access()
-        await access.start()
-        reservation = await access.reserve(access.identify(bearer), 0.5, alone=True)
-        access.settle(reservation, 0.25)
-        await asyncio.sleep(0.1)
-        other = sqlite3.connect(file_place.path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        asyncio.get_running_loop().call_later(0.3, other.rollback)
-        await access.close()
-        (left,) = other.execute("SELECT count(*) FROM reservations").fetchone()
-        other.close()
-        return left
-
-    assert run(test) == 0
+    access = file_place.access()
+    await access.start()
+    reservation = await access.reserve(access.identify(bearer), 0.5, alone=True)
+    access.settle(reservation, 0.25)
+    await asyncio.sleep(0.1)
+    other = sqlite3.connect(file_place.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    asyncio.get_running_loop().call_later(0.3, other.rollback)
+    await access.close()
+    (left,) = other.execute("SELECT count(*) FROM reservations").fetchone()
+    other.close()
+    assert left == 0
     assert not caplog.records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from contextlib import closing
 
@@ -54,28 +53,23 @@ def test_a_minute_is_the_same_for_all_clocks(stores):
 
 @pytest.mark.no_cover
 @WRONG
-def test_requests_per_minute_hold_over_gateways_with_different_clocks(postgres, wrong):
+async def test_requests_per_minute_hold_over_gateways_with_different_clocks(postgres, wrong):
     settings = Settings(store=postgres.address, access=AccessSettings(requests_per_minute=40))
-
-    async def test():
-        gateways = [Access(settings), Access(settings, clock=clock_of(wrong))]
-        for access in gateways:
-            await access.start()
-        served, codes = [0, 0], set()
-        for _ in range(40):
-            for place, access in enumerate(gateways):
-                guest = access.identify(None)
-                try:
-                    await access.admit(guest)
-                    access.settle(await access.reserve(guest, 0.0), 0.0)
-                    served[place] += 1
-                except Refusal as refusal:
-                    codes.add(refusal.code)
-        for access in gateways:
-            await access.close()
-        return served, codes
-
-    served, codes = asyncio.run(test())
+    gateways = [Access(settings), Access(settings, clock=clock_of(wrong))]
+    for access in gateways:
+        await access.start()
+    served, codes = [0, 0], set()
+    for _ in range(40):
+        for place, access in enumerate(gateways):
+            guest = access.identify(None)
+            try:
+                await access.admit(guest)
+                access.settle(await access.reserve(guest, 0.0), 0.0)
+                served[place] += 1
+            except Refusal as refusal:
+                codes.add(refusal.code)
+    for access in gateways:
+        await access.close()
     assert served == [20, 20]
     assert codes == {"rate_limit_exceeded"}
 

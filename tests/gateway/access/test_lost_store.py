@@ -69,24 +69,21 @@ def totals(place):
 LOST = (503, "store_unavailable")
 
 
-def test_all_requests_are_shed_while_the_database_is_away_and_served_when_it_is_back(
+async def test_all_requests_are_shed_while_the_database_is_away_and_served_when_it_is_back(
     postgres, server, caplog
 ):
-    async def test():
-        access = access_to(postgres.address, budget_day=1)
-        await access.start()
-        guest = access.identify(None)
-        open_one = await access.reserve(guest, 0.01)
-        await stop(server, access)
-        assert await refused(access.admit(guest)) == LOST
-        # What was under way ends as it would have.
-        access.settle(open_one, 0.005)
-        await start(server, access)
-        await access.admit(guest)
-        access.settle(await access.reserve(guest, 0.9), 0.9)
-        await access.close()
-
-    asyncio.run(test())
+    access = access_to(postgres.address, budget_day=1)
+    await access.start()
+    guest = access.identify(None)
+    open_one = await access.reserve(guest, 0.01)
+    await stop(server, access)
+    assert await refused(access.admit(guest)) == LOST
+    # What was under way ends as it would have.
+    access.settle(open_one, 0.005)
+    await start(server, access)
+    await access.admit(guest)
+    access.settle(await access.reserve(guest, 0.9), 0.9)
+    await access.close()
     assert totals(postgres.address) == (905_000_000, 0, 0)
     # Said once each, however often it was tried.
     lost, back = [entry.getMessage() for entry in caplog.records if entry.name == "mild.gateway"]
@@ -95,99 +92,82 @@ def test_all_requests_are_shed_while_the_database_is_away_and_served_when_it_is_
     assert back == "the store answers again."
 
 
-def test_with_serve_money_needs_the_store_and_what_is_under_way_ends(postgres, server):
-    async def test():
-        access = access_to(postgres.address, budget_day=1, when_store_lost="serve")
-        await access.start()
-        guest = access.identify(None)
-        first = await access.reserve(guest, 0.01)
-        await stop(server, access)
-        await access.admit(guest)
-        access.settle(first, 0.01)
-        assert await refused(access.reserve(guest, 0.01)) == LOST
-        access.settle(await access.reserve(guest, 0.0), 0.0)
-        await start(server, access)
-        access.settle(await access.reserve(guest, 0.01), 0.01)
-        await access.close()
-
-    asyncio.run(test())
+async def test_with_serve_money_needs_the_store_and_what_is_under_way_ends(postgres, server):
+    access = access_to(postgres.address, budget_day=1, when_store_lost="serve")
+    await access.start()
+    guest = access.identify(None)
+    first = await access.reserve(guest, 0.01)
+    await stop(server, access)
+    await access.admit(guest)
+    access.settle(first, 0.01)
+    assert await refused(access.reserve(guest, 0.01)) == LOST
+    access.settle(await access.reserve(guest, 0.0), 0.0)
+    await start(server, access)
+    access.settle(await access.reserve(guest, 0.01), 0.01)
+    await access.close()
     assert totals(postgres.address) == (20_000_000, 0, 0)
 
 
-def test_an_allowance_is_spent_once_a_day_and_counted_afterwards(postgres, server):
-    async def test():
-        access = access_to(
-            postgres.address, budget_day=1, when_store_lost="serve", lost_allowance=0.05
-        )
-        await access.start()
-        guest = access.identify(None)
-        access.settle(await access.reserve(guest, 0.9), 0.9)
-        await until(lambda: access.spend()["all"]["day"]["spent"] == 0.9)
-        await stop(server, access)
-        held = await access.reserve(guest, 0.03)
-        assert await refused(access.reserve(guest, 0.03)) == LOST
-        # What was not used of it can be used again.
-        access.settle(held, 0.01)
-        grown = await access.reserve(guest, 0.01)
-        await access.enlarge(grown, 0.03)
-        access.settle(grown, 0.03)
-        await start(server, access)
-        await stop(server, access)
-        access.settle(await access.reserve(guest, 0.01), 0.01)
-        assert await refused(access.reserve(guest, 0.01)) == LOST
-        await start(server, access)
-        await access.close()
-
-    asyncio.run(test())
+async def test_an_allowance_is_spent_once_a_day_and_counted_afterwards(postgres, server):
+    access = access_to(postgres.address, budget_day=1, when_store_lost="serve", lost_allowance=0.05)
+    await access.start()
+    guest = access.identify(None)
+    access.settle(await access.reserve(guest, 0.9), 0.9)
+    await until(lambda: access.spend()["all"]["day"]["spent"] == 0.9)
+    await stop(server, access)
+    held = await access.reserve(guest, 0.03)
+    assert await refused(access.reserve(guest, 0.03)) == LOST
+    # What was not used of it can be used again.
+    access.settle(held, 0.01)
+    grown = await access.reserve(guest, 0.01)
+    await access.enlarge(grown, 0.03)
+    access.settle(grown, 0.03)
+    await start(server, access)
+    await stop(server, access)
+    access.settle(await access.reserve(guest, 0.01), 0.01)
+    assert await refused(access.reserve(guest, 0.01)) == LOST
+    await start(server, access)
+    await access.close()
     assert totals(postgres.address) == (950_000_000, 0, 0)
 
 
-def test_an_allowance_does_not_reopen_a_budget_that_is_known_to_be_spent(postgres, server):
-    async def test():
-        access = access_to(
-            postgres.address, budget_day=1, when_store_lost="serve", lost_allowance=5.0
-        )
-        await access.start()
-        guest = access.identify(None)
-        access.settle(await access.reserve(guest, 1.0), 1.0)
-        assert (await refused(access.reserve(guest, 0.02)))[0] == 402
-        await stop(server, access)
-        assert (await refused(access.reserve(guest, 0.02)))[0] == 402
-        await start(server, access)
-        await access.close()
-
-    asyncio.run(test())
+async def test_an_allowance_does_not_reopen_a_budget_that_is_known_to_be_spent(postgres, server):
+    access = access_to(postgres.address, budget_day=1, when_store_lost="serve", lost_allowance=5.0)
+    await access.start()
+    guest = access.identify(None)
+    access.settle(await access.reserve(guest, 1.0), 1.0)
+    assert (await refused(access.reserve(guest, 0.02)))[0] == 402
+    await stop(server, access)
+    assert (await refused(access.reserve(guest, 0.02)))[0] == 402
+    await start(server, access)
+    await access.close()
     assert totals(postgres.address) == (1_000_000_000, 0, 0)
 
 
-def test_each_worker_keeps_to_its_share_of_the_minute(postgres, server):
+async def test_each_worker_keeps_to_its_share_of_the_minute(postgres, server):
     store = AccessStore(postgres.address)
     store.open()
     text = new_key()
     key = Key("a", digest_of(text, store.salt()), hint_of(text), 1.0, requests_per_minute=10)
     store.add_key(key)
     store.close()
-
-    async def test():
-        both = [access_to(postgres.address, when_store_lost="serve") for _ in range(2)]
-        for access in both:
-            await access.start()
-        callers = [access.identify(f"Bearer {text}") for access in both]
-        await until(lambda: both[0]._writer.workers == 2)
-        await stop(server, *both)
-        for access, caller in zip(both, callers, strict=True):
-            for _ in range(5):
-                access.settle(await access.reserve(caller, 0.0), 0.0)
-            assert (await refused(access.reserve(caller, 0.0))) == (429, "rate_limit_exceeded")
-        await start(server, *both)
-        for access in both:
-            await access.close()
-
-    asyncio.run(test())
+    both = [access_to(postgres.address, when_store_lost="serve") for _ in range(2)]
+    for access in both:
+        await access.start()
+    callers = [access.identify(f"Bearer {text}") for access in both]
+    await until(lambda: both[0]._writer.workers == 2)
+    await stop(server, *both)
+    for access, caller in zip(both, callers, strict=True):
+        for _ in range(5):
+            access.settle(await access.reserve(caller, 0.0), 0.0)
+        assert (await refused(access.reserve(caller, 0.0))) == (429, "rate_limit_exceeded")
+    await start(server, *both)
+    for access in both:
+        await access.close()
 
 
 @pytest.mark.parametrize("rule", ["shed", "serve"])
-def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_killed(
+async def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_killed(
     postgres, server, rule
 ):
     budget, spent, statuses = 400_000_000, [], []
@@ -208,25 +188,21 @@ def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_killed(
             spent.append(cost)
             access.settle(reservation, cost / 1e9)
 
-    async def test():
-        both = [
-            access_to(postgres.address, budget_day=budget / 1e9, when_store_lost=rule)
-            for _ in range(2)
-        ]
-        for access in both:
-            await access.start()
-        end = time.monotonic() + 4.0
-        clients = [client(both[place % 2], random.Random(place), end) for place in range(12)]
-        task = asyncio.gather(*clients)
-        for away in (0.0, 0.5):
-            await asyncio.sleep(0.7)
-            await asyncio.to_thread(server.restart, away)
-        await task
-        await until(lambda: not any(access.trouble for access in both))
-        for access in both:
-            await access.close()
-
-    asyncio.run(test())
+    both = [
+        access_to(postgres.address, budget_day=budget / 1e9, when_store_lost=rule) for _ in range(2)
+    ]
+    for access in both:
+        await access.start()
+    end = time.monotonic() + 4.0
+    clients = [client(both[place % 2], random.Random(place), end) for place in range(12)]
+    task = asyncio.gather(*clients)
+    for away in (0.0, 0.5):
+        await asyncio.sleep(0.7)
+        await asyncio.to_thread(server.restart, away)
+    await task
+    await until(lambda: not any(access.trouble for access in both))
+    for access in both:
+        await access.close()
     assert totals(postgres.address) == (sum(spent), 0, 0)
     assert sum(spent) <= budget
     assert len(spent) > 100
@@ -234,59 +210,47 @@ def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_killed(
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_commit_in_doubt_takes_effect_once(tmp_path, monkeypatch, kept):
+async def test_a_commit_in_doubt_takes_effect_once(tmp_path, monkeypatch, kept):
     place = str(tmp_path / "mild.sqlite")
-
-    async def test():
-        access = access_to(place, budget_day=1)
-        await access.start()
-        guest = access.identify(None)
-        first = await access.reserve(guest, 0.25)
-        with commits_in_doubt(monkeypatch, kept) as lost:
-            access.settle(first, 0.25)
-            # The claim is refused, and what it was granted is released.
-            assert await refused(access.reserve(guest, 0.75)) == LOST
-        assert lost
-        await until(lambda: access.trouble is None)
-        await until(lambda: access.spend()["all"]["day"]["held"] == 0.0)
-        access.settle(await access.reserve(guest, 0.75), 0.75)
-        assert (await refused(access.reserve(guest, 0.01)))[0] == 402
-        await access.close()
-
-    asyncio.run(test())
+    access = access_to(place, budget_day=1)
+    await access.start()
+    guest = access.identify(None)
+    first = await access.reserve(guest, 0.25)
+    with commits_in_doubt(monkeypatch, kept) as lost:
+        access.settle(first, 0.25)
+        # The claim is refused, and what it was granted is released.
+        assert await refused(access.reserve(guest, 0.75)) == LOST
+    assert lost
+    await until(lambda: access.trouble is None)
+    await until(lambda: access.spend()["all"]["day"]["held"] == 0.0)
+    access.settle(await access.reserve(guest, 0.75), 0.75)
+    assert (await refused(access.reserve(guest, 0.01)))[0] == 402
+    await access.close()
     assert totals(place) == (1_000_000_000, 0, 0)
 
 
-def test_a_server_that_is_asleep_holds_nobody_up_for_long(postgres, server, monkeypatch):
+async def test_a_server_that_is_asleep_holds_nobody_up_for_long(postgres, server, monkeypatch):
     monkeypatch.setattr(writer_module, "SLOW_SECONDS", 0.3)
-
-    async def test():
-        access = access_to(postgres.address, budget_day=1)
-        await access.start()
-        guest = access.identify(None)
-        server.pause()
-        try:
-            assert await asyncio.wait_for(refused(access.reserve(guest, 0.01)), 20) == LOST
-            assert "has not answered" in access.trouble
-        finally:
-            server.resume()
-        # A machine that is busy may need longer than that, too.
-        monkeypatch.setattr(writer_module, "SLOW_SECONDS", 5.0)
-        await until(lambda: access.trouble is None)
-        access.settle(await access.reserve(guest, 0.01), 0.01)
-        await access.close()
-
-    asyncio.run(test())
+    access = access_to(postgres.address, budget_day=1)
+    await access.start()
+    guest = access.identify(None)
+    server.pause()
+    try:
+        assert await asyncio.wait_for(refused(access.reserve(guest, 0.01)), 20) == LOST
+        assert "has not answered" in access.trouble
+    finally:
+        server.resume()
+    # A machine that is busy may need longer than that, too.
+    monkeypatch.setattr(writer_module, "SLOW_SECONDS", 5.0)
+    await until(lambda: access.trouble is None)
+    access.settle(await access.reserve(guest, 0.01), 0.01)
+    await access.close()
     assert totals(postgres.address) == (10_000_000, 0, 0)
 
 
-def test_without_a_database_at_the_start_nothing_starts(postgres, server):
+async def test_without_a_database_at_the_start_nothing_starts(postgres, server):
     server.stop()
-
-    async def test():
-        access = access_to(postgres.address)
-        with pytest.raises(StoreError, match="the store cannot be used: Connection refused"):
-            await access.start()
-        await access.close()
-
-    asyncio.run(test())
+    access = access_to(postgres.address)
+    with pytest.raises(StoreError, match="the store cannot be used: Connection refused"):
+        await access.start()
+    await access.close()

@@ -1,6 +1,5 @@
 """``mild serve --demo`` on a fresh machine."""
 
-import asyncio
 import json
 
 import pytest
@@ -38,22 +37,16 @@ def test_the_router_is_the_one_that_is_fitted(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_first_request_of_the_readme_works(tmp_path, workers):
-    async def run():
-        async with served(tmp_path, demo=True, port=0, workers=workers) as g:
-            found = {text: await ask(g.port, chat(text)) for text in ASKED}
-            stream = await ask(g.port, chat("What is 3 + 4?", stream=True))
-            cheap = await ask(
-                g.port, chat("What is the capital of France?", "router-mild-10000000")
-            )
-            completion = await ask(
-                g.port, {"model": "mild", "prompt": "What is 2 + 2?"}, "/v1/completions"
-            )
-            page = await ask(g.port, None, "/", "GET")
-            code = await g.stop()
-            return found, stream, cheap, completion, page, code
-
-    found, stream, cheap, completion, page, code = asyncio.run(run())
+async def test_the_first_request_of_the_readme_works(tmp_path, workers):
+    async with served(tmp_path, demo=True, port=0, workers=workers) as g:
+        found = {text: await ask(g.port, chat(text)) for text in ASKED}
+        stream = await ask(g.port, chat("What is 3 + 4?", stream=True))
+        cheap = await ask(g.port, chat("What is the capital of France?", "router-mild-10000000"))
+        completion = await ask(
+            g.port, {"model": "mild", "prompt": "What is 2 + 2?"}, "/v1/completions"
+        )
+        page = await ask(g.port, None, "/", "GET")
+        code = await g.stop()
     for text, (name, answer) in ASKED.items():
         assert found[text].headers["x-mild-expert"] == name
         document = json.loads(found[text].body)
@@ -66,17 +59,14 @@ def test_the_first_request_of_the_readme_works(tmp_path, workers):
     assert code == 0
 
 
-def test_an_endpoint_takes_the_place_of_a_stand_in(tmp_path):
-    async def run():
-        async with FakeUpstream() as up:
-            endpoints = {"gemma3": up.base_url}
-            async with served(tmp_path, demo=True, port=0, endpoints=endpoints) as g:
-                lines = [(await g.process.stdout.readline()).decode() for _ in range(2)]
-                fact = await ask(g.port, chat("What is the capital of France?"))
-                total = await ask(g.port, chat("What is 17 * 23?"))
-            return lines, fact, total, up.bodies
-
-    lines, fact, total, bodies = asyncio.run(run())
+async def test_an_endpoint_takes_the_place_of_a_stand_in(tmp_path):
+    async with FakeUpstream() as up:
+        endpoints = {"gemma3": up.base_url}
+        async with served(tmp_path, demo=True, port=0, endpoints=endpoints) as g:
+            lines = [(await g.process.stdout.readline()).decode() for _ in range(2)]
+            fact = await ask(g.port, chat("What is the capital of France?"))
+            total = await ask(g.port, chat("What is 17 * 23?"))
+        bodies = up.bodies
     assert lines[0].startswith("stand-in experts: smollm2, rules;")
     assert lines[1].startswith("endpoint: gemma3 at http://127.0.0.1:")
     assert json.loads(fact.body)["choices"][0]["message"]["content"] == "one two three"

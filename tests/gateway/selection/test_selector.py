@@ -172,15 +172,11 @@ def test_the_router_chooses_among_those_that_can_serve():
 
 
 @pytest.mark.no_cover
-def test_propensities_are_exact_over_the_experts_that_can_serve():
+async def test_propensities_are_exact_over_the_experts_that_can_serve():
     selector = with_experts(
         expert("a"), expert("b", vision=False), expert("c"), explore=0.4, seed=1
     )
-
-    async def run():
-        return await many(selector, [None] * 4_000, IMAGE)
-
-    choices = asyncio.run(run())
+    choices = await many(selector, [None] * 4_000, IMAGE)
     drawn = Counter(choice.chosen for choice in choices)
     assert {choice.chosen: choice.propensity for choice in choices} == {
         "a": pytest.approx(0.2),
@@ -309,7 +305,7 @@ def test_the_credit_is_the_difference_of_the_prices():
 
 
 @pytest.mark.no_cover
-def test_a_soft_pin_is_drawn_with_its_propensity():
+async def test_a_soft_pin_is_drawn_with_its_propensity():
     sessions = sessions_of(count=20_000)
     selector = with_experts(
         expert("a"), expert("b"), expert("c", **CACHED),
@@ -318,11 +314,7 @@ def test_a_soft_pin_is_drawn_with_its_propensity():
     pinned = [named_session("key", str(number)) for number in range(3_000)]
     for session in pinned:
         sessions.pin(session.hash, Pin("c", 0.5, REQUEST))
-
-    async def run():
-        return await many(selector, pinned, conversation(4_000))
-
-    choices = asyncio.run(run())
+    choices = await many(selector, pinned, conversation(4_000))
     for choice in choices:
         assert choice.propensity == pytest.approx(0.8 if choice.chosen == "c" else 0.1)
     drawn = Counter(choice.chosen for choice in choices)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import ask, chat, expert, gateway
+from gateway.gateway_cases import FakeBoard, ask, chat, expert, gateway
 from mild.gateway.access import Access, AccessStore
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.config import AccessSettings, ServerSettings, Settings
@@ -15,14 +15,6 @@ from mild.gateway.server.middleware import ProxyCheck
 
 OPEN = AccessSettings(require_key=False)
 CLOSED = AccessSettings(require_key=True)
-
-
-class FakeBoard:
-    async def document(self):
-        return {}
-
-    def take(self, router):
-        pass
 
 
 def fetch(*wanted, access=None, server=None, admin=None, **parts):

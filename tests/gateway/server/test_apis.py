@@ -92,22 +92,18 @@ def test_every_byte_of_a_message_travels_but_the_model(streamed):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_cut_stream_never_ends_as_a_whole_one(api):
+async def test_a_cut_stream_never_ends_as_a_whole_one(api):
     faults = ("cut", "cut_clean", "cut_event", "error_middle")
-
-    async def run():
-        async with (
-            FakeUpstream(script=[fault for _ in ENDS for fault in faults]) as up,
-            gateway([expert("one", up, api=api, retries=0, breaker=PATIENT)]) as g,
-        ):
-            found = [
-                (path, await ask(g.port, REQUESTS[path] | {"stream": True}, path))
-                for path in ENDS
-                for _ in faults
-            ]
-            return found, await rows(g, len(found))
-
-    answers, records = asyncio.run(run())
+    async with (
+        FakeUpstream(script=[fault for _ in ENDS for fault in faults]) as up,
+        gateway([expert("one", up, api=api, retries=0, breaker=PATIENT)]) as g,
+    ):
+        found = [
+            (path, await ask(g.port, REQUESTS[path] | {"stream": True}, path))
+            for path in ENDS
+            for _ in faults
+        ]
+        answers, records = found, await rows(g, len(found))
     assert {row.outcome for row in records} == {"cut"}
     for path, found in answers:
         assert (found.status, found.whole) == (200, False)
@@ -232,7 +228,7 @@ def test_an_experts_error_about_the_request_is_told_in_the_clients_shape(path, a
     assert ("anthropic-version" in up.heads[0][1]) == (api == "anthropic")
 
 
-def test_a_key_is_taken_from_either_header(tmp_path):
+async def test_a_key_is_taken_from_either_header(tmp_path):
     store = AccessStore(str(tmp_path / "mild.sqlite"))
     store.open()
     key = new_key()
@@ -240,26 +236,22 @@ def test_a_key_is_taken_from_either_header(tmp_path):
         Key("alice", digest_of(key, store.salt()), hint_of(key), 1.0, None, None, None, None)
     )
     store.close()
-
-    async def run():
-        access = AccessSettings(require_key=True)
-        async with (
-            FakeUpstream() as up,
-            gateway(
-                [expert("one", up)], access_settings=access, store=str(tmp_path / "mild.sqlite")
-            ) as g,
-        ):
-            headers = [
-                {"x_api_key": key},
-                {"authorization": f"Bearer {key}"},
-                {"x_api_key": "no"},
-                {},
-            ]
-            found = [await ask(g.port, REQUESTS[MESSAGES], MESSAGES, **one) for one in headers]
-            models = await ask(g.port, None, "/v1/models", "GET", x_api_key=key)
-            return found, models, await rows(g, 2), up
-
-    found, models, records, up = asyncio.run(run())
+    access = AccessSettings(require_key=True)
+    async with (
+        FakeUpstream() as up,
+        gateway(
+            [expert("one", up)], access_settings=access, store=str(tmp_path / "mild.sqlite")
+        ) as g,
+    ):
+        headers = [
+            {"x_api_key": key},
+            {"authorization": f"Bearer {key}"},
+            {"x_api_key": "no"},
+            {},
+        ]
+        found = [await ask(g.port, REQUESTS[MESSAGES], MESSAGES, **one) for one in headers]
+        models = await ask(g.port, None, "/v1/models", "GET", x_api_key=key)
+        records = await rows(g, 2)
     assert [answer.status for answer in found] == [200, 200, 401, 401]
     assert error_of(found[-1])["type"] == "authentication_error"
     assert models.status == 200
@@ -313,18 +305,14 @@ def test_usage_is_not_asked_for_where_that_is_refused(path):
         (CHAT, {"user": "alice", "metadata": {"user_id": "somebody"}}),
     ],
 )
-def test_a_session_stays_with_its_expert(path, more):
+async def test_a_session_stays_with_its_expert(path, more):
     router = priced_router(("one", "two"))
-
-    async def run():
-        async with FakeUpstream() as up:
-            experts = [expert("one", up), expert("two", up, api="anthropic")]
-            async with gateway(experts, router, routing={"explore": 1.0}, seed=3) as g:
-                for _ in range(6):
-                    assert (await ask(g.port, REQUESTS[path] | more, path)).status == 200
-                return g.ledger.records
-
-    first, *others = asyncio.run(run())
+    async with FakeUpstream() as up:
+        experts = [expert("one", up), expert("two", up, api="anthropic")]
+        async with gateway(experts, router, routing={"explore": 1.0}, seed=3) as g:
+            for _ in range(6):
+                assert (await ask(g.port, REQUESTS[path] | more, path)).status == 200
+            first, *others = g.ledger.records
     assert {row.expert for row in others} == {first.expert}
     assert {row.pinned_by for row in others} == {first.request_id}
 

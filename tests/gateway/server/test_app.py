@@ -27,24 +27,20 @@ from mild.gateway.server.app import create_app
 from mild.gateway.server.context import AppContext
 
 
-def test_a_reload_swaps_under_load_and_loses_nothing():
+async def test_a_reload_swaps_under_load_and_loses_nothing():
     first = priced_router(("small", "large"), (0.1, 0.5))
     second = priced_router(("small", "large"), (0.5, 0.1))
-
-    async def run():
-        async with (
-            FakeUpstream(delay=0.02) as up,
-            gateway([expert("small", up), expert("large", up)], first) as g,
-        ):
-            asked = [asyncio.create_task(ask(g.port, chat())) for _ in range(10)]
-            await asyncio.sleep(0.03)
-            before = g.app.serving.fingerprint
-            await g.app.reload(lambda: second)
-            asked += [asyncio.create_task(ask(g.port, chat())) for _ in range(10)]
-            found = await asyncio.gather(*asked)
-            return before, found, await rows(g, 20), g.ledger.registered
-
-    before, found, records, registered = asyncio.run(run())
+    async with (
+        FakeUpstream(delay=0.02) as up,
+        gateway([expert("small", up), expert("large", up)], first) as g,
+    ):
+        asked = [asyncio.create_task(ask(g.port, chat())) for _ in range(10)]
+        await asyncio.sleep(0.03)
+        before = g.app.serving.fingerprint
+        await g.app.reload(lambda: second)
+        asked += [asyncio.create_task(ask(g.port, chat())) for _ in range(10)]
+        found = await asyncio.gather(*asked)
+        records, registered = await rows(g, 20), g.ledger.registered
     assert [answer.status for answer in found] == [200] * 20
     assert len(records) == 20
     for row in records:
@@ -54,89 +50,71 @@ def test_a_reload_swaps_under_load_and_loses_nothing():
 
 
 @pytest.mark.parametrize("names", [("small", "other"), ("small", "large", "third")])
-def test_a_router_that_does_not_fit_is_not_taken(names):
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("small", up), expert("large", up)]) as g:
-            serving = g.app.serving
-            with pytest.raises(InvalidInputError):
-                await g.app.reload(
-                    lambda: priced_router(names, (0.1,) * len(names), (0.1,) * len(names))
-                )
-            return serving is g.app.serving, (await ask(g.port, chat())).status
-
-    assert asyncio.run(run()) == (True, 200)
+async def test_a_router_that_does_not_fit_is_not_taken(names):
+    async with FakeUpstream() as up, gateway([expert("small", up), expert("large", up)]) as g:
+        serving = g.app.serving
+        with pytest.raises(InvalidInputError):
+            await g.app.reload(
+                lambda: priced_router(names, (0.1,) * len(names), (0.1,) * len(names))
+            )
+        assert (serving is g.app.serving, (await ask(g.port, chat())).status) == (True, 200)
 
 
-def test_a_target_decides_and_a_router_that_does_not_record_its_trade_offs_is_not_taken():
+async def test_a_target_decides_and_a_router_that_does_not_record_its_trade_offs_is_not_taken():
     routing = {"target": TargetSettings(max_dollars=1.0)}
-
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway(
-                [expert("small", up), expert("large", up)], trading_router(), routing=routing
-            ) as g,
-        ):
-            with pytest.raises(InvalidInputError, match=r"routing\.target"):
-                await g.app.reload(priced_router)
-            plain = await ask(g.port, chat())
-            free = await ask(g.port, chat(model="router-mild-0"))
-            return [answer.headers["x-mild-expert"] for answer in (plain, free)]
-
-    assert asyncio.run(run()) == ["small", "large"]
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("small", up), expert("large", up)], trading_router(), routing=routing) as g,
+    ):
+        with pytest.raises(InvalidInputError, match=r"routing\.target"):
+            await g.app.reload(priced_router)
+        plain = await ask(g.port, chat())
+        free = await ask(g.port, chat(model="router-mild-0"))
+        assert [answer.headers["x-mild-expert"] for answer in (plain, free)] == ["small", "large"]
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_draining_lets_requests_end_and_takes_no_new_ones(streamed):
-    async def run():
-        async with (
-            FakeUpstream(delay=0.15) as up,
-            gateway([expert("one", up)]) as g,
-            Client(g.port) as idle,
-        ):
-            await idle.ask(None, "/health", "GET")
-            task = asyncio.create_task(ask(g.port, chat(stream=streamed)))
-            await asyncio.sleep(0.1)
-            await g.stop()
-            rest = await idle.reader.read()
-            with pytest.raises(ConnectionError):
-                await asyncio.open_connection("127.0.0.1", g.port)
-            return await task, rest, await rows(g)
-
-    found, rest, (row,) = asyncio.run(run())
+async def test_draining_lets_requests_end_and_takes_no_new_ones(streamed):
+    async with (
+        FakeUpstream(delay=0.15) as up,
+        gateway([expert("one", up)]) as g,
+        Client(g.port) as idle,
+    ):
+        await idle.ask(None, "/health", "GET")
+        task = asyncio.create_task(ask(g.port, chat(stream=streamed)))
+        await asyncio.sleep(0.1)
+        await g.stop()
+        rest = await idle.reader.read()
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection("127.0.0.1", g.port)
+        found, (row,) = await task, await rows(g)
     assert (found.status, found.whole, rest) == (200, True, b"")
     assert row.outcome == "ok"
     if not streamed:
         assert found.headers["connection"] == "close"
 
 
-def test_what_outlasts_the_drain_is_broken_off_and_written_down():
-    async def run():
-        async with FakeUpstream(script=["hang"]) as up:
-            experts = [expert("one", up, first_byte_seconds=30)]
-            async with (
-                gateway(experts, limits={"drain_seconds": 0.2}) as g,
-                Client(g.port) as client,
-            ):
-                client.send(request_bytes(chat()))
-                await asyncio.sleep(0.1)
-                await g.stop()
-                return await rows(g)
-
-    (row,) = asyncio.run(run())
+async def test_what_outlasts_the_drain_is_broken_off_and_written_down():
+    async with FakeUpstream(script=["hang"]) as up:
+        experts = [expert("one", up, first_byte_seconds=30)]
+        async with (
+            gateway(experts, limits={"drain_seconds": 0.2}) as g,
+            Client(g.port) as client,
+        ):
+            client.send(request_bytes(chat()))
+            await asyncio.sleep(0.1)
+            await g.stop()
+            (row,) = await rows(g)
     assert row.outcome == "cancelled"
 
 
-def test_overload_is_shed_with_429():
-    async def run():
-        async with (
-            FakeUpstream(delay=0.3) as up,
-            gateway([expert("one", up)], limits={"max_in_flight": 2}) as g,
-        ):
-            found = await asyncio.gather(*(ask(g.port, chat()) for _ in range(5)))
-            return found, await rows(g, 2), g.app.metrics.value("mild_refused_total", status="429")
-
-    found, records, refused = asyncio.run(run())
+async def test_overload_is_shed_with_429():
+    async with (
+        FakeUpstream(delay=0.3) as up,
+        gateway([expert("one", up)], limits={"max_in_flight": 2}) as g,
+    ):
+        found = await asyncio.gather(*(ask(g.port, chat()) for _ in range(5)))
+        records, refused = await rows(g, 2), g.app.metrics.value("mild_refused_total", status="429")
     assert sorted(answer.status for answer in found) == [200, 200, 429, 429, 429]
     assert len(records) == 2
     assert refused == 3
@@ -144,17 +122,14 @@ def test_overload_is_shed_with_429():
     assert shed.headers["retry-after"] == "1"
 
 
-def test_a_budget_that_is_spent_refuses_with_402_and_one_row():
+async def test_a_budget_that_is_spent_refuses_with_402_and_one_row():
     # Each request is settled at 10 tokens in, which are a cent.
-    async def run():
-        async with FakeUpstream() as up:
-            experts = [expert("one", up, price_in=1000.0)]
-            settings = Settings(tuple(experts), access=AccessSettings(budget_day=0.5))
-            async with gateway(experts, access=Access(settings)) as g:
-                found = [await ask(g.port, chat(max_tokens=5)) for _ in range(60)]
-                return found, await rows(g, 60), g.app.access.spend()
-
-    found, records, spend = asyncio.run(run())
+    async with FakeUpstream() as up:
+        experts = [expert("one", up, price_in=1000.0)]
+        settings = Settings(tuple(experts), access=AccessSettings(budget_day=0.5))
+        async with gateway(experts, access=Access(settings)) as g:
+            found = [await ask(g.port, chat(max_tokens=5)) for _ in range(60)]
+            records, spend = await rows(g, 60), g.app.access.spend()
     statuses = [answer.status for answer in found]
     served = statuses.count(200)
     assert statuses == [200] * served + [402] * (60 - served)
@@ -166,24 +141,21 @@ def test_a_budget_that_is_spent_refuses_with_402_and_one_row():
     assert error["type"] == "insufficient_quota"
 
 
-def test_a_key_is_asked_for_before_the_body():
-    async def run():
-        async with FakeUpstream() as up:
-            experts = [expert("one", up)]
-            settings = Settings(tuple(experts), access=AccessSettings(require_key=True))
-            async with gateway(experts, access=Access(settings)) as g:
-                async with Client(g.port) as client:
-                    client.send(
-                        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
-                        b"content-length: 1000000\r\n\r\n"
-                    )
-                    early = await asyncio.wait_for(client.answer(), 20)
-                models = await ask(g.port, None, "/v1/models", "GET")
-                route = await ask(g.port, chat(), "/v1/route")
-                health = await ask(g.port, None, "/health", "GET")
-                return early, models, route, health, g.ledger.records
-
-    early, models, route, health, records = asyncio.run(run())
+async def test_a_key_is_asked_for_before_the_body():
+    async with FakeUpstream() as up:
+        experts = [expert("one", up)]
+        settings = Settings(tuple(experts), access=AccessSettings(require_key=True))
+        async with gateway(experts, access=Access(settings)) as g:
+            async with Client(g.port) as client:
+                client.send(
+                    b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+                    b"content-length: 1000000\r\n\r\n"
+                )
+                early = await asyncio.wait_for(client.answer(), 20)
+            models = await ask(g.port, None, "/v1/models", "GET")
+            route = await ask(g.port, chat(), "/v1/route")
+            health = await ask(g.port, None, "/health", "GET")
+            records = g.ledger.records
     assert early.status == models.status == route.status == 401
     assert health.status == 200
     assert records == []
@@ -220,17 +192,14 @@ class Asgi:
         await self.app(scope, self.receive, self.send)
 
 
-def test_other_asgi_servers_can_serve_it_and_leaving_cancels_there_too():
-    async def run():
-        async with FakeUpstream(delay=0.05) as up, gateway([expert("one", up)]) as g:
-            whole = Asgi(create_app(g.app), chat(stream=True))
-            await whole.run()
-            gone = Asgi(create_app(g.app), chat(stream=True), leave_after=0.07)
-            await gone.run()
-            await asyncio.sleep(0.05)
-            return whole.sent, await rows(g, 2), up.in_flight
-
-    sent, records, in_flight = asyncio.run(run())
+async def test_other_asgi_servers_can_serve_it_and_leaving_cancels_there_too():
+    async with FakeUpstream(delay=0.05) as up, gateway([expert("one", up)]) as g:
+        whole = Asgi(create_app(g.app), chat(stream=True))
+        await whole.run()
+        gone = Asgi(create_app(g.app), chat(stream=True), leave_after=0.07)
+        await gone.run()
+        await asyncio.sleep(0.05)
+        sent, records, in_flight = whole.sent, await rows(g, 2), up.in_flight
     assert sent[0]["status"] == 200
     assert sent[-1]["more_body"] is False
     assert events(b"".join(message.get("body", b"") for message in sent))[-1] == "[DONE]"
@@ -238,41 +207,35 @@ def test_other_asgi_servers_can_serve_it_and_leaving_cancels_there_too():
     assert in_flight == 0
 
 
-def test_lifespan_starts_and_stops():
-    async def run():
-        settings = Settings((expert("one", "http://127.0.0.1:9/v1"),))
-        router = priced_router(("one",), (0.1,), (0.1,))
-        context = AppContext(settings, router, Access(settings), KeptLedger())
-        app = create_app(context)
-        messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-        sent = []
+async def test_lifespan_starts_and_stops():
+    settings = Settings((expert("one", "http://127.0.0.1:9/v1"),))
+    router = priced_router(("one",), (0.1,), (0.1,))
+    context = AppContext(settings, router, Access(settings), KeptLedger())
+    app = create_app(context)
+    messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
+    sent = []
 
-        async def receive():
-            return messages.pop(0)
+    async def receive():
+        return messages.pop(0)
 
-        async def send(message):
-            sent.append(message["type"])
+    async def send(message):
+        sent.append(message["type"])
 
-        await app({"type": "lifespan"}, receive, send)
-        return sent, context.draining
-
-    sent, draining = asyncio.run(run())
+    await app({"type": "lifespan"}, receive, send)
+    draining = context.draining
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert draining
 
 
-def test_an_error_of_our_own_answers_500_once_and_serves_on(caplog):
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
-            selector = g.app.serving.selector
-            selector.select = lambda *_: 1 / 0
-            broken = await ask(g.port, chat())
-            del selector.select
-            good = await ask(g.port, chat())
-            errors = g.app.metrics.value("mild_errors_total")
-            return broken, good, await rows(g, 2), g.app.in_flight, errors
-
-    broken, good, records, in_flight, errors = asyncio.run(run())
+async def test_an_error_of_our_own_answers_500_once_and_serves_on(caplog):
+    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+        selector = g.app.serving.selector
+        selector.select = lambda *_: 1 / 0
+        broken = await ask(g.port, chat())
+        del selector.select
+        good = await ask(g.port, chat())
+        errors = g.app.metrics.value("mild_errors_total")
+        records, in_flight = await rows(g, 2), g.app.in_flight
     assert errors == 1
     assert (broken.status, good.status, in_flight) == (500, 200, 0)
     assert json.loads(broken.body)["error"]["type"] == "server_error"
@@ -289,32 +252,26 @@ def test_settings_that_do_not_fit_the_router_are_refused_at_the_start():
         asyncio.run(run())
 
 
-def test_reloads_at_the_same_time_end_with_the_last_one():
+async def test_reloads_at_the_same_time_end_with_the_last_one():
     slow, quick = priced_router(errors=(0.1, 0.5)), priced_router(errors=(0.5, 0.1))
 
     def load_slowly():
         time.sleep(0.2)
         return slow
 
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("small", up), expert("large", up)]) as g:
-            first = asyncio.create_task(g.app.reload(load_slowly))
-            await asyncio.sleep(0.02)
-            last = await g.app.reload(lambda: quick)
-            return await first, last, g.app.serving.fingerprint
-
-    first, last, serving = asyncio.run(run())
+    async with FakeUpstream() as up, gateway([expert("small", up), expert("large", up)]) as g:
+        first = asyncio.create_task(g.app.reload(load_slowly))
+        await asyncio.sleep(0.02)
+        last = await g.app.reload(lambda: quick)
+        first, serving = await first, g.app.serving.fingerprint
     assert first != last
     assert serving == last
 
 
 @pytest.mark.parametrize("stream", ["false", "true", 0, 1, [], {}])
-def test_a_stream_that_is_neither_true_nor_false_is_no_experts_fault(stream):
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
-            return await ask(g.port, chat(stream=stream)), up.asked
-
-    found, asked = asyncio.run(run())
+async def test_a_stream_that_is_neither_true_nor_false_is_no_experts_fault(stream):
+    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+        found, asked = await ask(g.port, chat(stream=stream)), up.asked
     assert found.status == 400
     assert json.loads(found.body)["error"]["param"] == "stream"
     assert asked == 0

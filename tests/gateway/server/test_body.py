@@ -80,7 +80,7 @@ def test_ten_megabytes_of_anything_take_a_few_times_their_bytes(part):
     assert peak < 6 * len(body)
 
 
-def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
+async def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
     requests = []
     forget = CompletionRequest.forget
 
@@ -89,23 +89,19 @@ def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypatch):
         forget(request, keep_text=keep_text)
 
     monkeypatch.setattr(CompletionRequest, "forget", note)
-
-    async def run():
-        async with FakeUpstream(delay=0.2) as up, gateway([expert("one", up)]) as g:
-            task = asyncio.create_task(ask(g.port, document))
-            while not up.in_flight:
-                await asyncio.sleep(0.005)
-            ((request, had, text),) = requests
-            found = request._document, request.text, request.max_tokens(g.settings.experts[0])
-            # No part of it is kept, either.
-            kept = [one for one in vars(request).values() if isinstance(one, dict) and one]
-            # Who asks for it later gets it anew.
-            assert request.document == document
-            await task
-            return had, text, found, kept
-
     document = chat("Hello", max_tokens=7, tools=[{"type": "function"}], metadata={"a": "b"})
-    assert asyncio.run(run()) == (True, "Hello", (None, "", 7), [])
+    async with FakeUpstream(delay=0.2) as up, gateway([expert("one", up)]) as g:
+        task = asyncio.create_task(ask(g.port, document))
+        while not up.in_flight:
+            await asyncio.sleep(0.005)
+        ((request, had, text),) = requests
+        found = request._document, request.text, request.max_tokens(g.settings.experts[0])
+        # No part of it is kept, either.
+        kept = [one for one in vars(request).values() if isinstance(one, dict) and one]
+        # Who asks for it later gets it anew.
+        assert request.document == document
+        await task
+        assert (had, text, found, kept) == (True, "Hello", (None, "", 7), [])
 
 
 def test_a_long_body_in_small_pieces_is_put_together_once():
@@ -158,7 +154,7 @@ def test_bytes_are_held_up_to_the_limit():
     assert memory.held == 9
 
 
-def test_bodies_of_many_requests_are_held_within_the_limit(monkeypatch):
+async def test_bodies_of_many_requests_are_held_within_the_limit(monkeypatch):
     """Ten uploads at once; those beyond the limit are refused, and what was held is given back."""
     memories = []
     start = BodyMemory.__init__
@@ -176,23 +172,19 @@ def test_bodies_of_many_requests_are_held_within_the_limit(monkeypatch):
     monkeypatch.setattr(BodyMemory, "__init__", note)
     monkeypatch.setattr(BodyMemory, "add", add)
     big = request_bytes(chat("x" * 300_000))
+    async with (
+        FakeUpstream(delay=0.3) as up,
+        gateway([expert("one", up)], limits={"max_bytes_in_flight": 1_000_000}) as g,
+    ):
 
-    async def run():
-        async with (
-            FakeUpstream(delay=0.3) as up,
-            gateway([expert("one", up)], limits={"max_bytes_in_flight": 1_000_000}) as g,
-        ):
+        async def upload():
+            async with Client(g.port) as client:
+                client.send(big)
+                return await client.answer()
 
-            async def upload():
-                async with Client(g.port) as client:
-                    client.send(big)
-                    return await client.answer()
-
-            found = await asyncio.gather(*(upload() for _ in range(10)))
-            after = await ask(g.port, chat())
-            return found, after.status
-
-    found, after = asyncio.run(run())
+        found = await asyncio.gather(*(upload() for _ in range(10)))
+        after = await ask(g.port, chat())
+        after = after.status
     statuses = [answer.status for answer in found]
     assert set(statuses) == {200, 503}
     assert after == 200

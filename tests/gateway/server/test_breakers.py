@@ -88,14 +88,15 @@ def test_the_same_failure_under_two_keys_opens(tmp_path, count, state):
         (f"<b>this model does not support {SECRET}", "<b>this model does not support"),
     ],
 )
-def test_a_server_error_that_says_unsupported_is_the_clients(content, reason, streamed):
-    async def run():
-        async with FakeUpstream(script=[reply(500, content.encode())]) as up, FakeUpstream() as two:
-            one = expert("one", up, secret=Secret(SECRET, "a test"), price_in=1.0)
-            async with gateway([one, expert("two", two)]) as g:
-                return await ask(g.port, chat(stream=streamed)), await rows(g), two.asked
-
-    found, (row,), asked = asyncio.run(run())
+async def test_a_server_error_that_says_unsupported_is_the_clients(content, reason, streamed):
+    async with FakeUpstream(script=[reply(500, content.encode())]) as up, FakeUpstream() as two:
+        one = expert("one", up, secret=Secret(SECRET, "a test"), price_in=1.0)
+        async with gateway([one, expert("two", two)]) as g:
+            found, (row,), asked = (
+                await ask(g.port, chat(stream=streamed)),
+                await rows(g),
+                two.asked,
+            )
     assert (found.status, found.headers["content-type"]) == (400, "application/json")
     error = json.loads(found.body)["error"]
     assert (error["type"], error["code"]) == ("invalid_request_error", "expert_unsupported")
@@ -108,31 +109,23 @@ LIMITS = {"x-ratelimit-remaining-requests": "9", "x-ratelimit-reset-tokens": "6m
 
 
 @pytest.mark.parametrize("status", [200, 400])
-def test_rate_limit_headers_are_passed_on(status):
+async def test_rate_limit_headers_are_passed_on(status):
     content = b'{"choices": []}' if status == 200 else b'{"error": {"message": "no"}}'
     more = {**LIMITS, "retry-after": "7", "server": "x", "x-ratelimit-key": SECRET}
-
-    async def run():
-        async with FakeUpstream(script=[reply(status, content, **more)]) as up:
-            secret = Secret(SECRET, "a test")
-            async with gateway([expert("one", up, secret=secret)]) as g:
-                return await ask(g.port, chat())
-
-    found = asyncio.run(run())
+    async with FakeUpstream(script=[reply(status, content, **more)]) as up:
+        secret = Secret(SECRET, "a test")
+        async with gateway([expert("one", up, secret=secret)]) as g:
+            found = await ask(g.port, chat())
     assert found.status == status
     assert found.headers.items() >= {**LIMITS, "retry-after": "7"}.items()
     assert found.headers["x-ratelimit-key"] == "[secret]"
     assert "server" not in found.headers
 
 
-def test_a_refusal_for_the_experts_rate_says_its_limits():
+async def test_a_refusal_for_the_experts_rate_says_its_limits():
     more = {**LIMITS, "retry-after": "30"}
-
-    async def run():
-        script = [reply(429, b"{}", **more)]
-        async with FakeUpstream(script=script) as up, gateway([expert("one", up)]) as g:
-            return await ask(g.port, chat())
-
-    found = asyncio.run(run())
+    script = [reply(429, b"{}", **more)]
+    async with FakeUpstream(script=script) as up, gateway([expert("one", up)]) as g:
+        found = await ask(g.port, chat())
     assert found.status == 429
     assert found.headers.items() >= more.items()

@@ -23,14 +23,10 @@ from mild.endpoints.secrets import Secret
 from mild.gateway.config import AccessSettings
 
 
-def test_a_plain_answer_comes_through_with_the_experts_name():
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("small", up, price_in=1.0)]) as g:
-            found = await ask(g.port, chat())
-            (row,) = await rows(g)
-            return found, row, up
-
-    found, row, up = asyncio.run(run())
+async def test_a_plain_answer_comes_through_with_the_experts_name():
+    async with FakeUpstream() as up, gateway([expert("small", up, price_in=1.0)]) as g:
+        found = await ask(g.port, chat())
+        (row,) = await rows(g)
     assert found.status == 200
     document = json.loads(found.body)
     assert document["model"] == "small"
@@ -49,7 +45,7 @@ def test_a_plain_answer_comes_through_with_the_experts_name():
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
 @pytest.mark.parametrize("streamed", [False, True])
-def test_every_byte_of_a_body_travels_but_the_model(path, streamed):
+async def test_every_byte_of_a_body_travels_but_the_model(path, streamed):
     body = (
         '{ "messages":[{"role":"user","content":"\\u00e9 é 😀 \\"model\\""}] ,"prompt":"hé",\n'
         '"model" : "mild","vendor_extension":{"model":"keep","n":1.10,"big":123456789012345678901},'
@@ -57,26 +53,17 @@ def test_every_byte_of_a_body_travels_but_the_model(path, streamed):
         + (',"stream":true,"stream_options":{"include_usage":true,"x":1}' if streamed else "")
         + "}"
     ).encode()
-
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
-            found = await ask(g.port, body, path)
-            return found, up
-
-    found, up = asyncio.run(run())
+    async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+        found = await ask(g.port, body, path)
     assert found.status == 200
     assert up.bodies == [body.replace(b'"mild"', b'"small-model"')]
     assert up.heads[0][0] == f"POST {path} HTTP/1.1"
 
 
-def test_a_stream_comes_through_event_by_event():
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("small", up, price_out=1.0)]) as g:
-            found = await ask(g.port, chat(stream=True))
-            (row,) = await rows(g)
-            return found, row, up
-
-    found, row, up = asyncio.run(run())
+async def test_a_stream_comes_through_event_by_event():
+    async with FakeUpstream() as up, gateway([expert("small", up, price_out=1.0)]) as g:
+        found = await ask(g.port, chat(stream=True))
+        (row,) = await rows(g)
     assert found.status == 200
     assert found.headers["content-type"].startswith("text/event-stream")
     assert found.whole
@@ -91,71 +78,54 @@ def test_a_stream_comes_through_event_by_event():
 
 
 @pytest.mark.parametrize("options", [{"include_usage": True}, {"include_usage": True, "x": 2}])
-def test_a_client_that_asks_for_the_usage_of_a_stream_gets_it(options):
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
-            found = await ask(g.port, chat(stream=True, stream_options=options))
-            return found, up
-
-    found, up = asyncio.run(run())
+async def test_a_client_that_asks_for_the_usage_of_a_stream_gets_it(options):
+    async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+        found = await ask(g.port, chat(stream=True, stream_options=options))
     assert json.loads(events(found.body)[-2])["usage"] == USAGE
     assert json.loads(up.bodies[0])["stream_options"] == options
 
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": False, "x": 1}])
-def test_usage_is_asked_for_beside_what_the_client_says(options):
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
-            return await ask(g.port, chat(stream=True, stream_options=options)), up
-
-    found, up = asyncio.run(run())
+async def test_usage_is_asked_for_beside_what_the_client_says(options):
+    async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+        found = await ask(g.port, chat(stream=True, stream_options=options))
     sent = json.loads(up.bodies[0])["stream_options"]
     assert sent == {**(options or {}), "include_usage": True}
     assert b"usage" not in found.body
 
 
 @pytest.mark.parametrize("step", ["comment", "crlf", "split", "together", "no_done"])
-def test_streams_of_every_manner_come_through(step):
-    async def run():
-        async with FakeUpstream(script=[step]) as up, gateway([expert("small", up)]) as g:
-            return await ask(g.port, chat(stream=True))
-
-    found = asyncio.run(run())
+async def test_streams_of_every_manner_come_through(step):
+    async with FakeUpstream(script=[step]) as up, gateway([expert("small", up)]) as g:
+        found = await ask(g.port, chat(stream=True))
     assert found.whole
     assert "one two three" in said(found.body.replace(b"\r\n", b"\n"))
     assert b'"small"' in found.body
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_without_reported_usage_an_estimate_is_settled(streamed):
-    async def run():
-        async with (
-            FakeUpstream(usage=False) as up,
-            gateway([expert("small", up, price_out=1.0)]) as g,
-        ):
-            await ask(g.port, chat(stream=streamed))
-            return (await rows(g))[0]
-
-    row = asyncio.run(run())
+async def test_without_reported_usage_an_estimate_is_settled(streamed):
+    async with (
+        FakeUpstream(usage=False) as up,
+        gateway([expert("small", up, price_out=1.0)]) as g,
+    ):
+        await ask(g.port, chat(stream=streamed))
+        row = (await rows(g))[0]
     assert row.tokens_out is None
     assert row.price > 0
 
 
-def test_model_names_choose():
+async def test_model_names_choose():
     router = priced_router(("small", "large"), (0.3, 0.1), (0.001, 0.1))
-
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("small", up), expert("large", up)], router) as g,
-        ):
-            found = {}
-            for model in ("mild", "router-mild-0", "router-mild-5", "small", "large"):
-                answer = await ask(g.port, chat(model=model))
-                found[model] = answer.headers["x-mild-expert"]
-            return found, g.ledger.records
-
-    found, records = asyncio.run(run())
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("small", up), expert("large", up)], router) as g,
+    ):
+        found = {}
+        for model in ("mild", "router-mild-0", "router-mild-5", "small", "large"):
+            answer = await ask(g.port, chat(model=model))
+            found[model] = answer.headers["x-mild-expert"]
+        records = g.ledger.records
     assert found == {
         "mild": "large",
         "router-mild-0": "large",
@@ -167,17 +137,14 @@ def test_model_names_choose():
     assert records[2].expected_cost == pytest.approx(0.305)
 
 
-def test_a_one_head_router_refuses_a_weight():
-    async def run():
-        async with FakeUpstream() as up:
-            experts = [expert("small", up), expert("large", up)]
-            async with gateway(experts, scored_router()) as g:
-                refused = await ask(g.port, chat(model="router-mild-0.5"))
-                unknown = await ask(g.port, chat(model="gpt"))
-                served = await ask(g.port, chat())
-                return refused, unknown, served, list(g.ledger.records)
-
-    refused, unknown, served, records = asyncio.run(run())
+async def test_a_one_head_router_refuses_a_weight():
+    async with FakeUpstream() as up:
+        experts = [expert("small", up), expert("large", up)]
+        async with gateway(experts, scored_router()) as g:
+            refused = await ask(g.port, chat(model="router-mild-0.5"))
+            unknown = await ask(g.port, chat(model="gpt"))
+            served = await ask(g.port, chat())
+            records = list(g.ledger.records)
     assert refused.status == 400
     assert "one head" in json.loads(refused.body)["error"]["message"]
     assert unknown.status == 404
@@ -187,19 +154,16 @@ def test_a_one_head_router_refuses_a_weight():
     assert len(records) == 1
 
 
-def test_a_session_stays_with_its_expert():
-    async def run():
-        async with FakeUpstream() as up:
-            experts = [expert("small", up), expert("large", up)]
-            async with gateway(experts, routing={"explore": 1.0}, seed=5) as g:
-                for name in range(8):
-                    for _ in range(3):
-                        await ask(g.port, chat(user=f"user {name}"))
-                    for _ in range(3):
-                        await ask(g.port, chat(), x_mild_session_id=f"s{name}")
-                return g.ledger.records
-
-    records = asyncio.run(run())
+async def test_a_session_stays_with_its_expert():
+    async with FakeUpstream() as up:
+        experts = [expert("small", up), expert("large", up)]
+        async with gateway(experts, routing={"explore": 1.0}, seed=5) as g:
+            for name in range(8):
+                for _ in range(3):
+                    await ask(g.port, chat(user=f"user {name}"))
+                for _ in range(3):
+                    await ask(g.port, chat(), x_mild_session_id=f"s{name}")
+            records = g.ledger.records
     groups = {}
     for row in records:
         groups.setdefault(row.session, []).append(row)
@@ -212,43 +176,36 @@ def test_a_session_stays_with_its_expert():
     assert len({group[0].expert for group in groups.values()}) == 2
 
 
-def test_the_text_is_kept_only_if_configured():
+async def test_the_text_is_kept_only_if_configured():
     from mild.gateway.config import LedgerSettings
 
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("small", up)], ledger=LedgerSettings(keep_text=True)) as g,
-        ):
-            await ask(g.port, chat("keep me"))
-            return await rows(g)
-
-    (row,) = asyncio.run(run())
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("small", up)], ledger=LedgerSettings(keep_text=True)) as g,
+    ):
+        await ask(g.port, chat("keep me"))
+        (row,) = await rows(g)
     assert row.text == "keep me"
 
 
-def test_the_clients_key_never_travels_and_the_experts_does():
+async def test_the_clients_key_never_travels_and_the_experts_does():
     from mild.endpoints.secrets import Secret
 
     secret = Secret("sk-expert", "a test")
     open_to_proxies = AccessSettings(require_key=False)
-
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("small", up, secret=secret)], access_settings=open_to_proxies) as g,
-        ):
-            await ask(
-                g.port,
-                chat(),
-                authorization="Bearer sk-client",
-                cookie="a=b",
-                traceparent="00-1-2-3",
-                x_forwarded_for="1.2.3.4",
-            )
-            return up.heads[0][1]
-
-    sent = asyncio.run(run())
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("small", up, secret=secret)], access_settings=open_to_proxies) as g,
+    ):
+        await ask(
+            g.port,
+            chat(),
+            authorization="Bearer sk-client",
+            cookie="a=b",
+            traceparent="00-1-2-3",
+            x_forwarded_for="1.2.3.4",
+        )
+        sent = up.heads[0][1]
     assert sent["authorization"] == "Bearer sk-expert"
     assert sent["traceparent"] == "00-1-2-3"
     assert "sk-client" not in str(sent)
@@ -256,14 +213,10 @@ def test_the_clients_key_never_travels_and_the_experts_does():
     assert "x-forwarded-for" not in sent
 
 
-def test_names_outside_ascii_make_no_header_of_their_own():
+async def test_names_outside_ascii_make_no_header_of_their_own():
     name = "größe\r\nx-evil: 1"
-
-    async def run():
-        async with FakeUpstream() as up, gateway([expert(name, up)]) as g:
-            return await ask(g.port, chat())
-
-    found = asyncio.run(run())
+    async with FakeUpstream() as up, gateway([expert(name, up)]) as g:
+        found = await ask(g.port, chat())
     assert found.status == 200
     assert "x-evil" not in found.headers
     assert json.loads(found.body)["model"] == name
@@ -408,21 +361,18 @@ def test_a_request_with_all_its_attempts_ends_in_time(first):
         assert json.loads(found.body)["error"]["code"] == "total_timeout"
 
 
-def test_the_overhead_is_never_negative():
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up)]) as g,
-            Client(g.port) as client,
-        ):
-            found = [await client.ask(chat(stream=step % 2 == 0)) for step in range(60)]
-            return [float(answer.headers["x-mild-overhead-ms"]) for answer in found]
-
-    overheads = asyncio.run(run())
+async def test_the_overhead_is_never_negative():
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up)]) as g,
+        Client(g.port) as client,
+    ):
+        found = [await client.ask(chat(stream=step % 2 == 0)) for step in range(60)]
+        overheads = [float(answer.headers["x-mild-overhead-ms"]) for answer in found]
     assert min(overheads) > 0
 
 
-def test_a_client_that_leaves_cancels_its_handler_once():
+async def test_a_client_that_leaves_cancels_its_handler_once():
     from mild.gateway.server.completions import run_until_disconnect
     from mild.gateway.server.middleware import ON_DISCONNECT
 
@@ -437,15 +387,12 @@ def test_a_client_that_leaves_cancels_its_handler_once():
                 await asyncio.sleep(0)
                 self.cleaned = True
 
-    async def run():
-        handler, scope = Handler(), {ON_DISCONNECT: None}
-        task = asyncio.create_task(run_until_disconnect(handler, scope, None))
-        await asyncio.sleep(0)
-        leave = scope[ON_DISCONNECT]
-        leave()
-        await asyncio.sleep(0)
-        leave()
-        await task
-        return handler.cleaned, scope[ON_DISCONNECT], task.cancelling()
-
-    assert asyncio.run(run()) == (True, None, 0)
+    handler, scope = Handler(), {ON_DISCONNECT: None}
+    task = asyncio.create_task(run_until_disconnect(handler, scope, None))
+    await asyncio.sleep(0)
+    leave = scope[ON_DISCONNECT]
+    leave()
+    await asyncio.sleep(0)
+    leave()
+    await task
+    assert (handler.cleaned, scope[ON_DISCONNECT], task.cancelling()) == (True, None, 0)

@@ -67,24 +67,20 @@ def test_a_wrong_address_is_told_the_right_ones():
     assert "/v1/chat/completions, " in json.loads(found.body)["error"]["message"]
 
 
-def test_a_decision_is_explained_and_nobody_is_asked():
+async def test_a_decision_is_explained_and_nobody_is_asked():
     router = priced_router(("one", "two"), (0.3, 0.1), (0.001, 0.1))
-
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up), expert("two", up)], router) as g,
-        ):
-            found = [
-                await ask(g.port, chat(TEXTS[1]), "/v1/route"),
-                await ask(g.port, {"prompt": "x", "model": "router-mild-9"}, "/v1/route"),
-                await ask(g.port, chat(model="one"), "/v1/route"),
-                await ask(g.port, chat(model="none"), "/v1/route"),
-                await ask(g.port, {}, "/v1/route"),
-            ]
-            return found, up.asked, g.ledger.records
-
-    (free, weighed, named, none, empty), asked, records = asyncio.run(run())
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up), expert("two", up)], router) as g,
+    ):
+        found = [
+            await ask(g.port, chat(TEXTS[1]), "/v1/route"),
+            await ask(g.port, {"prompt": "x", "model": "router-mild-9"}, "/v1/route"),
+            await ask(g.port, chat(model="one"), "/v1/route"),
+            await ask(g.port, chat(model="none"), "/v1/route"),
+            await ask(g.port, {}, "/v1/route"),
+        ]
+        (free, weighed, named, none, empty), asked, records = found, up.asked, g.ledger.records
     decision = json.loads(free.body)
     assert decision["expert"] == "two"
     assert decision["order"] == ["two", "one"]
@@ -144,39 +140,33 @@ def test_a_decision_says_how_novel_the_request_is():
     assert far["expected_cost"] == pytest.approx(0.501)  # the mean error, and the price
 
 
-def test_health_and_readiness():
-    async def run():
-        breaker = BreakerSettings(failures=1)
-        async with (
-            FakeUpstream(script=["reset"]) as up,
-            gateway([expert("one", up, breaker=breaker, retries=0)]) as g,
-        ):
-            await ask(g.port, chat())
-            paths = ("/health", "/health/liveliness", "/health/readiness")
-            found = [await ask(g.port, None, path, "GET") for path in paths]
-            g.app.draining = True
-            found += [await ask(g.port, None, path, "GET") for path in paths]
-            return found
-
-    health, alive, ready, *draining = asyncio.run(run())
+async def test_health_and_readiness():
+    breaker = BreakerSettings(failures=1)
+    async with (
+        FakeUpstream(script=["reset"]) as up,
+        gateway([expert("one", up, breaker=breaker, retries=0)]) as g,
+    ):
+        await ask(g.port, chat())
+        paths = ("/health", "/health/liveliness", "/health/readiness")
+        found = [await ask(g.port, None, path, "GET") for path in paths]
+        g.app.draining = True
+        found += [await ask(g.port, None, path, "GET") for path in paths]
+        health, alive, ready, *draining = found
     assert json.loads(health.body)["experts"] == {"one": "open"}
     assert json.loads(alive.body) == "I'm alive!"
     assert json.loads(ready.body)["status"] == "ready"
     assert [answer.status for answer in draining] == [200, 200, 503]
 
 
-def test_metrics_tell_what_happened():
-    async def run():
-        async with (
-            FakeUpstream(script=["500"]) as up,
-            gateway([expert("one", up, price_in=1.0)]) as g,
-        ):
-            await ask(g.port, chat())
-            await ask(g.port, chat(model="none"))
-            await ask(g.port, b"{", method="POST")
-            return (await ask(g.port, None, "/metrics", "GET")).body.decode()
-
-    page = asyncio.run(run())
+async def test_metrics_tell_what_happened():
+    async with (
+        FakeUpstream(script=["500"]) as up,
+        gateway([expert("one", up, price_in=1.0)]) as g,
+    ):
+        await ask(g.port, chat())
+        await ask(g.port, chat(model="none"))
+        await ask(g.port, b"{", method="POST")
+        page = (await ask(g.port, None, "/metrics", "GET")).body.decode()
     for line in (
         'mild_requests_total{expert="one",outcome="ok"} 1.0',
         'mild_attempts_total{expert="one",result="ok"} 1.0',

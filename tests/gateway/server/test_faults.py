@@ -28,15 +28,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("fault", "streamed"), CASES)
-def test_a_fault_before_the_first_byte_falls_back_to_the_next_best(fault, streamed):
-    async def run():
-        async with FakeUpstream(script=[fault]) as bad, FakeUpstream() as good:
-            experts = [expert("bad", bad, **QUICK), expert("good", good, **QUICK)]
-            async with gateway(experts) as g:
-                found = await ask(g.port, chat(stream=streamed))
-                return found, await rows(g), bad.asked, good.asked
-
-    found, (row,), asked_bad, asked_good = asyncio.run(run())
+async def test_a_fault_before_the_first_byte_falls_back_to_the_next_best(fault, streamed):
+    async with FakeUpstream(script=[fault]) as bad, FakeUpstream() as good:
+        experts = [expert("bad", bad, **QUICK), expert("good", good, **QUICK)]
+        async with gateway(experts) as g:
+            found = await ask(g.port, chat(stream=streamed))
+            (row,), asked_bad, asked_good = await rows(g), bad.asked, good.asked
     assert found.status == 200
     assert found.whole
     assert found.headers["x-mild-expert"] == "good"
@@ -45,29 +42,23 @@ def test_a_fault_before_the_first_byte_falls_back_to_the_next_best(fault, stream
     assert b"sk-secret" not in found.body
 
 
-def test_nobody_listening_falls_back():
-    async def run():
-        async with FakeUpstream() as gone:
-            url = gone.base_url
-        async with (
-            FakeUpstream() as good,
-            gateway([expert("bad", url, **QUICK), expert("good", good)]) as g,
-        ):
-            return await ask(g.port, chat())
-
-    assert asyncio.run(run()).headers["x-mild-expert"] == "good"
+async def test_nobody_listening_falls_back():
+    async with FakeUpstream() as gone:
+        url = gone.base_url
+    async with (
+        FakeUpstream() as good,
+        gateway([expert("bad", url, **QUICK), expert("good", good)]) as g,
+    ):
+        assert (await ask(g.port, chat())).headers["x-mild-expert"] == "good"
 
 
 @pytest.mark.parametrize("fault", [fault for fault in STREAM_FAULTS if fault not in BEFORE])
-def test_a_stream_that_breaks_off_ends_with_an_error_and_never_clean(fault):
-    async def run():
-        async with FakeUpstream(script=[fault]) as bad, FakeUpstream() as good:
-            experts = [expert("bad", bad, price_out=1.0, **QUICK), expert("good", good, **QUICK)]
-            async with gateway(experts) as g:
-                found = await ask(g.port, chat(stream=True))
-                return found, await rows(g), good.asked
-
-    found, (row,), asked_good = asyncio.run(run())
+async def test_a_stream_that_breaks_off_ends_with_an_error_and_never_clean(fault):
+    async with FakeUpstream(script=[fault]) as bad, FakeUpstream() as good:
+        experts = [expert("bad", bad, price_out=1.0, **QUICK), expert("good", good, **QUICK)]
+        async with gateway(experts) as g:
+            found = await ask(g.port, chat(stream=True))
+            (row,), asked_good = await rows(g), good.asked
     assert found.status == 200
     assert not found.whole
     assert "[DONE]" not in events(found.body)
@@ -86,17 +77,14 @@ def test_a_stream_that_breaks_off_ends_with_an_error_and_never_clean(fault):
     ("fault", "streamed"),
     [("500", False), ("cut", False), ("reset", False), ("500", True), ("reset", True)],
 )
-def test_the_same_expert_is_tried_again_first(fault, streamed):
-    async def run():
-        async with (
-            FakeUpstream(script=[fault]) as one,
-            FakeUpstream() as two,
-            gateway([expert("one", one), expert("two", two)]) as g,
-        ):
-            found = await ask(g.port, chat(stream=streamed))
-            return found, await rows(g), two.asked
-
-    found, (row,), asked_two = asyncio.run(run())
+async def test_the_same_expert_is_tried_again_first(fault, streamed):
+    async with (
+        FakeUpstream(script=[fault]) as one,
+        FakeUpstream() as two,
+        gateway([expert("one", one), expert("two", two)]) as g,
+    ):
+        found = await ask(g.port, chat(stream=streamed))
+        (row,), asked_two = await rows(g), two.asked
     assert found.headers["x-mild-expert"] == "one"
     assert row.attempts == 2
     assert asked_two == 0
@@ -117,14 +105,11 @@ def test_the_same_expert_is_tried_again_first(fault, streamed):
         ("plain", 502, "expert_garbled", True),
     ],
 )
-def test_when_all_fail_the_client_is_told_in_openais_shape(fault, status, code, streamed):
-    async def run():
-        async with FakeUpstream(script=[fault] * 9) as one, FakeUpstream(script=[fault] * 9) as two:
-            experts = [expert("one", one, **QUICK), expert("two", two, **QUICK)]
-            async with gateway(experts) as g:
-                return await ask(g.port, chat(stream=streamed)), await rows(g)
-
-    found, (row,) = asyncio.run(run())
+async def test_when_all_fail_the_client_is_told_in_openais_shape(fault, status, code, streamed):
+    async with FakeUpstream(script=[fault] * 9) as one, FakeUpstream(script=[fault] * 9) as two:
+        experts = [expert("one", one, **QUICK), expert("two", two, **QUICK)]
+        async with gateway(experts) as g:
+            found, (row,) = await ask(g.port, chat(stream=streamed)), await rows(g)
     assert found.status == status
     error = json.loads(found.body)["error"]
     assert error["code"] == code
@@ -134,80 +119,65 @@ def test_when_all_fail_the_client_is_told_in_openais_shape(fault, status, code, 
     assert row.price is None
 
 
-def test_attempts_are_bounded():
-    async def run():
-        async with FakeUpstream(script=["500"] * 20) as one:
-            experts = [expert(f"e{k}", one, retries=5) for k in range(4)]
-            async with gateway(experts, routing={"max_attempts": 4}) as g:
-                found = await ask(g.port, chat())
-                return found, one.asked
-
-    found, asked = asyncio.run(run())
+async def test_attempts_are_bounded():
+    async with FakeUpstream(script=["500"] * 20) as one:
+        experts = [expert(f"e{k}", one, retries=5) for k in range(4)]
+        async with gateway(experts, routing={"max_attempts": 4}) as g:
+            found = await ask(g.port, chat())
+            asked = one.asked
     assert found.status == 502
     assert asked == 4
 
 
-def test_an_error_of_the_clients_is_relayed_and_not_tried_again():
-    async def run():
-        async with (
-            FakeUpstream(script=["400"]) as one,
-            FakeUpstream() as two,
-            gateway([expert("one", one, price_in=1.0), expert("two", two)]) as g,
-        ):
-            found = await ask(g.port, chat(stream=True))
-            return found, await rows(g), two.asked
-
-    found, (row,), asked_two = asyncio.run(run())
+async def test_an_error_of_the_clients_is_relayed_and_not_tried_again():
+    async with (
+        FakeUpstream(script=["400"]) as one,
+        FakeUpstream() as two,
+        gateway([expert("one", one, price_in=1.0), expert("two", two)]) as g,
+    ):
+        found = await ask(g.port, chat(stream=True))
+        (row,), asked_two = await rows(g), two.asked
     assert found.status == 400
     assert json.loads(found.body)["error"]["message"].startswith("sk-secret of")
     assert (row.outcome, row.status, row.price) == ("failed", 400, 0.0)
     assert asked_two == 0
 
 
-def test_retry_after_is_honoured():
-    async def run():
-        async with (
-            FakeUpstream(script=["429"], retry_after="0.4") as one,
-            gateway([expert("one", one)]) as g,
-        ):
-            found = await ask(g.port, chat())
-            return found, one.times
-
-    found, times = asyncio.run(run())
+async def test_retry_after_is_honoured():
+    async with (
+        FakeUpstream(script=["429"], retry_after="0.4") as one,
+        gateway([expert("one", one)]) as g,
+    ):
+        found = await ask(g.port, chat())
+        times = one.times
     assert found.status == 200
     assert 0.39 <= times[1] - times[0] < 20
 
 
-def test_an_expert_that_limits_its_rate_is_left_alone_as_long_as_it_says():
-    async def run():
-        async with (
-            FakeUpstream(script=["429"], retry_after="0.5") as one,
-            FakeUpstream() as two,
-            gateway([expert("one", one), expert("two", two)]) as g,
-        ):
-            start = time.monotonic()
-            used = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(5)]
-            early = time.monotonic() - start < 0.4
-            await asyncio.sleep(0.55)
-            used.append((await ask(g.port, chat())).headers["x-mild-expert"])
-            return used, early, g.app.clients["one"].state()
-
-    used, early, state = asyncio.run(run())
+async def test_an_expert_that_limits_its_rate_is_left_alone_as_long_as_it_says():
+    async with (
+        FakeUpstream(script=["429"], retry_after="0.5") as one,
+        FakeUpstream() as two,
+        gateway([expert("one", one), expert("two", two)]) as g,
+    ):
+        start = time.monotonic()
+        used = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(5)]
+        early = time.monotonic() - start < 0.4
+        await asyncio.sleep(0.55)
+        used.append((await ask(g.port, chat())).headers["x-mild-expert"])
+        state = g.app.clients["one"].state()
     if early:
         assert used == ["two"] * 5 + ["one"]
     assert state == "closed"
 
 
-def test_a_long_wait_is_told_to_the_client():
-    async def run():
-        async with (
-            FakeUpstream(script=["429"] * 3, retry_after="90") as one,
-            gateway([expert("one", one)]) as g,
-        ):
-            first = await ask(g.port, chat())
-            return first, await ask(g.port, chat()), one.asked
-
-    first, second, asked = asyncio.run(run())
+async def test_a_long_wait_is_told_to_the_client():
+    async with (
+        FakeUpstream(script=["429"] * 3, retry_after="90") as one,
+        gateway([expert("one", one)]) as g,
+    ):
+        first = await ask(g.port, chat())
+        second, asked = await ask(g.port, chat()), one.asked
     assert first.status == second.status == 429
     assert first.headers["retry-after"] == "90"
     assert 85 <= int(second.headers["retry-after"]) <= 90
@@ -227,19 +197,16 @@ def test_a_long_wait_is_told_to_the_client():
         ("401", False),
     ],
 )
-def test_an_attempt_that_the_expert_may_charge_is_paid_for_by_its_text(fault, charged):
-    async def run():
-        async with FakeUpstream(script=[fault]) as bad, FakeUpstream() as good:
-            experts = [
-                expert("bad", bad, price_in=1.0, price_out=50.0, **QUICK),
-                expert("good", good, price_in=1.0, price_out=1.0, **QUICK),
-            ]
-            async with gateway(experts) as g:
-                found = await ask(g.port, chat("x" * 3000))
-                (row,) = await rows(g)
-                return found, row, g.app.access.spend()["all"]["day"]
-
-    found, row, day = asyncio.run(run())
+async def test_an_attempt_that_the_expert_may_charge_is_paid_for_by_its_text(fault, charged):
+    async with FakeUpstream(script=[fault]) as bad, FakeUpstream() as good:
+        experts = [
+            expert("bad", bad, price_in=1.0, price_out=50.0, **QUICK),
+            expert("good", good, price_in=1.0, price_out=1.0, **QUICK),
+        ]
+        async with gateway(experts) as g:
+            found = await ask(g.port, chat("x" * 3000))
+            (row,) = await rows(g)
+            day = g.app.access.spend()["all"]["day"]
     assert (found.status, row.expert) == (200, "good")
     lost = 1e-3 if charged else 0.0
     assert row.price == pytest.approx(1.3e-5 + lost, rel=0.05)
@@ -247,31 +214,24 @@ def test_an_attempt_that_the_expert_may_charge_is_paid_for_by_its_text(fault, ch
     assert day["held"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_nobody_is_charged_who_was_never_reached():
-    async def run():
-        experts = [expert("gone", "http://127.0.0.1:9/v1", price_in=1.0, **QUICK)]
-        async with gateway(experts) as g:
-            return await ask(g.port, chat("x" * 3000)), await rows(g)
-
-    found, (row,) = asyncio.run(run())
+async def test_nobody_is_charged_who_was_never_reached():
+    experts = [expert("gone", "http://127.0.0.1:9/v1", price_in=1.0, **QUICK)]
+    async with gateway(experts) as g:
+        found, (row,) = await ask(g.port, chat("x" * 3000)), await rows(g)
     assert found.status == 502
     assert row.price is None
 
 
-def test_what_was_lost_counts_before_the_next_attempt():
+async def test_what_was_lost_counts_before_the_next_attempt():
     """Room for one attempt, and not for one that failed and another one."""
-
-    async def run():
-        async with FakeUpstream(script=["hang"]) as up:
-            experts = [expert("one", up, price_per_query=1.0, **{**QUICK, "retries": 1})]
-            other = expert("two", up, price_per_query=1.0, **QUICK)
-            budget = AccessSettings(budget_day=1.5)
-            async with gateway([*experts, other], access_settings=budget) as g:
-                found = await ask(g.port, chat())
-                (row,) = await rows(g)
-                return found, row, up.asked, g.app.access.spend()["all"]["day"]["spent"]
-
-    found, row, asked, spent = asyncio.run(run())
+    async with FakeUpstream(script=["hang"]) as up:
+        experts = [expert("one", up, price_per_query=1.0, **{**QUICK, "retries": 1})]
+        other = expert("two", up, price_per_query=1.0, **QUICK)
+        budget = AccessSettings(budget_day=1.5)
+        async with gateway([*experts, other], access_settings=budget) as g:
+            found = await ask(g.port, chat())
+            (row,) = await rows(g)
+            asked, spent = up.asked, g.app.access.spend()["all"]["day"]["spent"]
     assert (found.status, asked) == (429, 1)
     assert json.loads(found.body)["error"]["code"] == "budget_held"
     assert row.price == pytest.approx(1.0)

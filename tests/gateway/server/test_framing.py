@@ -12,14 +12,10 @@ from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
 from mild.gateway.server.context import AppContext
 
 
-def test_a_body_up_to_the_limit_is_taken():
+async def test_a_body_up_to_the_limit_is_taken():
     body = json.dumps(chat("x" * 3_000_000)).encode()
-
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
-            return await ask(g.port, body), len(up.bodies[0])
-
-    found, size = asyncio.run(run())
+    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+        found, size = await ask(g.port, body), len(up.bodies[0])
     assert found.status == 200
     assert size == len(body) - len("mild") + len("one-model")
 
@@ -32,64 +28,53 @@ def test_chunked_bodies_are_put_together():
     assert asked == 1
 
 
-def test_http_1_0_and_heads():
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
-            async with Client(g.port) as client:
-                client.send(b"GET /health HTTP/1.0\r\n\r\n")
-                old = await asyncio.wait_for(client.reader.read(), 20)
-            head = await ask(g.port, None, "/health", "HEAD")
-            async with Client(g.port) as client:
-                client.send(request_bytes(chat(stream=True)).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
-                stream = await asyncio.wait_for(client.reader.read(), 20)
-            return old, head, stream
-
-    old, head, stream = asyncio.run(run())
+async def test_http_1_0_and_heads():
+    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+        async with Client(g.port) as client:
+            client.send(b"GET /health HTTP/1.0\r\n\r\n")
+            old = await asyncio.wait_for(client.reader.read(), 20)
+        head = await ask(g.port, None, "/health", "HEAD")
+        async with Client(g.port) as client:
+            client.send(request_bytes(chat(stream=True)).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+            stream = await asyncio.wait_for(client.reader.read(), 20)
     assert old.startswith(b"HTTP/1.1 200 OK")
     assert head.status == 200
     assert b"transfer-encoding" not in stream
     assert stream.endswith(b"data: [DONE]\n\n")
 
 
-def test_expect_100_continue():
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up)]) as g,
-            Client(g.port) as client,
-        ):
-            client.send(POST + LENGTH + b"expect: 100-continue\r\n\r\n")
-            first = await client.reader.readuntil(b"\r\n\r\n")
-            client.send(BODY)
-            return first, await client.answer()
-
-    first, answer = asyncio.run(run())
+async def test_expect_100_continue():
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up)]) as g,
+        Client(g.port) as client,
+    ):
+        client.send(POST + LENGTH + b"expect: 100-continue\r\n\r\n")
+        first = await client.reader.readuntil(b"\r\n\r\n")
+        client.send(BODY)
+        answer = await client.answer()
     assert first == b"HTTP/1.1 100 Continue\r\n\r\n"
     assert answer.status == 200
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/nowhere"])
-def test_a_long_body_that_nobody_read_does_not_hold_up_the_next_request(path, monkeypatch):
+async def test_a_long_body_that_nobody_read_does_not_hold_up_the_next_request(path, monkeypatch):
     # It comes in one piece, and is longer than what may wait for its reader.
     long = request_bytes(chat("x" * 65_530), path)
     monkeypatch.setattr(AppContext, "total_in_flight", 1)
-
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up)], limits={"max_in_flight": 1}) as g,
-            Client(g.port) as client,
-        ):
-            found = []
-            for _ in range(3):
-                client.send(long)
-                found.append((await asyncio.wait_for(client.answer(), 20)).status)
-                client.send(request_bytes(None, "/health", "GET"))
-                found.append((await asyncio.wait_for(client.answer("GET"), 20)).status)
-            return found
-
     refused = 404 if path == "/nowhere" else 429
-    assert asyncio.run(run()) == [refused, 200] * 3
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up)], limits={"max_in_flight": 1}) as g,
+        Client(g.port) as client,
+    ):
+        found = []
+        for _ in range(3):
+            client.send(long)
+            found.append((await asyncio.wait_for(client.answer(), 20)).status)
+            client.send(request_bytes(None, "/health", "GET"))
+            found.append((await asyncio.wait_for(client.answer("GET"), 20)).status)
+        assert found == [refused, 200] * 3
 
 
 @pytest.mark.parametrize(
@@ -108,20 +93,16 @@ def test_what_stands_behind_a_chunked_body_is_bounded(behind):
     assert said.startswith(b"HTTP/1.1 431 ")
 
 
-def test_headers_behind_a_chunked_body_do_not_count():
+async def test_headers_behind_a_chunked_body_do_not_count():
     chunk = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
     data = POST + b"transfer-encoding: chunked\r\n\r\n" + chunk + b"traceparent: late\r\n\r\n"
-
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up)]) as g,
-            Client(g.port) as client,
-        ):
-            client.send(data)
-            return await client.answer(), up.heads[0][1]
-
-    found, sent = asyncio.run(run())
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up)]) as g,
+        Client(g.port) as client,
+    ):
+        client.send(data)
+        found, sent = await client.answer(), up.heads[0][1]
     assert found.status == 200
     assert "traceparent" not in sent
 

@@ -1,6 +1,5 @@
 """Headers that go around a request: its id, CORS, OPTIONS and HEAD."""
 
-import asyncio
 import json
 import re
 
@@ -15,13 +14,11 @@ OURS = re.compile("mild-[0-9a-f]{24}")
 ORIGIN = "https://app.example.com"
 
 
-def fetch(document, path="/v1/chat/completions", method="POST", *, parts=None, **headers):
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up)], **(parts or {})) as g:
-            found = await ask(g.port, document, path, method, **headers)
-            return found, up.asked, list(g.ledger.records)
-
-    return asyncio.run(run())
+async def fetch(document, path="/v1/chat/completions", method="POST", *, parts=None, **headers):
+    """The answer of a gateway of its own, how often its expert was asked, and the ledger's rows."""
+    async with FakeUpstream() as up, gateway([expert("one", up)], **(parts or {})) as g:
+        found = await ask(g.port, document, path, method, **headers)
+    return found, up.asked, list(g.ledger.records)
 
 
 @pytest.mark.no_cover
@@ -37,24 +34,24 @@ def fetch(document, path="/v1/chat/completions", method="POST", *, parts=None, *
         (None, "/nowhere", "GET"),
     ],
 )
-def test_an_id_is_echoed_or_made_in_answers_and_errors(document, path, method):
-    given = fetch(document, path, method, x_request_id="a.b:c/D_e-9")[0].headers
+async def test_an_id_is_echoed_or_made_in_answers_and_errors(document, path, method):
+    given = (await fetch(document, path, method, x_request_id="a.b:c/D_e-9"))[0].headers
     assert given["x-request-id"] == "a.b:c/D_e-9"
-    made = fetch(document, path, method)[0].headers["x-request-id"]
+    made = (await fetch(document, path, method))[0].headers["x-request-id"]
     assert OURS.fullmatch(made)
 
 
 @pytest.mark.parametrize("wrong", ["", "a b", "é", "x" * 129, "a<script>", 'a"b', "a,b"])
-def test_an_id_that_could_hurt_a_log_is_replaced(wrong):
+async def test_an_id_that_could_hurt_a_log_is_replaced(wrong):
     assert OURS.fullmatch(
-        fetch(None, "/health", "GET", x_request_id=wrong)[0].headers["x-request-id"]
+        (await fetch(None, "/health", "GET", x_request_id=wrong))[0].headers["x-request-id"]
     )
 
 
-def test_an_id_that_was_made_is_the_one_in_the_ledger():
-    found, _, (record,) = fetch(chat())
+async def test_an_id_that_was_made_is_the_one_in_the_ledger():
+    found, _, (record,) = await fetch(chat())
     assert found.headers["x-request-id"] == found.headers["x-mild-request-id"] == record.request_id
-    found, _, (record,) = fetch(chat(), x_request_id="mine")
+    found, _, (record,) = await fetch(chat(), x_request_id="mine")
     assert found.headers["x-mild-request-id"] == record.request_id != "mine"
 
 
@@ -71,9 +68,9 @@ PREFLIGHT = {
 
 
 @pytest.mark.parametrize("require_key", [None, False, True])
-def test_a_named_origin_may_ask_first(require_key):
+async def test_a_named_origin_may_ask_first(require_key):
     parts = {**CORS, "access_settings": AccessSettings(require_key=require_key)}
-    found, asked, _ = fetch(b"", method="OPTIONS", parts=parts, origin=ORIGIN, **PREFLIGHT)
+    found, asked, _ = await fetch(b"", method="OPTIONS", parts=parts, origin=ORIGIN, **PREFLIGHT)
     assert found.status == 200
     assert found.headers["access-control-allow-origin"] == ORIGIN
     assert "POST" in found.headers["access-control-allow-methods"]
@@ -82,29 +79,29 @@ def test_a_named_origin_may_ask_first(require_key):
     assert asked == 0
 
 
-def test_a_named_origin_is_served_and_may_read_the_answer_and_its_errors():
+async def test_a_named_origin_is_served_and_may_read_the_answer_and_its_errors():
     more = {"origin": ORIGIN, "sec_fetch_site": "cross-site"}
-    found, asked, _ = fetch(chat(), parts=CORS, **more)
+    found, asked, _ = await fetch(chat(), parts=CORS, **more)
     assert (found.status, asked) == (200, 1)
     assert found.headers["access-control-allow-origin"] == ORIGIN
     assert "x-mild-expert" in found.headers["access-control-expose-headers"]
-    refused, *_ = fetch(chat(model="none"), parts=CORS, **more)
+    refused, *_ = await fetch(chat(model="none"), parts=CORS, **more)
     assert (refused.status, refused.headers["access-control-allow-origin"]) == (404, ORIGIN)
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://app.example.com", "null"])
-def test_other_origins_are_refused(origin):
-    found, asked, _ = fetch(chat(), parts=CORS, origin=origin, sec_fetch_site="cross-site")
+async def test_other_origins_are_refused(origin):
+    found, asked, _ = await fetch(chat(), parts=CORS, origin=origin, sec_fetch_site="cross-site")
     assert (found.status, asked) == (403, 0)
     assert json.loads(found.body)["error"]["code"] == "cross_site_request"
     assert "access-control-allow-origin" not in found.headers
-    found, *_ = fetch(b"", method="OPTIONS", parts=CORS, origin=origin, **PREFLIGHT)
+    found, *_ = await fetch(b"", method="OPTIONS", parts=CORS, origin=origin, **PREFLIGHT)
     assert found.status == 400
     assert "access-control-allow-origin" not in found.headers
 
 
-def test_without_named_origins_there_is_no_cors():
-    found, *_ = fetch(None, "/health", "GET", origin=ORIGIN)
+async def test_without_named_origins_there_is_no_cors():
+    found, *_ = await fetch(None, "/health", "GET", origin=ORIGIN)
     assert not any(name.startswith("access-control") for name in found.headers)
 
 
@@ -116,13 +113,13 @@ def test_without_named_origins_there_is_no_cors():
         ("/health", {"GET", "HEAD"}),
     ],
 )
-def test_options_say_what_an_endpoint_takes(path, allowed):
-    found, *_ = fetch(b"", path, "OPTIONS")
+async def test_options_say_what_an_endpoint_takes(path, allowed):
+    found, *_ = await fetch(b"", path, "OPTIONS")
     assert (found.status, found.body) == (204, b"")
     assert set(found.headers["allow"].split(", ")) == allowed | {"OPTIONS"}
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/metrics"])
-def test_head_is_get_without_its_body(path):
-    assert fetch(None, path, "HEAD")[0].status == 200
-    assert fetch(None, "/v1/chat/completions", "HEAD")[0].status == 405
+async def test_head_is_get_without_its_body(path):
+    assert (await fetch(None, path, "HEAD"))[0].status == 200
+    assert (await fetch(None, "/v1/chat/completions", "HEAD"))[0].status == 405

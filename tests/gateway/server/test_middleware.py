@@ -1,34 +1,35 @@
 """A stranger's page in the browser of somebody who runs a gateway without keys."""
 
-import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import ask, chat, expert, gateway
+from gateway.gateway_cases import FakeBoard, ask, chat, expert, gateway, rows
 from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.middleware import HostCheck
 
 
-class FakeBoard:
-    async def document(self):
-        return {}
-
-    def take(self, router):
-        pass
+@pytest.fixture(scope="module")
+async def running():
+    async with FakeUpstream() as up, gateway([expert("one", up)], board=FakeBoard()) as g:
+        yield SimpleNamespace(port=g.port, up=up, ledger=g.ledger)
 
 
-def send(path, method="POST", **headers):
-    """The answer, and how often the expert was asked."""
+@pytest.fixture
+def send(running):
+    """A function that asks the gateway; it gives the answer, and how often the expert was asked."""
 
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up)], board=FakeBoard()) as g:
-            found = await ask(g.port, chat(), path, method, **headers)
-            return found, up.asked, list(g.ledger.records)
+    async def send(path, method="POST", **headers):
+        asked = running.up.asked
+        found = await ask(running.port, chat(), path, method, **headers)
+        if found.status != 200:
+            assert running.up.asked == asked == len(await rows(running, asked))
+        return found, running.up.asked - asked
 
-    return asyncio.run(run())
+    return send
 
 
 GUARDED = [
@@ -44,12 +45,11 @@ GUARDED = [
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("path", "method"), GUARDED)
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_pages_of_other_sites_are_refused(path, method, site):
-    found, asked, records = send(path, method, sec_fetch_site=site)
+async def test_pages_of_other_sites_are_refused(send, path, method, site):
+    found, _ = await send(path, method, sec_fetch_site=site)
     assert found.status == 403
     error = json.loads(found.body)["error"]
     assert (error["type"], error["code"]) == ("permission_error", "cross_site_request")
-    assert (asked, records) == (0, [])
 
 
 @pytest.mark.no_cover
@@ -65,8 +65,8 @@ def test_pages_of_other_sites_are_refused(path, method, site):
         "0.0.0.0",
     ],
 )
-def test_a_name_that_was_given_our_address_is_refused(path, method, host):
-    found, asked, _ = send(path, method, host=host, sec_fetch_site="same-origin")
+async def test_a_name_that_was_given_our_address_is_refused(send, path, method, host):
+    found, asked = await send(path, method, host=host, sec_fetch_site="same-origin")
     assert found.status == 403
     assert json.loads(found.body)["error"]["code"] == "unknown_host"
     assert asked == 0
@@ -78,14 +78,15 @@ def test_a_name_that_was_given_our_address_is_refused(path, method, host):
     "host",
     ["localhost", "LOCALHOST:6060", "mild.localhost:1", "127.0.0.1:6060", "127.1.2.3", "[::1]:9"],
 )
-def test_the_machines_own_names_are_served(host, site):
-    found, asked, _ = send("/v1/chat/completions", host=host, sec_fetch_site=site)
+async def test_the_machines_own_names_are_served(send, host, site):
+    found, asked = await send("/v1/chat/completions", host=host, sec_fetch_site=site)
     assert (found.status, asked) == (200, 1)
 
 
-def test_a_link_leads_to_the_page_and_health_is_for_everyone():
-    assert send("/", "GET", sec_fetch_site="cross-site")[0].status == 200
-    assert send("/health", "GET", host="evil.example", sec_fetch_site="cross-site")[0].status == 200
+async def test_a_link_leads_to_the_page_and_health_is_for_everyone(send):
+    elsewhere = {"sec_fetch_site": "cross-site"}
+    assert (await send("/", "GET", **elsewhere))[0].status == 200
+    assert (await send("/health", "GET", host="evil.example", **elsewhere))[0].status == 200
 
 
 def checked(settings, **headers):

@@ -32,61 +32,51 @@ def ledger_rows(folder):
     return count
 
 
-def test_it_serves_drains_and_leaves_nothing_behind(tmp_path):
-    async def run():
-        async with FakeUpstream(delay=0.3) as up:
-            write_files(tmp_path, [("small", up.base_url)])
-            async with served(tmp_path) as g:
-                state = read_state(g.port, g.runtime)
-                task = asyncio.create_task(ask(g.port, chat()))
-                await asyncio.sleep(0.15)
-                code = await g.stop()
-                return state, await task, code, read_state(g.port, g.runtime), g.process.pid
-
-    state, found, code, after, pid = asyncio.run(run())
+async def test_it_serves_drains_and_leaves_nothing_behind(tmp_path):
+    async with FakeUpstream(delay=0.3) as up:
+        write_files(tmp_path, [("small", up.base_url)])
+        async with served(tmp_path) as g:
+            state = read_state(g.port, g.runtime)
+            task = asyncio.create_task(ask(g.port, chat()))
+            await asyncio.sleep(0.15)
+            code = await g.stop()
+            found, after, pid = await task, read_state(g.port, g.runtime), g.process.pid
     assert (found.status, found.whole, code) == (200, True, 0)
     assert state["pid"] == pid
     assert after is None
     assert ledger_rows(tmp_path) == 1
 
 
-def test_the_worker_holds_nothing_heavy(tmp_path):
-    async def run():
-        async with FakeUpstream() as up:
-            write_files(tmp_path, [("small", up.base_url)])
-            async with served(tmp_path) as g:
-                assert (await ask(g.port, chat())).status == 200
-                assert (await ask(g.port, chat(), "/v1/route")).status == 200
-                assert (await ask(g.port, None, "/", "GET")).status == 200
-                assert (await ask(g.port, None, "/status.json", "GET")).status == 200
-                (worker,) = g.workers()
-                with open(f"/proc/{worker}/maps", encoding="utf-8") as maps:
-                    loaded = maps.read()
-                with open(f"/proc/{worker}/status", encoding="utf-8") as status:
-                    memory = next(line for line in status if line.startswith("VmRSS"))
-                await g.stop()
-                return loaded, int(memory.split()[1]) / 1024
-
-    loaded, megabytes = asyncio.run(run())
+async def test_the_worker_holds_nothing_heavy(tmp_path):
+    async with FakeUpstream() as up:
+        write_files(tmp_path, [("small", up.base_url)])
+        async with served(tmp_path) as g:
+            assert (await ask(g.port, chat())).status == 200
+            assert (await ask(g.port, chat(), "/v1/route")).status == 200
+            assert (await ask(g.port, None, "/", "GET")).status == 200
+            assert (await ask(g.port, None, "/status.json", "GET")).status == 200
+            (worker,) = g.workers()
+            with open(f"/proc/{worker}/maps", encoding="utf-8") as maps:
+                loaded = maps.read()
+            with open(f"/proc/{worker}/status", encoding="utf-8") as status:
+                memory = next(line for line in status if line.startswith("VmRSS"))
+            await g.stop()
+            megabytes = int(memory.split()[1]) / 1024
     for package in ("torch", "scipy", "sklearn", "pyarrow", "pandas"):
         assert f"/{package}/" not in loaded, package
     assert megabytes < 120
 
 
-def test_a_worker_imports_no_more_than_it_needs():
+async def test_a_worker_imports_no_more_than_it_needs():
     code = (
         "import sys, mild.gateway.server.app, mild.gateway.server.process, mild.artifact.explanation;"
         "print([name for name in ('torch', 'sklearn', 'scipy', 'pyarrow', 'pandas', 'typer',"
         " 'rich', 'yaml') if name in sys.modules])"
     )
-
-    async def run():
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
-        )
-        return (await process.communicate())[0]
-
-    assert asyncio.run(run()).strip() == b"[]"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+    )
+    assert (await process.communicate())[0].strip() == b"[]"
 
 
 def test_a_start_collects_no_garbage(tmp_path):
@@ -110,31 +100,27 @@ runpy.run_module("mild.gateway.server", run_name="__main__")
     assert json.loads(found.splitlines()[-1]) == [False, True, True]
 
 
-def test_several_workers_share_one_port_sessions_metrics_and_the_ledger(tmp_path):
-    async def run():
-        async with FakeUpstream() as up:
-            write_files(
-                tmp_path,
-                [
-                    ("small", up.base_url, "price_in = 1.0"),
-                    ("large", up.base_url, "price_in = 1.0"),
-                ],
-                workers=3,
-                extra="[routing]\nexplore = 1.0",
-            )
-            async with served(tmp_path) as g:
-                assert len(g.workers()) == 3
-                experts = {}
-                for name in range(10):
-                    found = [await ask(g.port, chat(user=f"u{name}")) for _ in range(6)]
-                    experts[name] = {answer.headers["x-mild-expert"] for answer in found}
-                # A request is counted when its answer is on its way.
-                await asyncio.sleep(0.2)
-                pages = [(await ask(g.port, None, "/metrics", "GET")).body for _ in range(5)]
-                await g.stop()
-                return experts, pages
-
-    experts, pages = asyncio.run(run())
+async def test_several_workers_share_one_port_sessions_metrics_and_the_ledger(tmp_path):
+    async with FakeUpstream() as up:
+        write_files(
+            tmp_path,
+            [
+                ("small", up.base_url, "price_in = 1.0"),
+                ("large", up.base_url, "price_in = 1.0"),
+            ],
+            workers=3,
+            extra="[routing]\nexplore = 1.0",
+        )
+        async with served(tmp_path) as g:
+            assert len(g.workers()) == 3
+            experts = {}
+            for name in range(10):
+                found = [await ask(g.port, chat(user=f"u{name}")) for _ in range(6)]
+                experts[name] = {answer.headers["x-mild-expert"] for answer in found}
+            # A request is counted when its answer is on its way.
+            await asyncio.sleep(0.2)
+            pages = [(await ask(g.port, None, "/metrics", "GET")).body for _ in range(5)]
+            await g.stop()
     assert all(len(used) == 1 for used in experts.values())
     assert len({next(iter(used)) for used in experts.values()}) == 2
     for page in pages:
@@ -149,28 +135,24 @@ def test_several_workers_share_one_port_sessions_metrics_and_the_ledger(tmp_path
     assert ledger_rows(tmp_path) == 60
 
 
-def test_a_dead_worker_is_replaced_and_its_counts_stay(tmp_path):
-    async def run():
-        async with FakeUpstream() as up:
-            write_files(tmp_path, [("small", up.base_url)], workers=2)
-            async with served(tmp_path) as g:
-                await ask(g.port, chat())
-                # It is counted after its last byte is sent.
-                await asyncio.sleep(0.2)
-                first = g.workers()
-                for pid in first:
-                    os.kill(pid, signal.SIGKILL)
-                end = time.monotonic() + 20
-                while time.monotonic() < end:
-                    await asyncio.sleep(0.05)
-                    if len(g.workers()) == 2 and not set(first) & set(g.workers()):
-                        break
-                found = await asyncio.wait_for(ask(g.port, chat()), 20)
-                page = (await ask(g.port, None, "/metrics", "GET")).body
-                await g.stop()
-                return first, found, page
-
-    _, found, page = asyncio.run(run())
+async def test_a_dead_worker_is_replaced_and_its_counts_stay(tmp_path):
+    async with FakeUpstream() as up:
+        write_files(tmp_path, [("small", up.base_url)], workers=2)
+        async with served(tmp_path) as g:
+            await ask(g.port, chat())
+            # It is counted after its last byte is sent.
+            await asyncio.sleep(0.2)
+            first = g.workers()
+            for pid in first:
+                os.kill(pid, signal.SIGKILL)
+            end = time.monotonic() + 20
+            while time.monotonic() < end:
+                await asyncio.sleep(0.05)
+                if len(g.workers()) == 2 and not set(first) & set(g.workers()):
+                    break
+            found = await asyncio.wait_for(ask(g.port, chat()), 20)
+            page = (await ask(g.port, None, "/metrics", "GET")).body
+            await g.stop()
     assert found.status == 200
     (line,) = [
         line
@@ -181,31 +163,27 @@ def test_a_dead_worker_is_replaced_and_its_counts_stay(tmp_path):
     assert "mild_in_flight 0.0" in page.decode()
 
 
-def test_one_killed_worker_is_replaced_while_the_other_serves(tmp_path):
+async def test_one_killed_worker_is_replaced_while_the_other_serves(tmp_path):
     """Its gauges are gone with it, its counters stay, and a reload reaches the new one."""
-
-    async def run():
-        async with FakeUpstream() as up:
-            write_files(tmp_path, [("small", up.base_url)], workers=2)
-            async with served(tmp_path) as g:
-                files = g.runtime / f"{g.port}-workers" / "metrics"
-                killed, other = g.workers()
-                found = [await ask(g.port, chat()) for _ in range(4)]
-                assert list(files.glob(f"gauge_live*_{killed}.db"))
-                os.kill(killed, signal.SIGKILL)
-                async with asyncio.timeout(30):
-                    while killed in g.workers() or len(g.workers()) < 2:
-                        found.append(await ask(g.port, chat()))
-                    # It is there once its gauges are.
-                    while "mild_workers 2.0" not in (page := await metrics(g.port)):
-                        await asyncio.sleep(0.02)
-                left = [file.name for file in files.glob(f"gauge_live*_{killed}.db")]
-                counters = list(files.glob(f"counter_{killed}.db"))
-                reloaded = await asyncio.to_thread(reload_gateway, g.port, 30.0, g.runtime)
-                workers = g.workers()
-                return found, left, counters, other in workers, page, reloaded, await g.stop()
-
-    found, left, counters, stayed, page, reloaded, code = asyncio.run(run())
+    async with FakeUpstream() as up:
+        write_files(tmp_path, [("small", up.base_url)], workers=2)
+        async with served(tmp_path) as g:
+            files = g.runtime / f"{g.port}-workers" / "metrics"
+            killed, other = g.workers()
+            found = [await ask(g.port, chat()) for _ in range(4)]
+            assert list(files.glob(f"gauge_live*_{killed}.db"))
+            os.kill(killed, signal.SIGKILL)
+            async with asyncio.timeout(30):
+                while killed in g.workers() or len(g.workers()) < 2:
+                    found.append(await ask(g.port, chat()))
+                # It is there once its gauges are.
+                while "mild_workers 2.0" not in (page := await metrics(g.port)):
+                    await asyncio.sleep(0.02)
+            left = [file.name for file in files.glob(f"gauge_live*_{killed}.db")]
+            counters = list(files.glob(f"counter_{killed}.db"))
+            reloaded = await asyncio.to_thread(reload_gateway, g.port, 30.0, g.runtime)
+            workers = g.workers()
+            stayed, code = other in workers, await g.stop()
     assert {answer.status for answer in found} == {200}
     assert (left, len(counters), stayed, code) == ([], 1, True, 0)
     assert "mild_in_flight 0.0" in page
@@ -216,69 +194,60 @@ async def metrics(port):
     return (await ask(port, None, "/metrics", "GET")).body.decode()
 
 
-def test_a_worker_that_cannot_be_replaced_does_not_end_the_gateway(tmp_path):
-    async def run():
-        async with FakeUpstream() as up:
-            write_files(tmp_path, [("small", up.base_url)], workers=2)
-            async with served(tmp_path) as g:
-                router = tmp_path / "router" / "router.json"
-                content = router.read_text()
-                router.write_text("{}")
-                os.kill(g.workers()[0], signal.SIGKILL)
-                await asyncio.sleep(1.5)
-                meanwhile = await asyncio.wait_for(ask(g.port, chat()), 20)
-                router.write_text(content)
-                end = time.monotonic() + 20
-                while time.monotonic() < end and len(g.workers()) < 2:
-                    await asyncio.sleep(0.05)
-                return meanwhile.status, len(g.workers()), await g.stop()
-
-    assert asyncio.run(run()) == (200, 2, 0)
+async def test_a_worker_that_cannot_be_replaced_does_not_end_the_gateway(tmp_path):
+    async with FakeUpstream() as up:
+        write_files(tmp_path, [("small", up.base_url)], workers=2)
+        async with served(tmp_path) as g:
+            router = tmp_path / "router" / "router.json"
+            content = router.read_text()
+            router.write_text("{}")
+            os.kill(g.workers()[0], signal.SIGKILL)
+            await asyncio.sleep(1.5)
+            meanwhile = await asyncio.wait_for(ask(g.port, chat()), 20)
+            router.write_text(content)
+            end = time.monotonic() + 20
+            while time.monotonic() < end and len(g.workers()) < 2:
+                await asyncio.sleep(0.05)
+            assert (meanwhile.status, len(g.workers()), await g.stop()) == (200, 2, 0)
 
 
-def test_workers_end_when_their_supervisor_is_killed(tmp_path):
-    async def run():
-        async with FakeUpstream() as up:
-            write_files(tmp_path, [("small", up.base_url)], workers=2)
-            async with served(tmp_path) as g:
-                workers = g.workers()
-                g.process.kill()
-                await g.process.wait()
-                end = time.monotonic() + 20
-                while time.monotonic() < end and any(map(is_alive, workers)):
-                    await asyncio.sleep(0.05)
-                return [pid for pid in workers if is_alive(pid)]
-
-    assert asyncio.run(run()) == []
+async def test_workers_end_when_their_supervisor_is_killed(tmp_path):
+    async with FakeUpstream() as up:
+        write_files(tmp_path, [("small", up.base_url)], workers=2)
+        async with served(tmp_path) as g:
+            workers = g.workers()
+            g.process.kill()
+            await g.process.wait()
+            end = time.monotonic() + 20
+            while time.monotonic() < end and any(map(is_alive, workers)):
+                await asyncio.sleep(0.05)
+            assert [pid for pid in workers if is_alive(pid)] == []
 
 
-def test_after_a_kill_the_next_gateway_starts_though_an_old_worker_still_ends(tmp_path):
-    async def run():
-        async with FakeUpstream(delay=3600.0) as up:
-            write_files(tmp_path, [("small", up.base_url)], workers=2)
-            async with served(tmp_path) as g:
-                task = asyncio.create_task(ask(g.port, chat()))
-                while not up.asked:
-                    await asyncio.sleep(0.01)
-                workers = g.workers()
-                g.process.kill()
-                # Its end, not that of its pipes, which the worker holds, too.
-                while is_alive(g.process.pid) or is_open(g.port):
-                    await asyncio.sleep(0.01)
-                up.delay = 0.0
-                try:
-                    async with served(tmp_path, port=g.port) as again:
-                        found = await ask(again.port, chat())
-                        assert any(map(is_alive, workers))
-                finally:
-                    for worker in workers:
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(worker, signal.SIGKILL)
-                    await asyncio.wait([task])
-                    task.exception()
-                return found.status
-
-    assert asyncio.run(run()) == 200
+async def test_after_a_kill_the_next_gateway_starts_though_an_old_worker_still_ends(tmp_path):
+    async with FakeUpstream(delay=3600.0) as up:
+        write_files(tmp_path, [("small", up.base_url)], workers=2)
+        async with served(tmp_path) as g:
+            task = asyncio.create_task(ask(g.port, chat()))
+            while not up.asked:
+                await asyncio.sleep(0.01)
+            workers = g.workers()
+            g.process.kill()
+            # Its end, not that of its pipes, which the worker holds, too.
+            while is_alive(g.process.pid) or is_open(g.port):
+                await asyncio.sleep(0.01)
+            up.delay = 0.0
+            try:
+                async with served(tmp_path, port=g.port) as again:
+                    found = await ask(again.port, chat())
+                    assert any(map(is_alive, workers))
+            finally:
+                for worker in workers:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(worker, signal.SIGKILL)
+                await asyncio.wait([task])
+                task.exception()
+            assert found.status == 200
 
 
 def is_alive(pid):
@@ -294,34 +263,30 @@ def is_open(port):
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_reload_swaps_the_router_of_every_worker_under_load(tmp_path):
-    async def run():
-        async with FakeUpstream(delay=0.01) as up:
-            names = ("small", "large")
-            experts = [(name, up.base_url) for name in names]
-            write_files(tmp_path, experts, priced_router(names, (0.1, 0.5)), workers=2)
-            async with served(tmp_path) as g:
-                stop = False
-                answers = []
+async def test_reload_swaps_the_router_of_every_worker_under_load(tmp_path):
+    async with FakeUpstream(delay=0.01) as up:
+        names = ("small", "large")
+        experts = [(name, up.base_url) for name in names]
+        write_files(tmp_path, experts, priced_router(names, (0.1, 0.5)), workers=2)
+        async with served(tmp_path) as g:
+            stop = False
+            answers = []
 
-                async def press():
-                    while not stop:
-                        answers.append(await ask(g.port, chat()))
+            async def press():
+                while not stop:
+                    answers.append(await ask(g.port, chat()))
 
-                tasks = [asyncio.create_task(press()) for _ in range(4)]
-                await asyncio.sleep(0.3)
-                save(priced_router(names, (0.5, 0.1)), tmp_path / "router", overwrite=True)
-                done = await asyncio.to_thread(reload_gateway, g.port, 30.0, g.runtime)
-                after = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
-                (tmp_path / "router" / "router.json").write_text("{}")
-                failed = await asyncio.to_thread(reload_gateway, g.port, 30.0, g.runtime)
-                after += [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
-                stop = True
-                await asyncio.gather(*tasks)
-                code = await g.stop()
-                return answers, done, after, failed, code
-
-    answers, done, after, failed, code = asyncio.run(run())
+            tasks = [asyncio.create_task(press()) for _ in range(4)]
+            await asyncio.sleep(0.3)
+            save(priced_router(names, (0.5, 0.1)), tmp_path / "router", overwrite=True)
+            done = await asyncio.to_thread(reload_gateway, g.port, 30.0, g.runtime)
+            after = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
+            (tmp_path / "router" / "router.json").write_text("{}")
+            failed = await asyncio.to_thread(reload_gateway, g.port, 30.0, g.runtime)
+            after += [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(8)]
+            stop = True
+            await asyncio.gather(*tasks)
+            code = await g.stop()
     assert {answer.status for answer in answers} == {200}
     assert done["failed"] == []
     assert done["workers"] == 2
@@ -375,29 +340,26 @@ def test_an_address_that_is_not_ours_is_named(tmp_path):
         asyncio.run(run())
 
 
-def test_who_comes_while_it_drains_is_refused_at_once(tmp_path):
-    async def run():
-        async with FakeUpstream(delay=2.0) as up:
-            write_files(tmp_path, [("small", up.base_url)], workers=2)
-            async with served(tmp_path) as g:
-                task = asyncio.create_task(ask(g.port, chat()))
-                while not up.asked:
-                    await asyncio.sleep(0.01)
-                g.process.send_signal(signal.SIGTERM)
-                refused = False
-                while not (refused or task.done()):
-                    try:
-                        _, writer = await asyncio.open_connection("127.0.0.1", g.port)
-                    except ConnectionRefusedError:
-                        refused = True
-                    else:
-                        # The signal has not arrived yet.
-                        writer.close()
-                        await asyncio.sleep(0.02)
-                running = not task.done()
-                return refused, running, await task, await g.stop()
-
-    refused, running, found, code = asyncio.run(run())
+async def test_who_comes_while_it_drains_is_refused_at_once(tmp_path):
+    async with FakeUpstream(delay=2.0) as up:
+        write_files(tmp_path, [("small", up.base_url)], workers=2)
+        async with served(tmp_path) as g:
+            task = asyncio.create_task(ask(g.port, chat()))
+            while not up.asked:
+                await asyncio.sleep(0.01)
+            g.process.send_signal(signal.SIGTERM)
+            refused = False
+            while not (refused or task.done()):
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", g.port)
+                except ConnectionRefusedError:
+                    refused = True
+                else:
+                    # The signal has not arrived yet.
+                    writer.close()
+                    await asyncio.sleep(0.02)
+            running = not task.done()
+            found, code = await task, await g.stop()
     assert refused
     assert running
     assert (found.status, found.whole, code) == (200, True, 0)

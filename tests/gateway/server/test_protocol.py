@@ -14,78 +14,65 @@ from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
 from mild.gateway.server.protocol import _ResponseTransport
 
 
-def test_a_query_string_changes_nothing():
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
-            return await ask(g.port, chat(), "/v1/chat/completions?path=../x%23y"), up.heads[0][0]
-
-    found, line = asyncio.run(run())
+async def test_a_query_string_changes_nothing():
+    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+        found, line = (
+            await ask(g.port, chat(), "/v1/chat/completions?path=../x%23y"),
+            up.heads[0][0],
+        )
     assert found.status == 200
     assert line == "POST /v1/chat/completions HTTP/1.1"
 
 
-def test_pipelined_requests_are_answered_in_order():
+async def test_pipelined_requests_are_answered_in_order():
     data = b"".join(
         request_bytes(chat(model=name)) for name in ("one", "nope", "one", "mild", "nope")
     )
-
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up)]) as g,
-            Client(g.port) as client,
-        ):
-            client.send(data)
-            return [(await client.answer()).status for _ in range(5)]
-
-    assert asyncio.run(run()) == [200, 404, 200, 200, 404]
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up)]) as g,
+        Client(g.port) as client,
+    ):
+        client.send(data)
+        assert [(await client.answer()).status for _ in range(5)] == [200, 404, 200, 200, 404]
 
 
-def test_a_pipelining_client_that_leaves_takes_its_upstream_call_with_it():
-    async def run():
-        async with FakeUpstream(delay=0.3) as up, gateway([expert("one", up)]) as g:
-            async with Client(g.port) as client:
-                client.send(request_bytes(chat()) * 3)
-                while not up.in_flight:
-                    await asyncio.sleep(0.01)
-            (row,) = await rows(g)
-            await asyncio.sleep(0.05)
-            return row.outcome, up.asked, up.in_flight, g.app.in_flight
-
-    assert asyncio.run(run()) == ("cancelled", 1, 0, 0)
+async def test_a_pipelining_client_that_leaves_takes_its_upstream_call_with_it():
+    async with FakeUpstream(delay=0.3) as up, gateway([expert("one", up)]) as g:
+        async with Client(g.port) as client:
+            client.send(request_bytes(chat()) * 3)
+            while not up.in_flight:
+                await asyncio.sleep(0.01)
+        (row,) = await rows(g)
+        await asyncio.sleep(0.05)
+        assert (row.outcome, up.asked, up.in_flight, g.app.in_flight) == ("cancelled", 1, 0, 0)
 
 
-def test_a_broken_request_behind_a_stream_does_not_end_up_in_it():
-    async def run():
-        async with (
-            FakeUpstream(delay=0.1) as up,
-            gateway([expert("one", up)]) as g,
-            Client(g.port) as client,
-        ):
-            client.send(request_bytes(chat(stream=True)))
-            await client.reader.readuntil(b"data: ")
-            client.send(request_bytes(chat()) + b"GARBAGE\r\n\r\n")
-            return await asyncio.wait_for(client.reader.read(), 10)
-
-    rest = asyncio.run(run())
+async def test_a_broken_request_behind_a_stream_does_not_end_up_in_it():
+    async with (
+        FakeUpstream(delay=0.1) as up,
+        gateway([expert("one", up)]) as g,
+        Client(g.port) as client,
+    ):
+        client.send(request_bytes(chat(stream=True)))
+        await client.reader.readuntil(b"data: ")
+        client.send(request_bytes(chat()) + b"GARBAGE\r\n\r\n")
+        rest = await asyncio.wait_for(client.reader.read(), 10)
     assert b"HTTP/1.1" not in rest
     assert not rest.endswith(b"0\r\n\r\n")
 
 
-def test_a_second_request_whose_body_is_late_is_served_in_its_turn():
-    async def run():
-        async with (
-            FakeUpstream(delay=0.5) as up,
-            gateway([expert("one", up)], limits={"body_seconds": 0.3}) as g,
-            Client(g.port) as client,
-        ):
-            data = request_bytes(chat())
-            client.send(data + data[:-20])
-            first = await asyncio.wait_for(client.answer(), 10)
-            client.send(data[-20:])
-            return first.status, (await asyncio.wait_for(client.answer(), 10)).status
-
-    assert asyncio.run(run()) == (200, 200)
+async def test_a_second_request_whose_body_is_late_is_served_in_its_turn():
+    async with (
+        FakeUpstream(delay=0.5) as up,
+        gateway([expert("one", up)], limits={"body_seconds": 0.3}) as g,
+        Client(g.port) as client,
+    ):
+        data = request_bytes(chat())
+        client.send(data + data[:-20])
+        first = await asyncio.wait_for(client.answer(), 10)
+        client.send(data[-20:])
+        assert (first.status, (await asyncio.wait_for(client.answer(), 10)).status) == (200, 200)
 
 
 def test_too_many_waiting_requests_are_cut():
@@ -94,19 +81,16 @@ def test_too_many_waiting_requests_are_cut():
     assert asked <= 40
 
 
-def test_a_reset_connection_leaves_nothing_behind():
-    async def run():
-        async with FakeUpstream(delay=0.2) as up, gateway([expert("one", up)]) as g:
-            for sent in (b"POST", POST, POST + LENGTH + b"\r\n" + BODY):
-                sock = socket.create_connection(("127.0.0.1", g.port))
-                sock.sendall(sent)
-                await asyncio.sleep(0.05)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                sock.close()
-            await asyncio.sleep(0.1)
-            return len(g.server.server_state.connections), g.app.in_flight
-
-    assert asyncio.run(run()) == (0, 0)
+async def test_a_reset_connection_leaves_nothing_behind():
+    async with FakeUpstream(delay=0.2) as up, gateway([expert("one", up)]) as g:
+        for sent in (b"POST", POST, POST + LENGTH + b"\r\n" + BODY):
+            sock = socket.create_connection(("127.0.0.1", g.port))
+            sock.sendall(sent)
+            await asyncio.sleep(0.05)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.close()
+        await asyncio.sleep(0.1)
+        assert (len(g.server.server_state.connections), g.app.in_flight) == (0, 0)
 
 
 @pytest.mark.no_cover
@@ -144,21 +128,18 @@ def test_a_connection_that_is_over_leaves_no_memory_to_the_collector(data):
     assert kept[0]() is None
 
 
-def test_more_connections_than_allowed_are_refused_and_room_comes_back():
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up)], limits={"max_connections": 2}) as g,
-        ):
-            async with Client(g.port) as one, Client(g.port) as two:
-                found = [(await client.ask(chat())).status for client in (one, two)]
-                async with Client(g.port) as third:
-                    refused = await asyncio.wait_for(third.answer(), 10)
-                    rest = await third.reader.read()
-            await asyncio.sleep(0.05)
-            return found, refused, rest, (await ask(g.port, chat())).status
-
-    found, refused, rest, after = asyncio.run(run())
+async def test_more_connections_than_allowed_are_refused_and_room_comes_back():
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up)], limits={"max_connections": 2}) as g,
+    ):
+        async with Client(g.port) as one, Client(g.port) as two:
+            found = [(await client.ask(chat())).status for client in (one, two)]
+            async with Client(g.port) as third:
+                refused = await asyncio.wait_for(third.answer(), 10)
+                rest = await third.reader.read()
+        await asyncio.sleep(0.05)
+        after = (await ask(g.port, chat())).status
     assert found == [200, 200]
     assert (refused.status, refused.headers["retry-after"], rest) == (503, "1", b"")
     assert after == 200

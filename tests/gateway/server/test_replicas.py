@@ -80,21 +80,17 @@ def spent(postgres):
 
 
 @pytest.mark.parametrize(("killed", "workers"), [(False, 2), (True, 1)])
-def test_a_budget_that_ends_half_way_is_spent_by_both_and_every_answer_has_a_row(
+async def test_a_budget_that_ends_half_way_is_spent_by_both_and_every_answer_has_a_row(
     replicas, postgres, killed, workers
 ):
     budget = REQUESTS // 2
-
-    async def run():
-        async with FakeUpstream() as up:
-            one, two = replicas(up, f"budget_day = {budget * EACH}", workers)
-            async with served(one) as a, served(two) as b:
-                meanwhile = (lambda: postgres.server.restart(0.5)) if killed else None
-                found = await spend_all([a.port, b.port], meanwhile=meanwhile)
-                codes = await a.stop(), await b.stop()
-                return *found, codes
-
-    answers, ended, codes = asyncio.run(run())
+    async with FakeUpstream() as up:
+        one, two = replicas(up, f"budget_day = {budget * EACH}", workers)
+        async with served(one) as a, served(two) as b:
+            meanwhile = (lambda: postgres.server.restart(0.5)) if killed else None
+            found = await spend_all([a.port, b.port], meanwhile=meanwhile)
+            codes = await a.stop(), await b.stop()
+            answers, ended, codes = *found, codes
     assert codes == (0, 0)
     assert ended == {200: budget, 402: REQUESTS - budget}
     assert set(answers) <= {200, 402, 429, 503}
@@ -105,64 +101,53 @@ def test_a_budget_that_ends_half_way_is_spent_by_both_and_every_answer_has_a_row
     assert postgres.query("SELECT count(*) FROM processes") == [(0,)]
 
 
-def test_with_serve_what_is_held_and_what_costs_nothing_goes_on(replicas, postgres):
-    async def run():
-        async with FakeUpstream() as up:
-            one, _ = replicas(up, 'when_store_lost = "serve"')
-            async with served(one) as g:
-                assert (await ask(g.port, chat())).status == 200
-                await asyncio.to_thread(postgres.server.stop, "immediate")
-                # No budget: nothing has to be asked for.
-                during = [(await ask(g.port, chat())).status for _ in range(20)]
-                await asyncio.sleep(1.5)
-                during += [(await ask(g.port, chat())).status for _ in range(20)]
-                await asyncio.to_thread(postgres.server.start)
-                await asyncio.sleep(1.5)
-                after = (await ask(g.port, chat())).status
-                assert await g.stop() == 0
-                return during, after
-
-    during, after = asyncio.run(run())
+async def test_with_serve_what_is_held_and_what_costs_nothing_goes_on(replicas, postgres):
+    async with FakeUpstream() as up:
+        one, _ = replicas(up, 'when_store_lost = "serve"')
+        async with served(one) as g:
+            assert (await ask(g.port, chat())).status == 200
+            await asyncio.to_thread(postgres.server.stop, "immediate")
+            # No budget: nothing has to be asked for.
+            during = [(await ask(g.port, chat())).status for _ in range(20)]
+            await asyncio.sleep(1.5)
+            during += [(await ask(g.port, chat())).status for _ in range(20)]
+            await asyncio.to_thread(postgres.server.start)
+            await asyncio.sleep(1.5)
+            after = (await ask(g.port, chat())).status
+            assert await g.stop() == 0
     assert (set(during), after) == ({200}, 200)
     assert postgres.query("SELECT count(*) FROM decisions") == [(42,)]
     assert spent(postgres).spent == round(42 * EACH * 1e9)
 
 
-def test_requests_per_minute_hold_over_replicas(replicas, postgres):
-    async def run():
-        async with FakeUpstream() as up:
-            one, two = replicas(up, "requests_per_minute = 40")
-            async with served(one) as a, served(two) as b:
-                found = Counter()
-                for turn in range(120):
-                    port = (a, b)[turn % 2].port
-                    found[(await ask(port, chat())).status] += 1
-                await asyncio.gather(a.stop(), b.stop())
-                return found
-
-    found = asyncio.run(run())
+async def test_requests_per_minute_hold_over_replicas(replicas, postgres):
+    async with FakeUpstream() as up:
+        one, two = replicas(up, "requests_per_minute = 40")
+        async with served(one) as a, served(two) as b:
+            found = Counter()
+            for turn in range(120):
+                port = (a, b)[turn % 2].port
+                found[(await ask(port, chat())).status] += 1
+            await asyncio.gather(a.stop(), b.stop())
     assert set(found) == {200, 429}
     assert 30 <= found[200] <= 40
 
 
-def test_both_replicas_are_on_the_page_of_each_and_the_driver_is_small(replicas, postgres):
-    async def run():
-        async with FakeUpstream() as up:
-            folders = replicas(up)
-            async with served(folders[0]) as a, served(folders[1]) as b:
-                await ask(a.port, chat())
-                await ask(b.port, chat())
-                # Sums over all are read while somebody looks.
-                await ask(a.port, None, "/status.json", "GET")
-                await asyncio.sleep(2.0)
-                found = json.loads((await ask(a.port, None, "/status.json", "GET")).body)
-                metrics = (await ask(b.port, None, "/metrics", "GET")).body.decode()
-                with open(f"/proc/{a.workers()[0]}/status", encoding="utf-8") as status:
-                    memory = next(line for line in status if line.startswith("VmRSS"))
-                await asyncio.gather(a.stop(), b.stop())
-                return found, metrics, int(memory.split()[1]) / 1024
-
-    found, metrics, megabytes = asyncio.run(run())
+async def test_both_replicas_are_on_the_page_of_each_and_the_driver_is_small(replicas, postgres):
+    async with FakeUpstream() as up:
+        folders = replicas(up)
+        async with served(folders[0]) as a, served(folders[1]) as b:
+            await ask(a.port, chat())
+            await ask(b.port, chat())
+            # Sums over all are read while somebody looks.
+            await ask(a.port, None, "/status.json", "GET")
+            await asyncio.sleep(2.0)
+            found = json.loads((await ask(a.port, None, "/status.json", "GET")).body)
+            metrics = (await ask(b.port, None, "/metrics", "GET")).body.decode()
+            with open(f"/proc/{a.workers()[0]}/status", encoding="utf-8") as status:
+                memory = next(line for line in status if line.startswith("VmRSS"))
+            await asyncio.gather(a.stop(), b.stop())
+            megabytes = int(memory.split()[1]) / 1024
     assert len(found["workers"]) == 2
     assert found["traffic"]["requests"] == 2
     assert found["troubles"] == []

@@ -24,7 +24,7 @@ OFFER = (
 
 
 @pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_an_offer_of_http2_is_passed_over(step):
+async def test_an_offer_of_http2_is_passed_over(step):
     """In whatever pieces it comes; what follows on the connection is served, too."""
     data = POST + OFFER + LENGTH + b"\r\n" + BODY
     data += (
@@ -37,20 +37,16 @@ def test_an_offer_of_http2_is_passed_over(step):
         )
     )
     data += b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
-
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up)]) as g,
-            Client(g.port) as client,
-        ):
-            for start in range(0, len(data), step):
-                client.send(data[start : start + step])
-                await asyncio.sleep(0)
-            answers = [await asyncio.wait_for(client.answer(), 20) for _ in range(3)]
-            return answers, up.bodies, up.heads
-
-    answers, bodies, heads = asyncio.run(run())
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up)]) as g,
+        Client(g.port) as client,
+    ):
+        for start in range(0, len(data), step):
+            client.send(data[start : start + step])
+            await asyncio.sleep(0)
+        answers = [await asyncio.wait_for(client.answer(), 20) for _ in range(3)]
+        bodies, heads = up.bodies, up.heads
     assert [answer.status for answer in answers] == [200, 200, 200]
     assert all("upgrade" not in answer.headers for answer in answers)
     assert len(bodies) == 2

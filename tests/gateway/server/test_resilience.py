@@ -13,44 +13,36 @@ from mild.gateway.config import Settings
 from mild.gateway.shared import SharedMemory
 
 
-def test_a_dead_expert_is_left_alone_and_probed_again():
+async def test_a_dead_expert_is_left_alone_and_probed_again():
     breaker = BreakerSettings(failures=3, window_seconds=30, open_seconds=0.3)
-
-    async def run():
-        async with FakeUpstream() as one, FakeUpstream() as two:
-            experts = [expert("one", one, breaker=breaker, retries=0), expert("two", two)]
-            async with gateway(experts) as g:
-                one.dead = True
-                for _ in range(10):
-                    found = await ask(g.port, chat())
-                    assert found.headers["x-mild-expert"] == "two"
-                attempts = sum(row.attempts for row in g.ledger.records)
-                state = g.app.clients["one"].state()
-                one.dead = False
-                await asyncio.sleep(0.35)
+    async with FakeUpstream() as one, FakeUpstream() as two:
+        experts = [expert("one", one, breaker=breaker, retries=0), expert("two", two)]
+        async with gateway(experts) as g:
+            one.dead = True
+            for _ in range(10):
                 found = await ask(g.port, chat())
-                return attempts, state, found, g.app.clients["one"].state()
-
-    attempts, state, found, after = asyncio.run(run())
+                assert found.headers["x-mild-expert"] == "two"
+            attempts = sum(row.attempts for row in g.ledger.records)
+            state = g.app.clients["one"].state()
+            one.dead = False
+            await asyncio.sleep(0.35)
+            found = await ask(g.port, chat())
+            after = g.app.clients["one"].state()
     assert attempts == 13
     assert state == "open"
     assert found.headers["x-mild-expert"] == "one"
     assert after == "closed"
 
 
-def test_when_every_breaker_is_open_the_client_is_told_when_to_come_back():
+async def test_when_every_breaker_is_open_the_client_is_told_when_to_come_back():
     breaker = BreakerSettings(failures=1, window_seconds=30, open_seconds=20)
-
-    async def run():
-        async with (
-            FakeUpstream(script=["reset"] * 9) as one,
-            gateway([expert("one", one, breaker=breaker, retries=0)]) as g,
-        ):
-            first = await ask(g.port, chat())
-            second = await ask(g.port, chat())
-            return first, second, await rows(g, 2), one.asked
-
-    first, second, records, asked = asyncio.run(run())
+    async with (
+        FakeUpstream(script=["reset"] * 9) as one,
+        gateway([expert("one", one, breaker=breaker, retries=0)]) as g,
+    ):
+        first = await ask(g.port, chat())
+        second = await ask(g.port, chat())
+        records, asked = await rows(g, 2), one.asked
     assert first.status == 502
     assert second.status == 503
     assert 15 <= int(second.headers["retry-after"]) <= 20
@@ -58,41 +50,35 @@ def test_when_every_breaker_is_open_the_client_is_told_when_to_come_back():
     assert asked == 1
 
 
-def test_the_limit_of_requests_in_flight_holds_over_the_workers():
-    async def run():
-        async with FakeUpstream(delay=0.5) as up:
-            experts = [expert("one", up)]
-            settings = Settings(tuple(experts), workers=2)
-            memory = SharedMemory(settings)
-            both = {"limits": {"max_in_flight": 3}, "workers": 2, "shared": memory}
-            alone = Settings(tuple(experts))
-            async with (
-                gateway(experts, access=Access(alone), worker=0, **both) as first,
-                gateway(experts, access=Access(alone), worker=1, **both) as second,
-            ):
-                asked = [asyncio.create_task(ask(first.port, chat())) for _ in range(2)]
-                await asyncio.sleep(0.1)
-                asked += [asyncio.create_task(ask(second.port, chat())) for _ in range(2)]
-                await asyncio.sleep(0.1)
-                health = await ask(second.port, None, "/health", "GET")
-                found = [(await one).status for one in asked]
-                return found, json.loads(health.body), (await ask(second.port, chat())).status
-
-    found, health, after = asyncio.run(run())
+async def test_the_limit_of_requests_in_flight_holds_over_the_workers():
+    async with FakeUpstream(delay=0.5) as up:
+        experts = [expert("one", up)]
+        settings = Settings(tuple(experts), workers=2)
+        memory = SharedMemory(settings)
+        both = {"limits": {"max_in_flight": 3}, "workers": 2, "shared": memory}
+        alone = Settings(tuple(experts))
+        async with (
+            gateway(experts, access=Access(alone), worker=0, **both) as first,
+            gateway(experts, access=Access(alone), worker=1, **both) as second,
+        ):
+            asked = [asyncio.create_task(ask(first.port, chat())) for _ in range(2)]
+            await asyncio.sleep(0.1)
+            asked += [asyncio.create_task(ask(second.port, chat())) for _ in range(2)]
+            await asyncio.sleep(0.1)
+            health = await ask(second.port, None, "/health", "GET")
+            found = [(await one).status for one in asked]
+            health, after = json.loads(health.body), (await ask(second.port, chat())).status
     assert sorted(found) == [200, 200, 200, 429]
     assert health["in_flight"] == 3
     assert after == 200
 
 
-def test_capacity_enters_the_choice_and_overload_is_shed():
-    async def run():
-        async with FakeUpstream(delay=0.3) as one, FakeUpstream(delay=0.3) as two:
-            experts = [expert("one", one, max_in_flight=2), expert("two", two, max_in_flight=1)]
-            async with gateway(experts) as g:
-                found = await asyncio.gather(*(ask(g.port, chat()) for _ in range(6)))
-                return found, one.most_in_flight, two.most_in_flight, await rows(g, 6), g
-
-    found, most_one, most_two, records, g = asyncio.run(run())
+async def test_capacity_enters_the_choice_and_overload_is_shed():
+    async with FakeUpstream(delay=0.3) as one, FakeUpstream(delay=0.3) as two:
+        experts = [expert("one", one, max_in_flight=2), expert("two", two, max_in_flight=1)]
+        async with gateway(experts) as g:
+            found = await asyncio.gather(*(ask(g.port, chat()) for _ in range(6)))
+            most_one, most_two, records = one.most_in_flight, two.most_in_flight, await rows(g, 6)
     assert sorted(answer.status for answer in found) == [200] * 3 + [429] * 3
     assert (most_one, most_two) == (2, 1)
     shed = next(answer for answer in found if answer.status == 429)
@@ -103,74 +89,60 @@ def test_capacity_enters_the_choice_and_overload_is_shed():
     assert all(client.capacity.in_flight == 0 for client in g.app.clients.values())
 
 
-def test_requests_per_minute_of_an_expert_enter_the_choice():
-    async def run():
-        async with FakeUpstream() as up:
-            experts = [expert("one", up, requests_per_minute=2), expert("two", up)]
-            async with gateway(experts) as g:
-                return [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(4)]
-
-    assert asyncio.run(run()) == ["one", "one", "two", "two"]
+async def test_requests_per_minute_of_an_expert_enter_the_choice():
+    async with FakeUpstream() as up:
+        experts = [expert("one", up, requests_per_minute=2), expert("two", up)]
+        async with gateway(experts) as g:
+            found = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(4)]
+    assert found == ["one", "one", "two", "two"]
 
 
-def test_a_kept_connection_that_was_closed_is_not_a_fault():
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up, retries=0)]) as g:
-            await ask(g.port, chat())
-            for writer in list(up._writers):
-                writer.close()
-            found = await ask(g.port, chat())
-            return found, await rows(g, 2), up.connections
-
-    found, records, connections = asyncio.run(run())
+async def test_a_kept_connection_that_was_closed_is_not_a_fault():
+    async with FakeUpstream() as up, gateway([expert("one", up, retries=0)]) as g:
+        await ask(g.port, chat())
+        for writer in list(up._writers):
+            writer.close()
+        found = await ask(g.port, chat())
+        records, connections = await rows(g, 2), up.connections
     assert found.status == 200
     assert records[1].attempts == 1
     assert connections == 2
 
 
-def test_bytes_behind_an_answer_do_not_reach_the_next_client():
-    async def run():
-        async with FakeUpstream(script=["extra"]) as up, gateway([expert("one", up)]) as g:
-            first = await ask(g.port, chat())
-            second = await ask(g.port, chat())
-            return first, second, up.connections
-
-    first, second, connections = asyncio.run(run())
+async def test_bytes_behind_an_answer_do_not_reach_the_next_client():
+    async with FakeUpstream(script=["extra"]) as up, gateway([expert("one", up)]) as g:
+        first = await ask(g.port, chat())
+        second = await ask(g.port, chat())
+        connections = up.connections
     assert json.loads(first.body)["choices"]
     assert json.loads(second.body)["choices"]
     assert connections == 2
 
 
-def test_connections_are_used_again():
-    async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
-            async with Client(g.port) as client:
-                for step in range(10):
-                    assert (await client.ask(chat(stream=step % 2 == 0))).status == 200
-            return up.connections
-
-    assert asyncio.run(run()) == 1
+async def test_connections_are_used_again():
+    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+        async with Client(g.port) as client:
+            for step in range(10):
+                assert (await client.ask(chat(stream=step % 2 == 0))).status == 200
+        assert up.connections == 1
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
-    async def run():
-        async with (
-            FakeUpstream(delay=0.2, text="word " * 100) as up,
-            gateway([expert("one", up, price_out=1.0)]) as g,
-        ):
-            async with Client(g.port) as client:
-                client.send(request_bytes(chat(stream=streamed)))
-                if streamed:
-                    await client.reader.readuntil(b"data: ")
-                else:
-                    await asyncio.sleep(0.1)
-                assert up.in_flight == 1
-            (row,) = await rows(g)
-            await asyncio.sleep(0.1)
-            return row, up.in_flight, g.app.in_flight, g.app.clients["one"]
-
-    row, upstream, ours, client = asyncio.run(run())
+async def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
+    async with (
+        FakeUpstream(delay=0.2, text="word " * 100) as up,
+        gateway([expert("one", up, price_out=1.0)]) as g,
+    ):
+        async with Client(g.port) as client:
+            client.send(request_bytes(chat(stream=streamed)))
+            if streamed:
+                await client.reader.readuntil(b"data: ")
+            else:
+                await asyncio.sleep(0.1)
+            assert up.in_flight == 1
+        (row,) = await rows(g)
+        await asyncio.sleep(0.1)
+        upstream, ours, client = up.in_flight, g.app.in_flight, g.app.clients["one"]
     assert row.outcome == "cancelled"
     assert upstream == ours == 0
     assert client.capacity.in_flight == 0
@@ -178,35 +150,28 @@ def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_client_that_leaves_before_the_answer_pays_for_its_text(streamed):
-    async def run():
-        async with (
-            FakeUpstream(delay=0.3) as up,
-            gateway([expert("one", up, price_in=1.0, price_out=1.0)]) as g,
-        ):
-            async with Client(g.port) as client:
-                client.send(request_bytes(chat("x" * 3000, stream=streamed)))
-                await asyncio.sleep(0.1)
-            (row,) = await rows(g)
-            return row, g.app.access.spend()["all"]["day"]["spent"]
-
-    row, spent = asyncio.run(run())
+async def test_a_client_that_leaves_before_the_answer_pays_for_its_text(streamed):
+    async with (
+        FakeUpstream(delay=0.3) as up,
+        gateway([expert("one", up, price_in=1.0, price_out=1.0)]) as g,
+    ):
+        async with Client(g.port) as client:
+            client.send(request_bytes(chat("x" * 3000, stream=streamed)))
+            await asyncio.sleep(0.1)
+        (row,) = await rows(g)
+        spent = g.app.access.spend()["all"]["day"]["spent"]
     assert (row.outcome, row.status, row.expert) == ("cancelled", 499, None)
     assert row.price == pytest.approx(1e-3, rel=0.1)
     assert spent == pytest.approx(row.price)
 
 
-def test_waiting_for_a_full_expert_has_an_end(monkeypatch):
+async def test_waiting_for_a_full_expert_has_an_end(monkeypatch):
     monkeypatch.setattr("mild.gateway.upstream.attempts.MAX_WAIT", 1.5)
-
-    async def run():
-        async with FakeUpstream(script=["reset"]) as one, FakeUpstream(script=["hang"]) as two:
-            experts = [expert("one", one, retries=0, breaker=BreakerSettings(failures=1))]
-            experts.append(expert("two", two, max_in_flight=1, first_byte_seconds=20.0))
-            async with gateway(experts, routing={"max_attempts": 5}) as g, Client(g.port) as client:
-                client.send(request_bytes(chat(model="two")))
-                while not two.in_flight:
-                    await asyncio.sleep(0.01)
-                return await asyncio.wait_for(ask(g.port, chat()), 15)
-
-    assert asyncio.run(run()).status == 502
+    async with FakeUpstream(script=["reset"]) as one, FakeUpstream(script=["hang"]) as two:
+        experts = [expert("one", one, retries=0, breaker=BreakerSettings(failures=1))]
+        experts.append(expert("two", two, max_in_flight=1, first_byte_seconds=20.0))
+        async with gateway(experts, routing={"max_attempts": 5}) as g, Client(g.port) as client:
+            client.send(request_bytes(chat(model="two")))
+            while not two.in_flight:
+                await asyncio.sleep(0.01)
+            assert (await asyncio.wait_for(ask(g.port, chat()), 15)).status == 502

@@ -85,44 +85,38 @@ def test_the_decision_alone_says_who_cannot_serve():
 
 
 @pytest.mark.parametrize("script", [["500"], ["close"], ["garbage"]])
-def test_a_fallback_expert_answers_only_where_the_others_fail(script):
-    async def run():
-        async with FakeUpstream(script=script * 2) as ill, FakeUpstream() as well:
-            experts = [
-                expert("last", well, role="fallback"),
-                expert("one", ill, retries=0),
-                expert("two", ill, retries=0),
-            ]
-            # The router does not know the fallback.
-            router = priced_router(("one", "two"), (0.1, 0.2), (0.01, 0.01))
-            async with gateway(experts, router) as g:
-                found = [await ask(g.port, chat()) for _ in range(2)]
-                return found, await rows(g, 2)
-
-    found, (failed, served) = asyncio.run(run())
+async def test_a_fallback_expert_answers_only_where_the_others_fail(script):
+    async with FakeUpstream(script=script * 2) as ill, FakeUpstream() as well:
+        experts = [
+            expert("last", well, role="fallback"),
+            expert("one", ill, retries=0),
+            expert("two", ill, retries=0),
+        ]
+        # The router does not know the fallback.
+        router = priced_router(("one", "two"), (0.1, 0.2), (0.01, 0.01))
+        async with gateway(experts, router) as g:
+            found = [await ask(g.port, chat()) for _ in range(2)]
+            (failed, served) = await rows(g, 2)
     assert [answer.headers["x-mild-expert"] for answer in found] == ["last", "one"]
     assert (failed.chosen, failed.expert, failed.attempts) == ("one", "last", 3)
     assert (failed.propensity, served.chosen, served.attempts) == (1.0, "one", 1)
 
 
-def test_a_conversation_without_an_id_stays_with_its_expert():
-    async def run():
-        async with FakeUpstream() as up:
-            routing = {"explore": 1.0, "session_from_content": True}
-            async with gateway([expert(n, up) for n in "abc"], routing=routing, seed=3) as g:
-                for number in range(6):
-                    turns = [{"role": "system", "content": "Be kind."}]
-                    for turn in range(3):
-                        turns.append({"role": "user", "content": f"question {number} {turn}"})
-                        await ask(g.port, {"model": "mild", "messages": turns})
-                        turns.append({"role": "assistant", "content": "one two three"})
-                        # A side call: another system prompt about the same conversation.
-                        title = [{"role": "system", "content": "Give it a title."}, turns[1]]
-                        await ask(g.port, {"model": "mild", "messages": title})
-                await ask(g.port, {"model": "mild", "prompt": "x"}, "/v1/completions")
-                return g.ledger.records
-
-    *records, completion = asyncio.run(run())
+async def test_a_conversation_without_an_id_stays_with_its_expert():
+    async with FakeUpstream() as up:
+        routing = {"explore": 1.0, "session_from_content": True}
+        async with gateway([expert(n, up) for n in "abc"], routing=routing, seed=3) as g:
+            for number in range(6):
+                turns = [{"role": "system", "content": "Be kind."}]
+                for turn in range(3):
+                    turns.append({"role": "user", "content": f"question {number} {turn}"})
+                    await ask(g.port, {"model": "mild", "messages": turns})
+                    turns.append({"role": "assistant", "content": "one two three"})
+                    # A side call: another system prompt about the same conversation.
+                    title = [{"role": "system", "content": "Give it a title."}, turns[1]]
+                    await ask(g.port, {"model": "mild", "messages": title})
+            await ask(g.port, {"model": "mild", "prompt": "x"}, "/v1/completions")
+            *records, completion = g.ledger.records
     assert completion.session is None
     talks, sides = records[::2], records[1::2]
     for number in range(6):
@@ -145,23 +139,19 @@ def test_conversations_are_not_known_by_content_unless_configured(routing):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_cached_tokens_are_settled_at_their_price(streamed):
+async def test_cached_tokens_are_settled_at_their_price(streamed):
     usage = {
         "prompt_tokens": 1000,
         "completion_tokens": 10,
         "prompt_tokens_details": {"cached_tokens": 900},
     }
-
-    async def run():
-        async with FakeUpstream(usage=usage) as up:
-            prices = {"price_in": 10.0, "price_out": 100.0, "price_cached_in": 1.0}
-            budget = AccessSettings(budget_day=1.0)
-            async with gateway([expert("one", up, **prices)], access_settings=budget) as g:
-                found = await ask(g.port, chat(stream=streamed))
-                (row,) = await rows(g)
-                return found, row, g.app.access.spend()["all"]["day"]
-
-    found, row, day = asyncio.run(run())
+    async with FakeUpstream(usage=usage) as up:
+        prices = {"price_in": 10.0, "price_out": 100.0, "price_cached_in": 1.0}
+        budget = AccessSettings(budget_day=1.0)
+        async with gateway([expert("one", up, **prices)], access_settings=budget) as g:
+            found = await ask(g.port, chat(stream=streamed))
+            (row,) = await rows(g)
+            day = g.app.access.spend()["all"]["day"]
     assert found.status == 200
     # 100 new tokens, 900 cached ones, 10 of the answer.
     assert row.price == pytest.approx((100 * 10 + 900 * 1 + 10 * 100) * 1e-6)

@@ -18,82 +18,66 @@ def test_a_client_that_does_not_go_on_is_cut(sent):
     assert (asked, records) == (0, [])
 
 
-def test_dripping_bytes_do_not_extend_the_time():
+async def test_dripping_bytes_do_not_extend_the_time():
     drops = POST * 20
-
-    async def run():
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up)], limits=SLOW) as g,
-            Client(g.port) as client,
-        ):
-            sent = 0
-            try:
-                for byte in drops:
-                    client.send(bytes([byte]))
-                    sent += 1
-                    await asyncio.sleep(0.02)
-                    if client.reader._buffer or client.reader.at_eof():
-                        break
-            except ConnectionError:
-                pass
-            return sent
-
     # Cut long before the last: at 50 bytes a second they would take a hundred times as long.
-    assert asyncio.run(run()) < len(drops) / 2
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up)], limits=SLOW) as g,
+        Client(g.port) as client,
+    ):
+        sent = 0
+        try:
+            for byte in drops:
+                client.send(bytes([byte]))
+                sent += 1
+                await asyncio.sleep(0.02)
+                if client.reader._buffer or client.reader.at_eof():
+                    break
+        except ConnectionError:
+            pass
+        assert sent < len(drops) / 2
 
 
-def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
-    async def run():
-        async with (
-            FakeUpstream(delay=0.8) as up,
-            gateway([expert("one", up)], limits=SLOW) as g,
-            Client(g.port) as client,
-        ):
-            slow = await client.ask(chat())
-            rest = await asyncio.wait_for(client.reader.read(), 20)
-            return slow, rest
-
-    slow, rest = asyncio.run(run())
+async def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
+    async with (
+        FakeUpstream(delay=0.8) as up,
+        gateway([expert("one", up)], limits=SLOW) as g,
+        Client(g.port) as client,
+    ):
+        slow = await client.ask(chat())
+        rest = await asyncio.wait_for(client.reader.read(), 20)
     assert slow.status == 200
     assert rest == b"" or rest.startswith(b"HTTP/1.1 408")
 
 
-def test_a_client_that_does_not_read_is_cut_and_slows_only_itself(monkeypatch):
+async def test_a_client_that_does_not_read_is_cut_and_slows_only_itself(monkeypatch):
     monkeypatch.setattr("mild.gateway.server.protocol.STALL_SECONDS", 0.4)
-
-    async def run():
-        async with (
-            FakeUpstream(text=f"{'word' * 1500} " * 2000) as up,
-            gateway([expert("one", up, idle_seconds=5)], limits=SLOW) as g,
-        ):
-            sock = socket.create_connection(("127.0.0.1", g.port))
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            sock.sendall(request_bytes(chat(stream=True)))
-            (row,) = await rows(g, 1, 60)
-            quick = await ask(g.port, None, "/health", "GET")
-            sock.close()
-            return row, quick, up
-
-    row, quick, _ = asyncio.run(run())
+    async with (
+        FakeUpstream(text=f"{'word' * 1500} " * 2000) as up,
+        gateway([expert("one", up, idle_seconds=5)], limits=SLOW) as g,
+    ):
+        sock = socket.create_connection(("127.0.0.1", g.port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.sendall(request_bytes(chat(stream=True)))
+        (row,) = await rows(g, 1, 60)
+        quick = await ask(g.port, None, "/health", "GET")
+        sock.close()
     assert row.outcome == "cancelled"
     assert quick.status == 200
 
 
 @pytest.mark.parametrize("more", [b"\r\n", b"POST /v1"])
-def test_a_head_that_comes_slowly_behind_a_request_does_not_cut_its_answer(more):
-    async def run():
-        async with (
-            FakeUpstream(delay=0.8) as up,
-            gateway([expert("one", up)], limits=SLOW) as g,
-            Client(g.port) as client,
-        ):
-            client.send(request_bytes(chat()))
-            await asyncio.sleep(0.05)
-            client.send(more)
-            found = await asyncio.wait_for(client.answer(), 20)
-            return found, await asyncio.wait_for(client.reader.read(), 20)
-
-    found, rest = asyncio.run(run())
+async def test_a_head_that_comes_slowly_behind_a_request_does_not_cut_its_answer(more):
+    async with (
+        FakeUpstream(delay=0.8) as up,
+        gateway([expert("one", up)], limits=SLOW) as g,
+        Client(g.port) as client,
+    ):
+        client.send(request_bytes(chat()))
+        await asyncio.sleep(0.05)
+        client.send(more)
+        found = await asyncio.wait_for(client.answer(), 20)
+        rest = await asyncio.wait_for(client.reader.read(), 20)
     assert found.status == 200
     assert rest.startswith(b"HTTP/1.1 408 ")

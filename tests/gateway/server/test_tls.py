@@ -108,20 +108,16 @@ def test_plain_http_gets_nothing(pair):
 
 
 @pytest.mark.parametrize("by", ["file", "command"])
-def test_workers_serve_https_and_the_first_line_says_so(pair, tmp_path, by):
+async def test_workers_serve_https_and_the_first_line_says_so(pair, tmp_path, by):
     tls = {"tls_certificate": str(pair[0]), "tls_key": str(pair[1])}
     lines = ["[server]", *(f'{name} = "{value}"' for name, value in tls.items())]
-
-    async def run():
-        async with FakeUpstream() as up:
-            extra = "\n".join(lines) if by == "file" else ""
-            write_files(tmp_path, [("small", up.base_url)], workers=2, extra=extra)
-            async with served(tmp_path, **(tls if by == "command" else {})) as g:
-                async with TlsClient(g.port, pair[0]) as client:
-                    found = await client.ask(chat())
-                return found.status, g.line, await g.stop()
-
-    status, line, code = asyncio.run(run())
+    async with FakeUpstream() as up:
+        extra = "\n".join(lines) if by == "file" else ""
+        write_files(tmp_path, [("small", up.base_url)], workers=2, extra=extra)
+        async with served(tmp_path, **(tls if by == "command" else {})) as g:
+            async with TlsClient(g.port, pair[0]) as client:
+                found = await client.ask(chat())
+            status, line, code = found.status, g.line, await g.stop()
     assert (status, code) == (200, 0)
     assert "https://127.0.0.1:" in line
 
