@@ -21,11 +21,11 @@ def run(*words):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_help_names_every_verb():
-    done = run("--help")
-    assert done.returncode == 0
+def test_help_names_every_verb(mild):
+    done = mild("--help")
+    assert done.code == 0
     for verb in VERBS:
-        assert f"\n  {verb} " in done.stdout
+        assert f"\n  {verb} " in done.out
 
 
 @pytest.mark.no_cover
@@ -87,16 +87,11 @@ def test_help_opens_without_the_heavy_packages():
     assert done.stderr.strip() == "[]"
 
 
-@pytest.mark.slow
-@pytest.mark.slow
-def test_a_whole_session_in_real_processes(tables):
+def test_a_session_in_real_processes(tables):
     router = tables.folder / "r"
-    assert run("tune", tables.log, "--out", router, "--cv", "3").returncode == 0
-    judged = run("evaluate", tables.new, "--router", router, "--json")
-    assert json.loads(judged.stdout)["verdict"]["pays"] is True
+    assert run("fit", tables.log, "--out", router).returncode == 0
     chosen = run("predict", tables.new, "--router", router)
     assert len(chosen.stdout.splitlines()) == 161
-    assert run("show", router).returncode == 0
     refused = run("fit", tables.log, "--out", router, "--json")
     assert refused.returncode == 1
     assert refused.stderr.startswith("error: ")

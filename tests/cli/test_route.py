@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pytest
+from typer.testing import CliRunner
 
 from mild.artifact import load
+from mild.cli.app import build_app
 from outcome_cases import EXPERTS, make_columns, write_outcomes
 from tolerances import rounding
 
@@ -22,13 +24,12 @@ PROMPTS = make_columns(40, 1)["prompt"]
 
 
 def route(*words, lines=""):
-    command = [sys.executable, "-m", "mild", "route", *map(str, words)]
-    content = lines if isinstance(lines, bytes) else lines.encode()
-    done = subprocess.run(command, input=content, capture_output=True)
+    command = ["route", *map(str, words), "--jobs", "1"]
+    done = CliRunner().invoke(build_app(), command, input=lines)
     return SimpleNamespace(
-        code=done.returncode,
-        answers=[json.loads(line) for line in done.stdout.decode().splitlines()],
-        err=done.stderr.decode(),
+        code=done.exit_code,
+        answers=[json.loads(line) for line in done.stdout.splitlines()],
+        err=done.stderr,
     )
 
 

@@ -82,15 +82,6 @@ def torchrun(*words):
 
 
 @pytest.mark.slow
-def test_two_processes_say_once_that_a_table_is_missing(tmp_path):
-    file = tmp_path / "none.parquet"
-    done = torchrun("fit", file, "--out", tmp_path / "router", "--router", "neural")
-    assert done.returncode != 0
-    assert (done.stdout + done.stderr).count(f"{file}") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
 def test_two_processes_write_the_router_of_one(mild, logs, tmp_path):
     words = ["--router", "neural", "--epochs", "4", "--batch-size", "50", "--json"]
     done = torchrun("fit", logs.log, "--out", tmp_path / "two", *words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from mild.artifact import load
 from mild.cli.tune import describe_tuning, note_skipped
 from mild.data import read_matrices
+from mild.routers import search
 from mild.routers.search import RouterCV
 from outcome_cases import make_columns, write_outcomes
 
@@ -78,9 +78,9 @@ def test_an_unknown_family_is_refused(mild, tables):
 
 @pytest.mark.no_cover
 def test_the_paper_s_grid_is_an_option(mild, tables):
-    result = mild(
-        "tune", tables.log, "--out", tables.folder / "r", "--cv", "2", "--paper-grid", "--json"
-    ).json()
+    log = tables.write(tables.make(60, 0), "small.csv")
+    words = ["--cv", "2", "--paper-grid", "--json"]
+    result = mild("tune", log, "--out", tables.folder / "r", *words).json()
     assert result["dropped_margins"] > 0
     assert len({tuple(entry["params"]["margins"]) for entry in result["candidates"]}) > 10
 
@@ -129,48 +129,40 @@ def test_more_folds_than_rows_are_refused(mild, tables):
     assert not (tables.folder / "r").exists()
 
 
-INTERRUPTING = """
-import sys
-import mild.routers.search as search
-judge, calls = search._judge_block, [0]
+@pytest.fixture
+def interrupted(mild, tables, monkeypatch):
+    """A search that is interrupted after so many blocks of fits."""
 
-def interrupting(*task):
-    calls[0] += 1
-    if calls[0] > {after}:
-        raise KeyboardInterrupt
-    return judge(*task)
+    def run(after):
+        judge, calls = search._judge_block, []
 
-search._judge_block = interrupting
-sys.argv = {words}
-from mild.cli import main
-main()
-"""
+        def interrupting(*task):
+            calls.append(task)
+            if len(calls) > after:
+                raise KeyboardInterrupt
+            return judge(*task)
 
+        monkeypatch.setattr(search, "_judge_block", interrupting)
+        words = ["--cv", "2", "--json", "--families", "regression,knn"]
+        return mild("tune", tables.log, "--out", tables.folder / "r", *words)
 
-def interrupted(tables, after):
-    words = f"mild tune {tables.log} --out {tables.folder / 'r'} --cv 2 --json"
-    words += " --families regression,knn"
-    code = INTERRUPTING.format(after=after, words=words.split())
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    return run
 
 
-def test_an_interrupt_keeps_what_was_found(tables):
-    done = interrupted(tables, after=5)
-    assert done.returncode == 130, done.stderr
-    result = json.loads(done.stdout)
-    assert result["interrupted"] is True
-    assert 0 < len(result["candidates"]) < 7
-    assert "interrupted: the search was stopped; the best router so far is in" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_an_interrupt_keeps_what_was_found(interrupted, tables):
+    done = interrupted(after=5)
+    assert done.code == 130, done.err
+    assert done.json()["interrupted"] is True
+    assert 0 < len(done.json()["candidates"]) < 7
+    assert "interrupted: the search was stopped; the best router so far is in" in done.err
     assert load(tables.folder / "r").n_experts == 3
 
 
-def test_an_interrupt_before_anything_was_found_writes_nothing(tables):
-    done = interrupted(tables, after=0)
-    assert done.returncode == 130, done.stderr
-    assert json.loads(done.stdout)["code"] == "interrupted"
-    assert "interrupted: nothing was written." in done.stderr
-    assert "Traceback" not in done.stderr
+def test_an_interrupt_before_anything_was_found_writes_nothing(interrupted, tables):
+    done = interrupted(after=0)
+    assert done.code == 130, done.err
+    assert done.json()["code"] == "interrupted"
+    assert "interrupted: nothing was written." in done.err
     assert not (tables.folder / "r").exists()
 
 

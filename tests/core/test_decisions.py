@@ -155,7 +155,7 @@ def test_the_counterexample_to_argmax() -> None:
 def test_argmax_of_the_exact_minimiser_errs_where_stationary_decoding_does_not() -> None:
     rng = np.random.default_rng(0)
     argmax_errors = stationary_errors = 0
-    for _ in range(500):
+    for _ in range(200):
         p = int(rng.integers(2, 6))
         target = rng.dirichlet(np.ones(p))
         margins = theory_margins(rng.dirichlet(np.ones(p)))
@@ -163,7 +163,7 @@ def test_argmax_of_the_exact_minimiser_errs_where_stationary_decoding_does_not()
         best = target.argmax()
         argmax_errors += int(decide(scores, margins, "argmax")[0] != best)
         stationary_errors += int(decide(scores, margins)[0] != best)
-    assert argmax_errors > 50
+    assert argmax_errors > 20
     assert stationary_errors == 0
 
 

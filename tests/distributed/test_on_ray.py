@@ -9,7 +9,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -153,8 +152,8 @@ def test_a_part_that_ends_every_worker_is_named(ray, slow_job, tmp_path, monkeyp
 @pytest.fixture
 def endless(tmp_path):
     """A file of one partition, of minutes: who is not told to end is at it for as long."""
-    vectors = np.zeros((4_000_000, 4), np.float32)
-    return write_file(tmp_path / "data" / "long.parquet", vectors, group=4_000_000)
+    vectors = np.zeros((1_500_000, 4), np.float32)
+    return write_file(tmp_path / "data" / "long.parquet", vectors, group=1_500_000)
 
 
 def test_an_error_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
@@ -191,16 +190,19 @@ def test_an_interrupt_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])
-def test_a_killed_driver_is_followed_by_one_that_goes_on(slow_job, tmp_path, engine):
+def test_a_killed_driver_is_followed_by_one_that_goes_on(ray, slow_job, tmp_path, engine):
     run, wanted, folder = slow_job
     out = tmp_path / "out"
     code = (
         "import sys, time\n"
         "from mild.distributed.batch import BatchOptions, route_dataset\n"
         "route_dataset(*sys.argv[1:4], BatchOptions(keep=('id',), partition_bytes=1), "
-        "engine=sys.argv[4], workers=1, progress=lambda *words: time.sleep(0.05))"
+        "engine=sys.argv[4], address=(sys.argv[5:] or [None])[0], workers=1, "
+        "progress=lambda *words: time.sleep(0.05))"
     )
     words = [str(folder / "router"), str(folder / "data"), str(out), engine]
+    if engine == "ray":
+        words.append(ray.get_runtime_context().gcs_address)
     with subprocess.Popen([sys.executable, "-c", code, *words]) as driver:
         while len(list(out.glob("part-*"))) < 2 and driver.poll() is None:
             time.sleep(0.01)
@@ -292,7 +294,7 @@ def test_ray_says_nothing_and_the_bar_is_ours(slow_job, tmp_path):
         assert word not in said.replace(str(tmp_path), "")
 
 
-def test_another_process_of_a_cluster_is_limited_by_jobs_and_told_errors(ray, slow_job, tmp_path):
+def test_another_process_of_a_cluster_is_limited_by_jobs(ray, slow_job, tmp_path):
     _, wanted, folder = slow_job
     address = ray.get_runtime_context().gcs_address
     words = ["--address", address, "--jobs", 1, "--keep", "id"]
@@ -300,14 +302,6 @@ def test_another_process_of_a_cluster_is_limited_by_jobs_and_told_errors(ray, sl
     assert code == 0, said
     assert re.match(r"24,000 rows in 4 parts *\n", said), said
     assert parquet.read_table(tmp_path / "out").equals(wanted)
-    file = tmp_path / "copy" / "data" / "0.parquet"
-    file.parent.mkdir(parents=True)
-    (tmp_path / "copy" / "router").symlink_to(folder / "router")
-    shutil.copy(folder / "data" / "0.parquet", file)
-    damage(file)
-    code, said = route(tmp_path / "copy", tmp_path / "no", *words)
-    assert code == 1
-    assert re.fullmatch(r"error: \S*0\.parquet: it cannot be read from row 1 on; [^\n]*\n", said)
 
 
 def hire(held, workers=2):

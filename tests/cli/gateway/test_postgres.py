@@ -143,7 +143,8 @@ def test_a_store_that_cannot_be_used_is_one_sentence_and_an_error(place, monkeyp
         place.run("check", "mild.toml"),
         place.run("keys", "list"),
         place.run("ledger", "show", "mild.toml"),
-        started("serve", "--config", "mild.toml"),
+        # One start of a server is enough: the sentence is the same.
+        *([started("serve", "--config", "mild.toml")] if url is newer else []),
     ):
         assert done.code == 1
         lines = [line for line in done.err.splitlines() if line.startswith("error: ")]
