@@ -119,7 +119,7 @@ def read_known(
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
-        note(f"the router was fitted under another cost: {router.info.cost.words}.")
+        note(f"the router was fitted under another cost: {router.info.cost.formula}.")
     return router, task, task.costs, router.features(contents(task, router.text))
 
 
