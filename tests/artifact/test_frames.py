@@ -50,7 +50,6 @@ def test_a_list_of_texts_is_routed_to_columns():
     assert not any(name.startswith("expected") for name in scored_router().route_table(TEXTS))
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_the_results_of_a_search_become_a_frame(library):
     rng = np.random.default_rng(0)

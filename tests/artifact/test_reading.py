@@ -295,7 +295,6 @@ class Bomb:
         return (open, (str(self.mark), "w"))
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize(
     "name", ["router.json", "tensors.safetensors", "model.pkl", "extra.bin", "x.JOBLIB"]

@@ -51,7 +51,6 @@ def data():
     return X, costs
 
 
-@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore::mild.errors.ConvergenceWarning")  # the hinge has kinks
 @pytest.mark.parametrize("router", ROUTERS, ids=lambda router: repr(router)[:60])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

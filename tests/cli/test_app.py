@@ -28,7 +28,6 @@ def test_help_names_every_verb(mild):
         assert f"\n  {verb} " in done.out
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself_with_an_example_and_takes_json(verb, mild):
     done = mild(verb, "--help")

@@ -41,7 +41,6 @@ def over_values(values, rare):
     return pytest.approx((values[rare].mean() + values[~rare].mean()) / 2)
 
 
-@pytest.mark.no_cover
 def test_tune_reports_means_over_values_and_trains_by_them(mild, table, tmp_path, errors, rare):
     plain = mild("tune", table, "--out", tmp_path / "p", *QUICK, "--json").json()
     words = [*QUICK, "--balance", "origin", "--json"]
@@ -62,7 +61,6 @@ def test_tune_reports_means_over_values_and_trains_by_them(mild, table, tmp_path
     assert not {"balance", "strata"} & set(routers[0].info.estimator.params)
 
 
-@pytest.mark.no_cover
 def test_fit_and_evaluate_report_means_over_values(mild, table, tmp_path, errors, rare):
     out = tmp_path / "r"
     fitted = mild("fit", table, "--out", out, "--balance", "origin", "--json").json()
@@ -84,7 +82,6 @@ def test_fit_and_evaluate_report_means_over_values(mild, table, tmp_path, errors
     assert router["cost"] == loss
 
 
-@pytest.mark.no_cover
 def test_compare_reports_means_over_values(mild, table, tmp_path):
     words = ["compare", table, "--splits", 2, "--cv", 2, "--method", "regression", "--jobs", 1]
     found = mild(*words, "--balance", "origin", "--json").json()

@@ -65,7 +65,6 @@ def wait_for(endpoint, count):
         time.sleep(0.005)
 
 
-@pytest.mark.no_cover
 def test_a_table_and_a_summary_come_out(mild, place):
     with FakeEndpoint(answer=number_of) as small, FakeEndpoint(answer=lambda _: "7") as large:
         place.write(small, large, price_in=100.0, price_out=100.0)
@@ -97,7 +96,6 @@ def test_the_summary_for_people_shows_experts_spending_and_where_things_are(mild
     assert len(small.requests) == 5
 
 
-@pytest.mark.no_cover
 def test_a_finished_run_asks_nothing_again_and_replaces_its_own_table(mild, place):
     with FakeEndpoint(answer=number_of) as small:
         place.write(small)
@@ -112,7 +110,6 @@ def test_a_finished_run_asks_nothing_again_and_replaces_its_own_table(mild, plac
         assert "exists; choose another file" in done.err
 
 
-@pytest.mark.no_cover
 def test_experts_are_chosen_and_a_dry_run_asks_nothing(mild, place):
     with FakeEndpoint() as small, FakeEndpoint() as large:
         place.write(small, large, price_out=1e6, max_tokens=10)

@@ -28,7 +28,6 @@ def found(logs):
     return done, json.loads(results.read_text(encoding="utf-8"))
 
 
-@pytest.mark.no_cover
 def test_every_method_is_a_row_between_the_constant_and_the_oracle(found):
     lines = found[0].stdout.splitlines()
     for name in (
@@ -83,7 +82,6 @@ def test_constant_control_oracle_shares_and_recall_are_there(found):
         assert len(method["costs"]) == 4
 
 
-@pytest.mark.no_cover
 def test_json_is_one_object_with_every_figure(mild, logs):
     done = mild("compare", logs.log, *TWO, "--json")
     report = done.json()
@@ -94,7 +92,6 @@ def test_json_is_one_object_with_every_figure(mild, logs):
     assert report["cost"]["words"] == "error"
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_fit_the_terminal(mild, logs, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -103,7 +100,6 @@ def test_tables_fit_the_terminal(mild, logs, monkeypatch, width):
     assert max(map(len, rows)) <= width
 
 
-@pytest.mark.no_cover
 def test_whole_groups_are_on_one_side(mild, logs, monkeypatch):
     seen = []
     import mild.evaluation.comparison as comparison
@@ -137,7 +133,6 @@ def test_repeated_queries_are_dropped_from_the_future_and_counted(mild, tmp_path
     assert "10 test rows were left out: their query is in the training rows, too." in done.out
 
 
-@pytest.mark.no_cover
 def test_progress_counts_every_method_of_every_split(mild, logs, monkeypatch):
     steps = []
 
@@ -181,7 +176,6 @@ def test_wrong_words_are_one_sentence(mild, logs, words, said):
     assert said in errors[0]
 
 
-@pytest.mark.no_cover
 def test_without_a_table_the_one_that_comes_with_mild_is_used(mild, logs, monkeypatch):
     from mild.data import read_outcomes
 

@@ -88,7 +88,6 @@ def test_choices_can_be_left_out(mild, tmp_path):
     assert kinds == {"--choices": [], "--no-choices": ["duplicates"]}
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -191,7 +190,6 @@ def test_a_file_that_is_there_is_kept_unless_overwriting(mild, log, tmp_path):
     assert read_outcomes(out).rows == 4
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("verb", ["describe", "convert"])
 def test_every_verb_explains_itself_with_an_example_and_takes_json(mild, verb):
     done = mild("data", verb, "--help")

@@ -46,7 +46,6 @@ def test_every_format_gives_the_same_router(mild, tables, suffix):
     )
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -148,7 +147,6 @@ def test_a_router_that_exists_is_replaced_only_on_request(mild, tables, fitted):
     assert load(fitted).info.estimator.class_name == "KNNRouter"
 
 
-@pytest.mark.no_cover
 def test_the_place_is_checked_before_the_fit(mild, tables, fitted, monkeypatch):
     from mild.routers.linear import LinearRouter
 

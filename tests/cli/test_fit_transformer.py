@@ -20,7 +20,6 @@ def encoder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.no_cover
 def test_a_table_becomes_a_router_that_is_served_without_torch(mild, encoder, tmp_path):
     table = write_outcomes(make_columns(40), tmp_path / "log.parquet")
     words = ["--router", "transformer", "--model", encoder, "--json"]

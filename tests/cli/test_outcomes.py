@@ -38,7 +38,6 @@ def test_a_table_becomes_a_router_that_reads(mild, logs, tmp_path):
     assert np.mean(router.predict_texts(prompts) == topic) > 0.6
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_other_files_give_the_same_router(mild, logs, tmp_path, suffix):
     file = write_outcomes(make_columns(150, 0, prices=True), tmp_path / f"log{suffix}")
@@ -48,7 +47,6 @@ def test_other_files_give_the_same_router(mild, logs, tmp_path, suffix):
     np.testing.assert_array_equal(a.policy.coef, b.policy.coef)
 
 
-@pytest.mark.no_cover
 def test_dollars_and_seconds_count_as_they_are_told(mild, logs, tmp_path):
     words = ["--router", "priced", "--price-weight", 100]
     report = mild("fit", logs.log, "--out", tmp_path / "r", *words, "--json").json()
@@ -75,7 +73,6 @@ def test_unknown_text_features_are_refused_by_the_name_of_their_option(mild, log
 # tune
 
 
-@pytest.mark.no_cover
 def test_a_search_ends_in_a_router_and_a_verdict(mild, logs, tmp_path):
     done = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK)
     assert done.code == 0, done.err
@@ -84,7 +81,6 @@ def test_a_search_ends_in_a_router_and_a_verdict(mild, logs, tmp_path):
     assert load(tmp_path / "r").text.kind == "hashing"
 
 
-@pytest.mark.no_cover
 def test_by_default_every_kind_of_router_is_tried(mild, logs, tmp_path):
     words = ["--cv", 3, "--jobs", 1, "--alphas", "0.01", "--margin-factors", "1", "--json"]
     report = mild("tune", logs.log, "--out", tmp_path / "r", *words).json()
@@ -92,7 +88,6 @@ def test_by_default_every_kind_of_router_is_tried(mild, logs, tmp_path):
     assert {"linear", "regression", "knn", "stack"} <= tried
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("words", [["--group", "subject"], ["--time", "day"]])
 def test_folds_keep_groups_whole_and_the_past_first(mild, logs, tmp_path, monkeypatch, words):
     import mild.tuning.tasks as tasks
@@ -115,7 +110,6 @@ def test_folds_keep_groups_whole_and_the_past_first(mild, logs, tmp_path, monkey
             assert columns["day"][train].max() < columns["day"][held].min()
 
 
-@pytest.mark.no_cover
 def test_equal_queries_are_never_on_both_sides(mild, tmp_path, monkeypatch):
     import mild.tuning.tasks as tasks
 
@@ -162,7 +156,6 @@ def test_costs_are_those_of_the_fit_unless_said_anew(mild, logs, readers):
     assert "the router was fitted under another cost" in other.err
 
 
-@pytest.mark.no_cover
 def test_what_was_trained_on_is_recognised(mild, logs, readers, tmp_path):
     same = mild("evaluate", logs.log, "--router", readers())
     assert "fitted on this very data: the figures are optimistic" in same.err
@@ -190,7 +183,6 @@ def test_a_report_by_groups_says_what_evaluate_says(mild, logs, readers, tmp_pat
     assert mild("report", readers(), *out, *words).json()["verdict"]["sentence"] == told["sentence"]
 
 
-@pytest.mark.no_cover
 def test_a_search_in_time_counts_the_rows_that_it_judged(mild, logs, tmp_path):
     found = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK, "--time", "day", "--json")
     verdict = found.json()["verdict"]
@@ -198,7 +190,6 @@ def test_a_search_in_time_counts_the_rows_that_it_judged(mild, logs, tmp_path):
     assert f", {verdict['n_rows']} rows" in verdict["sentence"]
 
 
-@pytest.mark.no_cover
 def test_a_search_counts_equal_queries_once(mild, tmp_path):
     columns = {name: list(values) * 3 for name, values in make_columns(50).items()}
     file = write_outcomes(columns, tmp_path / "log.parquet")
@@ -218,7 +209,6 @@ def test_experts_that_the_router_does_not_know_are_left_out(mild, readers, tmp_p
     assert "right" not in done.err
 
 
-@pytest.mark.no_cover
 def test_an_evaluation_can_be_saved_for_a_report(mild, logs, tmp_path):
     assert mild("fit", logs.log, "--out", tmp_path / "r").code == 0
     done = mild("evaluate", logs.new, "--router", tmp_path / "r", "--save")
@@ -264,7 +254,6 @@ def test_a_bad_table_is_one_sentence(mild, tmp_path, verb, case):
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("value", [0, 1])
 def test_experts_that_are_all_right_or_all_wrong_leave_nothing_to_route(mild, tmp_path, value):
     columns = make_columns(60) | {f"correct__{name}": [value] * 60 for name in EXPERTS}
@@ -301,7 +290,6 @@ def test_two_rows_are_too_few_for_a_search_in_one_sentence(mild, tmp_path, words
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.no_cover
 def test_a_million_characters_in_one_prompt_do_no_harm(mild, tmp_path):
     columns = make_columns(60)
     columns["prompt"][5] = "boil salt " * 100_001
@@ -327,7 +315,6 @@ def test_a_table_of_other_experts_is_refused_by_name(mild, readers, tmp_path, ve
     assert not (tmp_path / "report.html").exists()
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("verb", ["fit", "tune"])
 def test_without_a_table_the_one_that_comes_with_mild_is_used(
     mild, logs, tmp_path, monkeypatch, verb
@@ -363,7 +350,6 @@ def split_log(path, column="split"):
     return write_outcomes(make_columns(120, 0, prices=True) | {column: values}, path)
 
 
-@pytest.mark.no_cover
 def test_training_uses_training_rows_and_judging_test_rows(mild, tmp_path):
     file, router = split_log(tmp_path / "log.csv"), tmp_path / "r"
     trained = mild("fit", file, "--out", router)

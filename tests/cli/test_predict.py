@@ -34,7 +34,6 @@ def test_csv_on_stdout_holds_choices_and_probabilities(mild, tables, fitted, exp
     np.testing.assert_allclose(found, expected[1])
 
 
-@pytest.mark.no_cover
 def test_every_output_format_holds_the_choices(mild, tables, fitted, expected):
     for suffix in ("csv", "parquet", "jsonl"):
         out = tables.folder / f"choices.{suffix}"

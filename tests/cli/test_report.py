@@ -55,7 +55,6 @@ def test_a_router_and_a_table_become_a_page(mild, router, outcomes, tmp_path):
     assert "optimistic" not in content + done.err
 
 
-@pytest.mark.no_cover
 def test_the_figures_are_those_of_mild_evaluate(mild, router, outcomes, tmp_path):
     told = mild("evaluate", outcomes / "all.parquet", "--router", router, "--json").json()
     done = mild(
@@ -74,7 +73,6 @@ def test_the_figures_are_those_of_mild_evaluate(mild, router, outcomes, tmp_path
     assert json.loads(json.dumps(found))["report"].endswith("a.html")
 
 
-@pytest.mark.no_cover
 def test_a_saved_evaluation_is_rendered(mild, router, outcomes, tmp_path):
     lacking = mild("report", router, "--out", tmp_path / "a.html")
     assert lacking.code == 1
@@ -87,7 +85,6 @@ def test_a_saved_evaluation_is_rendered(mild, router, outcomes, tmp_path):
     assert "<title>Ours</title>" in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.no_cover
 def test_a_comparison_is_rendered_alone_or_beside(mild, router, outcomes, tmp_path):
     results = tmp_path / "results.json"
     done = mild(

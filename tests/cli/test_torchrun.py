@@ -31,7 +31,6 @@ def test_other_routers_are_not_trained_together(monkeypatch):
         together.__enter__()
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("words", [[], ["--json"], ["--router", "linear"]])
 def test_only_the_first_process_says_what_is_wrong(mild, tmp_path, monkeypatch, rank, words):
@@ -58,7 +57,6 @@ def test_what_the_first_process_does_not_find_wrong_is_said_by_another(mild, tmp
     assert done.err.startswith("error: ")
 
 
-@pytest.mark.no_cover
 def test_a_neural_router_is_fitted_and_saved(mild, logs, tmp_path):
     words = ["--router", "neural", "--epochs", 3, "--hidden", "8,4", "--json"]
     result = mild("fit", logs.log, "--out", tmp_path / "router", *words).json()

@@ -76,7 +76,6 @@ def test_an_unknown_family_is_refused(mild, tables):
     assert "Did you mean 'linear'?" in done.err
 
 
-@pytest.mark.no_cover
 def test_the_paper_s_grid_is_an_option(mild, tables):
     log = tables.write(tables.make(60, 0), "small.csv")
     words = ["--cv", "2", "--paper-grid", "--json"]
@@ -190,7 +189,6 @@ def test_a_real_ctrl_c_ends_the_search_with_130(tables):
     assert "Traceback" not in errors
 
 
-@pytest.mark.no_cover
 def test_the_table_names_a_family_only_where_there_are_several(mild, tables):
     out = tables.folder / "r"
     one = mild("tune", tables.log, "--out", out, *QUICK).out
@@ -200,7 +198,6 @@ def test_the_table_names_a_family_only_where_there_are_several(mild, tables):
     assert "family" in mild("tune", tables.log, "--out", out, *QUICK, *two).out.split()
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("width", ["60", "80"])
 def test_the_table_breaks_no_word(mild, tables, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)
@@ -230,7 +227,6 @@ def test_the_features_are_named(mild, tables):
     assert "features: f_0, f_1, f_2, f_3\n" in done.err
 
 
-@pytest.mark.no_cover
 def test_few_groups_are_noted_and_searched(mild, logs, tmp_path):
     words = ("--group", "subject", "--cv", 8, "--families", "regression")
     done = mild("tune", logs.log, "--out", tmp_path / "router", *words)
@@ -268,7 +264,6 @@ def test_a_negative_seed_is_refused(mild, logs, tmp_path):
     assert "--seed" in done.err
 
 
-@pytest.mark.no_cover
 def test_the_candidate_that_is_taken_is_marked_and_listed(mild, logs, tmp_path):
     words = ["--cv", 2, "--jobs", 1, "--families", "regression,knn,stack"]
     done = mild("tune", logs.log, "--out", tmp_path / "r", *words, "--candidates", 1)
@@ -281,7 +276,6 @@ def test_the_candidate_that_is_taken_is_marked_and_listed(mild, logs, tmp_path):
     assert [entry["family"] for entry in taken] == [again["best_family"]] == ["stack"]
 
 
-@pytest.mark.no_cover
 def test_the_verdict_is_in_dollars_too_where_prices_are_known(mild, tmp_path):
     columns = make_columns(150, prices=True)
     file = write_outcomes(columns, tmp_path / "log.parquet")
@@ -345,7 +339,6 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     assert target["sentence"] in mild("explain", out, COOKING).out.replace("\n", " ")
 
 
-@pytest.mark.no_cover
 def test_a_target_that_cannot_be_met_is_noted(mild, priced, tmp_path):
     done = mild("tune", priced, "--out", tmp_path / "r", *FAST, "--max-dollars", "0.1")
     assert done.code == 0, done.err
@@ -371,7 +364,6 @@ def test_a_guarantee_keeps_calibration_rows_apart(mild, priced, tmp_path):
     assert "--calibration-share must lie between 0 and 1" in wrong.err
 
 
-@pytest.mark.no_cover
 def test_without_a_target_the_price_can_be_changed_without_a_refit(mild, priced, tmp_path):
     out = tmp_path / "r"
     result = mild("tune", priced, "--out", out, *FAST, "--json").json()
@@ -381,7 +373,6 @@ def test_without_a_target_the_price_can_be_changed_without_a_refit(mild, priced,
     assert found["expert"] == "adder"
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("given", [[], ["--price-weight", "0.1"], ["--save-dollars", "0.1"]])
 @pytest.mark.parametrize("family", ["regression", "knn"])
 def test_a_tuned_router_with_expected_costs_explains_its_choices(
@@ -422,7 +413,6 @@ def test_targets_need_prices_and_outcomes(mild, tables, tmp_path):
     assert "--keep-quality is for tables of outcomes" in done.err
 
 
-@pytest.mark.no_cover
 def test_where_one_expert_is_always_right_a_target_still_saves_dollars(mild, tmp_path):
     columns = make_columns(80, noise=0.0, prices=True)
     columns["correct__cook"] = np.ones(80, int)

@@ -43,7 +43,6 @@ def texts():
     return make_texts(60)
 
 
-@pytest.mark.no_cover
 def test_what_the_folder_says_about_its_use_is_read(folder):
     files = find_encoder(str(folder))
     assert (files.pooling, files.normalize, files.max_length, files.width) == ("mean", True, 16, 12)

@@ -53,7 +53,6 @@ def test_the_bootstrap_of_skewed_data_is_skewed():
     assert interval.high - interval.estimate > 1.1 * (interval.estimate - interval.low)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("n_groups", [50, 25_000])
 def test_copies_in_one_group_add_no_certainty(n_groups):
     rng = np.random.default_rng(2)
@@ -99,7 +98,6 @@ def test_a_seed_repeats_and_a_far_mean_costs_no_digits():
     assert far.high - far.low == pytest.approx(one.high - one.low, rel=1e-5)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("n", [4, 10, 25])
 def test_few_pairs_keep_the_promise(n):
     rng = np.random.default_rng(n)
@@ -169,7 +167,6 @@ def test_copies_of_a_candidate_cost_nothing():
     assert many.quantile == pytest.approx(alone.quantile, rel=0.03)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("side", ["two-sided", "upper"])
 def test_noise_alone_is_rarely_called_a_discovery(side):
     rng = np.random.default_rng(3)
@@ -241,7 +238,6 @@ def test_intervals_over_splits_are_wider_than_independent_ones_would_be():
     assert ratio[0] == pytest.approx(np.sqrt(1 + 10 * 0.3 / 0.7))
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("n_splits", [2, 5, 10])
 @pytest.mark.parametrize("m", [1, 10])
 def test_no_method_looks_better_by_chance_more_often_than_promised(n_splits, m):
@@ -253,7 +249,6 @@ def test_no_method_looks_better_by_chance_more_often_than_promised(n_splits, m):
     assert np.mean(wrong) < 0.065
 
 
-@pytest.mark.no_cover
 def test_a_partial_table_has_the_ratio_of_whole_splits():
     """Of 1,000 rows 60 can be compared; ten splits test 30 %: a compared row is in 3 tests of 10."""
     rng, runs, n, q = np.random.default_rng(2), 2000, 1000, 0.3

@@ -19,7 +19,6 @@ def paired_losses(rng, mean, changed, shape):
     return rng.choice([-1.0, 0.0, 1.0], p=odds, size=shape)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(("n", "limit", "changed"), [(300, 0.05, 0.2), (500, 0.03, 0.1)])
 def test_a_setting_at_the_limit_is_certified_almost_as_often_as_allowed(n, limit, changed):
     rng = np.random.default_rng(0)

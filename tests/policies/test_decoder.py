@@ -25,7 +25,6 @@ def draws(n, p, size, seed=0):
     return np.random.default_rng(seed).normal(size=(n, p)) * size
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [0.1, 3.0, 50.0, 300.0, 1e3, 1e20])
 @pytest.mark.parametrize("surrogate", SURROGATES)
@@ -66,7 +65,6 @@ def test_one_input_is_decided_as_in_a_batch_for_any_scores(drawn, surrogate):
         assert decoder.choose_one(scores) == decoder.choose(scores[None])[0]
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("surrogate", ["logistic", "exponential", 0.5, 1.9])
 def test_gaps_at_the_reach_of_plain_powers_do_not_overflow(surrogate):
     rng = np.random.default_rng(3)
@@ -80,7 +78,6 @@ def test_gaps_at_the_reach_of_plain_powers_do_not_overflow(surrogate):
                 assert decoder.choose_one(scores) == weights.argmax()
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("surrogate", ["logistic", "exponential", 0.5, "pairwise_logistic"])
 def test_decides_for_the_largest_entry_of_the_exact_distribution(surrogate):
     margins = np.array([0.3, 0.9, 0.9, 2.0])
@@ -125,7 +122,6 @@ def test_without_an_expert_the_others_keep_their_margins():
     assert decoder.surrogate.tau == 0.5
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [0.3, 3.0, 1e3])
 @pytest.mark.parametrize("surrogate", ["logistic", 0.5, 1.5])

@@ -118,7 +118,6 @@ def test_every_registered_kind_is_tested_here():
     assert {policy.kind for policy in make().values()} == set(POLICIES)
 
 
-@pytest.mark.no_cover
 @KINDS
 @pytest.mark.parametrize("n", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
 def test_block_boundaries_change_nothing(kind, n):
@@ -190,7 +189,6 @@ def test_scores_cannot_be_calibrated():
         make()["linear"].calibrated(SLOPES, OFFSETS)
 
 
-@pytest.mark.no_cover
 @KINDS
 def test_one_input_is_decided_as_in_a_batch(kind):
     policy = make()[kind]
@@ -305,7 +303,6 @@ def test_float32_stays_float32(kind):
     assert_allclose(policy.predict_proba(X).sum(axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.no_cover
 @KINDS
 @pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix])
 def test_sparse_rows_are_decided_as_dense_ones(kind, container):

@@ -54,7 +54,6 @@ def test_the_value_reached_is_that_of_the_equation(surrogate, form):
     assert model.objective_ == pytest.approx(slow_objective(model, X, y, costs))
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(("surrogate", "form"), FORMS)
 def test_no_direction_leads_down_from_the_solution(surrogate, form):
     X, y, costs = problem()
@@ -166,7 +165,6 @@ def test_sparse_and_float32_inputs(form):
     assert small.decision_function(X.astype(np.float32)).dtype == np.float32
 
 
-@pytest.mark.no_cover
 def test_costs_per_sample_pass_through_a_grid_search():
     X, y, costs = problem(n=90)
     search = GridSearchCV(CostSensitiveClassifier(), {"alpha": [1e-3, 1e-1]}, cv=3)

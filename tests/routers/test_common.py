@@ -61,7 +61,6 @@ def fitted_to_problem(case):
 # --- with scikit-learn's tools ---------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @all_cases()
 def test_works_in_a_pipeline(case):
     X, costs = problem()
@@ -74,7 +73,6 @@ def test_works_in_a_pipeline(case):
     assert np.isfinite(pipeline.score(X, costs))
 
 
-@pytest.mark.no_cover
 @all_cases(CASES)
 def test_works_in_a_grid_search(case):
     X, costs = problem()
@@ -84,7 +82,6 @@ def test_works_in_a_grid_search(case):
     assert search.best_estimator_.predict(X).shape == (len(X),)
 
 
-@pytest.mark.no_cover
 @all_cases(CASES)
 def test_cross_val_score_is_minus_the_deferral_loss_of_each_fold(case):
     X, costs = problem()
@@ -112,7 +109,6 @@ def test_cross_val_predict_gives_held_out_distributions_of_costs_as_a_parameter(
         cross_val_predict(model, X, costs, method="predict_proba", cv=folds)
 
 
-@pytest.mark.no_cover
 @all_cases()
 def test_a_clone_is_unfitted_and_has_the_same_parameters(case):
     router = fitted_to_problem(case)
@@ -135,7 +131,6 @@ def test_a_pickle_decides_the_same(case):
 # --- input kinds -----------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix, sparse.coo_matrix])
 @all_cases(CASES)
 def test_sparse_input_gives_what_dense_input_gives(case, container):
@@ -148,7 +143,6 @@ def test_sparse_input_gives_what_dense_input_gives(case, container):
     assert (thin.predict(container(X)) == dense.predict(X)).mean() > 0.97
 
 
-@pytest.mark.no_cover
 @all_cases()
 def test_float32_input_gives_float32_scores_close_to_float64(case):
     X, costs = problem()
@@ -163,7 +157,6 @@ def test_float32_input_gives_float32_scores_close_to_float64(case):
         assert_allclose(scores, exact.decision_function(small.astype(np.float64)), atol=5e-2)
 
 
-@pytest.mark.no_cover
 @all_cases()
 def test_fit_changes_neither_inputs_nor_costs_and_keeps_no_hold_on_them(case):
     X, costs = problem()
@@ -177,7 +170,6 @@ def test_fit_changes_neither_inputs_nor_costs_and_keeps_no_hold_on_them(case):
     assert_array_equal(router.predict(X_before), chosen)
 
 
-@pytest.mark.no_cover
 @all_cases(CASES)
 def test_expert_names_come_from_the_columns_of_the_costs(case):
     pandas = pytest.importorskip("pandas")
@@ -210,7 +202,6 @@ def test_two_experts_of_the_same_name_are_refused(case):
 # --- weights and rows ------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @all_cases([case for case in ALL if case.weights_are_copies])
 def test_sample_weights_are_copies_of_rows(case):
     X, costs = problem()
@@ -225,7 +216,6 @@ def test_sample_weights_are_copies_of_rows(case):
     assert (weighted.predict(X) == copied.predict(X)).mean() > (0.9 if case.kinked else 0.98)
 
 
-@pytest.mark.no_cover
 @all_cases([case for case in ALL if not case.constant])
 def test_sample_weights_matter(case):
     X, costs = problem()
@@ -234,7 +224,6 @@ def test_sample_weights_matter(case):
     assert np.abs(weighted - fitted_to_problem(case).decision_function(X)).max() > 1e-3
 
 
-@pytest.mark.no_cover
 @all_cases([case for case in ALL if case.deterministic])
 def test_permuting_experts_permutes_decisions(case):
     X, costs = problem()
@@ -251,7 +240,6 @@ def test_permuting_experts_permutes_decisions(case):
     assert same.mean() > (0.9 if case.kinked else 0.98)
 
 
-@pytest.mark.no_cover
 @all_cases([case for case in ALL if case.deterministic])
 def test_a_row_is_decided_alone_as_in_a_batch(case):
     X, _ = problem()
@@ -285,7 +273,6 @@ def test_the_choice_is_the_largest_score_or_the_largest_share(case):
         assert_array_equal(router.predict(X), argmax_last(router.decision_function(X)))
 
 
-@pytest.mark.no_cover
 @all_cases([case for case in ALL if not case.constant])
 def test_learns_to_route_better_than_the_best_constant(case):
     X, costs = problem(n=400)
@@ -360,7 +347,6 @@ def test_without_refuses_unknown_experts_and_the_last_one(case):
         router.without(0).without(0).without(0)
 
 
-@pytest.mark.no_cover
 @all_cases()
 def test_one_expert_gets_everything(case):
     X, costs = problem()
@@ -373,7 +359,6 @@ def test_one_expert_gets_everything(case):
 # --- difficult data --------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @all_cases()
 def test_rows_with_missing_costs_are_trained_on(case):
     X, costs = problem()
@@ -390,7 +375,6 @@ def test_rows_with_missing_costs_are_trained_on(case):
         assert np.abs(difference).max() > 1e-4
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("cost", [0.5, 0.0])
 @all_cases()
 def test_constant_costs_give_at_most_a_warning_and_any_choice_is_right(case, cost):
@@ -404,7 +388,6 @@ def test_constant_costs_give_at_most_a_warning_and_any_choice_is_right(case, cos
     assert np.isfinite(router.predict_proba(X)).all()
 
 
-@pytest.mark.no_cover
 @all_cases()
 def test_an_expert_that_is_never_cheapest_is_not_chosen(case):
     X, costs = problem()
@@ -415,7 +398,6 @@ def test_an_expert_that_is_never_cheapest_is_not_chosen(case):
     assert not (router.predict(X) == 1).any()
 
 
-@pytest.mark.no_cover
 @all_cases([case for case in ALL if not isinstance(case.router, StackRouter)])
 def test_two_rows_are_enough(case):
     X, costs = problem(n=2)

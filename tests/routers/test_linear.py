@@ -31,7 +31,6 @@ def unit_rewards(costs, kind):
 # --- what is minimised -----------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize("kind", ["others", "complement", "contrast"])
 @pytest.mark.parametrize("surrogate", ["logistic", "exponential", 0.5, "pairwise_logistic"])

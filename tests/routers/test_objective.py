@@ -42,7 +42,6 @@ def weights(seed=2):
     return np.random.default_rng(seed).normal(size=(P, D + 1))
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize(("missing", "transformed"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("surrogate", SURROGATES)

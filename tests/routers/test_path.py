@@ -64,7 +64,6 @@ def evaluations(monkeypatch, many, X, costs, **options):
     return sum(rows), router
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("n", "container"),
     [(1500, np.asarray), (1500, sparse.csr_matrix), (2 * SAMPLE + 100, np.asarray)],
@@ -81,7 +80,6 @@ def test_telling_many_experts_apart_saves_work_and_ends_at_the_same_optimum(
     assert best - 1e-9 <= router.objective_ <= best * (1 + 1e-6)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("surrogate", ["logistic", 0.5, "exponential", "pairwise_logistic"])
 @pytest.mark.parametrize("missing", [False, True])
 def test_every_surrogate_ends_at_the_same_optimum(surrogate, missing, monkeypatch):
@@ -187,7 +185,6 @@ def test_a_few_rows_tell_the_curvature_of_all():
     assert_allclose(curvature_between(sparse.csr_matrix(X[few]), small, W), expected)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("n", [1000, 2 * SAMPLE + 100])
 def test_steps_of_a_search_end_near_the_fits_they_stand_for(n):
     X, costs = problem(n)

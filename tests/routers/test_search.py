@@ -58,7 +58,6 @@ def test_a_problem_worth_routing_is_found_to_pay() -> None:
     assert deferral_loss(costs, search.predict(X)) < 0.25
 
 
-@pytest.mark.no_cover
 def test_a_winner_that_is_not_better_than_the_constant_is_not_used() -> None:
     X, costs = useless_features()
     for safe in (True, False):
@@ -74,7 +73,6 @@ def test_a_winner_that_is_not_better_than_the_constant_is_not_used() -> None:
     assert free.decides_as_constant_ is False
 
 
-@pytest.mark.no_cover
 def test_the_search_says_why_its_winner_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     X, costs = specialists(200, noise=0.3)
     lowest = RouterCV(one_standard_error=False, **FEW).fit(X, costs)
@@ -151,7 +149,6 @@ def test_a_bias_is_found_judged_on_other_folds_and_part_of_the_intercepts() -> N
     assert deferral_loss(costs, router.predict(X)) <= deferral_loss(costs, plain.predict(X))
 
 
-@pytest.mark.no_cover
 def test_search_costs_equal_those_of_plain_cold_fits() -> None:
     X, costs = specialists(300)
     search = RouterCV(alphas=(1e-2,), cv=3, search_tol=1e-10, bias=False).fit(X, costs)
@@ -176,7 +173,6 @@ def test_many_rows_start_from_a_sample_and_reach_the_same_solution(monkeypatch) 
     assert search.verdict_.pays is True
 
 
-@pytest.mark.no_cover
 def test_parallel_search_finds_what_sequential_search_finds() -> None:
     X, costs = specialists(200)
     one = RouterCV(**FEW).fit(X, costs)
@@ -188,7 +184,6 @@ def test_parallel_search_finds_what_sequential_search_finds() -> None:
     assert one.cv_results_["mean_cost"] == two.cv_results_["mean_cost"]
 
 
-@pytest.mark.no_cover
 def test_the_papers_grid_drops_margins_that_are_not_positive_and_says_so() -> None:
     X, costs = specialists(150)
     search = RouterCV(
@@ -229,7 +224,6 @@ def test_by_default_the_network_is_not_searched() -> None:
     assert parse_families("all")[0] == [*taken[:-1], "mlp", "stack"]
 
 
-@pytest.mark.no_cover
 def test_with_a_stack_margins_are_moved_at_the_best_strengths_alone() -> None:
     X, costs = specialists(150)
     options = {"alphas": (1e-3, 1e-2, 1e-1, 1.0), "cv": 3, "bias": False, "max_margins": 5}
@@ -333,7 +327,6 @@ def test_missing_costs_are_searched_with() -> None:
     assert search.verdict_.pays is True
 
 
-@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:in no row do two experts")
 @pytest.mark.parametrize("known", [0.5, None])
 def test_the_verdict_is_not_biased_by_missing_costs(known) -> None:
@@ -375,7 +368,6 @@ def test_rows_that_no_fold_judges_have_no_choice() -> None:
     assert (search.held_out_constants_[:100] == -1).all()
 
 
-@pytest.mark.no_cover
 def test_the_verdict_weighs_rows_as_the_search_does() -> None:
     X, costs = specialists(300)
     weight = np.where(X[:, 0] > 0, 5.0, 0.1)
@@ -551,7 +543,6 @@ def test_former_names_of_topics_and_groups_work_with_a_warning() -> None:
             )
 
 
-@pytest.mark.no_cover
 def test_the_stack_of_a_search_is_that_of_a_fit_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     X, costs = specialists(120)
     monkeypatch.setattr(RouterCV, "_beats_stack", lambda *arguments: False)
@@ -563,7 +554,6 @@ def test_the_stack_of_a_search_is_that_of_a_fit_by_itself(monkeypatch: pytest.Mo
     np.testing.assert_array_equal(alone.held_out_, stack.held_out_)
 
 
-@pytest.mark.no_cover
 def test_with_strata_every_stratum_counts_alike() -> None:
     X, costs = specialists(300)
     strata = np.where(np.arange(300) % 10 == 0, "rare", "usual")

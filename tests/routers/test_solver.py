@@ -133,7 +133,6 @@ def test_collinear_and_empty_features_do_no_harm():
     assert np.isfinite(turn.to_weights(np.ones((2, 6)))).all()
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("surrogate", ["logistic", "exponential", 0.5, "pairwise_logistic"])
 @pytest.mark.parametrize("tol", [1e-4, 1e-8])
 def test_ends_within_the_tolerance_of_the_optimum(surrogate, tol):

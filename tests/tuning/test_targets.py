@@ -45,7 +45,6 @@ def of(held, t):
     return np.mean(quality), 1000 * np.mean(dollars)
 
 
-@pytest.mark.no_cover
 def test_a_quality_is_kept_at_the_least_dollars():
     held = graded()
     best = held.quality.mean(axis=0).max()
@@ -61,7 +60,6 @@ def test_a_quality_is_kept_at_the_least_dollars():
         assert other < 0.95 * best or price >= dollars - 1e-9
 
 
-@pytest.mark.no_cover
 def test_a_limit_of_dollars_is_kept_with_the_best_quality():
     held = graded()
     found = solve(Target(max_dollars=5.0), held, NAMES)
@@ -92,7 +90,6 @@ def test_of_two_targets_both_are_met():
     assert found.saved >= 0.3
 
 
-@pytest.mark.no_cover
 def test_the_nearest_setting_is_given_where_a_target_cannot_be_met():
     held = graded()
     found = solve(Target(max_dollars=0.5), held, NAMES)
@@ -165,7 +162,6 @@ def test_targets_that_a_table_cannot_have_are_refused(given, n_experts, priced, 
     assert refused.value.parameter == parameter
 
 
-@pytest.mark.no_cover
 def test_a_certified_loss_holds_in_at_least_the_guaranteed_share_of_samples():
     target = Target(max_quality_loss=0.05, guarantee=0.8)
     fitting, future = graded(400, seed=1000), graded(200_000, seed=2000)
@@ -228,7 +224,6 @@ def test_a_router_keeps_error_and_price_apart(task, fitted, tmp_path):
     assert right > 0.8
 
 
-@pytest.mark.no_cover
 def test_a_target_decides_and_is_kept_in_the_artefact(task, fitted, tmp_path):
     folds = tasks.search_folds(task, 3)
     priced = with_price_heads(fitted, task, folds, Target(keep_quality=1.1))
@@ -241,7 +236,6 @@ def test_a_target_decides_and_is_kept_in_the_artefact(task, fitted, tmp_path):
     assert {"estimate", "low", "high", "dollars_per_1000", "t", "certified"} <= set(kept)
 
 
-@pytest.mark.no_cover
 def test_a_target_can_be_chosen_after_fitting_as_if_it_had_been_solved(task, fitted, tmp_path):
     folds = tasks.search_folds(task, 3)
     wanted = {"max_quality_loss": 0.02}
@@ -262,7 +256,6 @@ def test_the_curve_has_the_means_over_groups():
     np.testing.assert_allclose(found.shares.mean(axis=0), found.curve.shares)
 
 
-@pytest.mark.no_cover
 def test_a_single_expert_as_the_solution_keeps_the_heads(task, fitted, tmp_path):
     folds = tasks.search_folds(task, 3)
     priced = with_price_heads(fitted, task, folds, Target(max_dollars=1.0))

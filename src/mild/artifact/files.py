@@ -32,7 +32,7 @@ def check_free(target: Path, overwrite: bool) -> Path:
 def writing_problem(folder: Path, name: str) -> str | None:
     """Why no file ``name`` can be made in a folder, as a part of a sentence; None if one can.
 
-    A file is made and deleted, because permissions alone do not say it: those of /proc allow root what no
+    A file is made and deleted, because permissions do not say it: those of /proc allow root what no
     one can do, and a name may be too long.
     """
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):

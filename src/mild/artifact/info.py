@@ -40,7 +40,7 @@ def _key(one: Any) -> str:
 class CostInfo(InfoPart):
     """The cost that the router was fitted with."""
 
-    words: str  # as a formula
+    formula: str = field(metadata={"key": "words"})  # for people
     beta: Mapping[str, float] | None  # expert -> what asking it costs, in wrong answers
     price_weight: float | None  # wrong answers that one dollar is worth
     latency_weight: float | None  # wrong answers that one second is worth

@@ -300,8 +300,8 @@ class Router:
         if (cost is not None and cost.has_other_prices) or not dollars:
             raise invalid(
                 "price_weight",
-                "can be changed after fitting only if the router was fitted with it alone; give betas, "
-                "or fit again.",
+                "can be changed after fitting only if dollars are the only price that the router was "
+                "fitted with; give betas, or fit again.",
             )
 
     def with_target(self, target: Target | None = None, **wanted: float) -> Router:
@@ -355,7 +355,7 @@ class Router:
             "experts": ", ".join(self.expert_names),
             "features": f"{self.n_features:,}"
             + ("" if self.text is None else f", {self.text.kind}"),
-            "cost": info.cost and info.cost.words,
+            "cost": info.cost and info.cost.formula,
             "target": info.target and info.target.sentence,
             "trained on": trained and f"{counted(trained.rows, 'row')}",
         }

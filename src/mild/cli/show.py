@@ -65,7 +65,7 @@ def _show(report: dict[str, Any], info: RouterInfo) -> None:
         **{key.replace("_", " "): _words(value) for key, value in settings.items()},
         "features": feature_line(report["feature_names"], report["n_features"]),
         "text features": report["text"],
-        "cost": info.cost and info.cost.words,
+        "cost": info.cost and info.cost.formula,
         "target": info.target and info.target.sentence,
         "table": info.table and info.table.explanation,
         "data": trained,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -226,6 +226,9 @@ def _known_rows(
         return _numbers(router, data, costs), ()
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="test")
     notes = []
+    if router.expert_names == [f"expert_{k}" for k in range(len(table.expert_names))]:
+        # An estimator that was fitted on an array of costs does not know the names.
+        router = replace(router, expert_names=table.expert_names)
     others = [name for name in table.expert_names if name not in router.expert_names]
     table = table.with_experts(router.expert_names)
     if others:
@@ -234,9 +237,9 @@ def _known_rows(
     terms = asked if asked.stated or fitted is None else fitted
     task = make_task(table, terms, groups, balance)
     if asked.stated and router.has_prices:
-        router = router.with_prices(asked.beta, asked.price_weight)
+        router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
-        notes.append(f"the router was fitted under another cost: {router.info.cost.words}.")
+        notes.append(f"the router was fitted under another cost: {router.info.cost.formula}.")
     X = router.features(contents(table, router.text))
     return JudgedRows(router, task.costs, X, router.predict(X), task), tuple(notes)
 

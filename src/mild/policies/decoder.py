@@ -21,7 +21,7 @@ LONGEST = 40
 
 
 class Decoder:
-    """Turns scores into choices and distributions; precomputes what depends on margins alone.
+    """Turns scores into choices and distributions; precomputes what depends on the margins only.
 
     Margins (n_experts,) and surrogate are those of training; the rule is "stationary" or "argmax".
     """

@@ -66,7 +66,6 @@ def started(*words):
     return told(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.no_cover
 def test_keys_are_made_listed_and_revoked(place):
     made = place.run("keys", "add", "alice", "--budget-day", 5)
     assert made.code == 0, made.err

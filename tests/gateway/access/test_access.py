@@ -98,7 +98,6 @@ async def test_a_known_key_is_its_callers(place):
         assert access.identify(key.replace("Bearer", "bearer")) is caller
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "authorization",
     [
@@ -185,7 +184,6 @@ async def test_requests_per_minute_are_counted_by_the_second(file_place):
         await request(access, alice)
 
 
-@pytest.mark.no_cover
 async def test_requests_per_minute_hold_over_two_workers_and_all_can_be_used(place):
     key = place.add_key("alice", rpm=50)
     async with Started(place.access(workers=2)) as one, Started(place.access(workers=2)) as two:
@@ -200,7 +198,6 @@ async def test_requests_per_minute_hold_over_two_workers_and_all_can_be_used(pla
         assert served == 50
 
 
-@pytest.mark.no_cover
 async def test_with_an_ample_budget_nothing_is_refused(place):
     """Many requests at once on two workers, each of which reserves far more than it costs."""
     key = place.add_key("alice", day=1000, month=1000, rpm=100_000)

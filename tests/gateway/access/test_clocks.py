@@ -33,7 +33,6 @@ def stores(postgres, wrong):
         store.close()
 
 
-@pytest.mark.no_cover
 @WRONG
 def test_a_minute_is_the_same_for_all_clocks(stores):
     numbers = iter(range(1000))
@@ -51,7 +50,6 @@ def test_a_minute_is_the_same_for_all_clocks(stores):
     assert [ask(right, 6), ask(other, 6), ask(right, 6), ask(other, 6)] == [6, 4, 0, 0]
 
 
-@pytest.mark.no_cover
 @WRONG
 async def test_requests_per_minute_hold_over_gateways_with_different_clocks(postgres, wrong):
     settings = Settings(store=postgres.address, access=AccessSettings(requests_per_minute=40))
@@ -74,7 +72,6 @@ async def test_requests_per_minute_hold_over_gateways_with_different_clocks(post
     assert codes == {"rate_limit_exceeded"}
 
 
-@pytest.mark.no_cover
 @WRONG
 def test_nothing_expires_because_a_clock_was_set(stores):
     right, other = stores
@@ -86,7 +83,6 @@ def test_nothing_expires_because_a_clock_was_set(stores):
     assert right.totals([DAY.period])[DAY] == (0, 60, 0)
 
 
-@pytest.mark.no_cover
 @WRONG
 def test_the_page_shows_workers_of_all_clocks(postgres, monkeypatch, wrong):
     now = time.time()

@@ -171,7 +171,6 @@ def test_a_transaction_happens_as_a_whole_or_not_at_all(store, rate):
     assert total(store) == (10, 5, 0)
 
 
-@pytest.mark.no_cover
 def test_in_no_60_seconds_are_more_requests_than_the_limit(store, clock):
     def ask(number):
         one = Claim(f"x{number}", (), (), 0, "key:a", 10)
@@ -237,7 +236,6 @@ def test_a_closed_store_says_so(store_place):
         AccessStore(store_place).read_keys()
 
 
-@pytest.mark.no_cover
 def test_many_at_once_never_get_more_than_there_is(store_place):
     """Threads with stores of their own reserve and settle; nothing is granted or charged twice."""
     budget, errors, spent = 1000, [], []

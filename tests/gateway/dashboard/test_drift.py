@@ -16,7 +16,6 @@ def test_the_middle_is_that_of_the_beta_binomial_distribution(n, a, b):
         assert law.sf(high) <= tail < law.sf(high - 1)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("shares", "rows", "explore"),
     [((0.6, 0.3, 0.1), 300, 0.0), ((0.9, 0.09, 0.01), 2000, 0.1), ((0.5, 0.5), 50, 0.3)],

@@ -28,7 +28,6 @@ def path(request, tmp_path_factory):
     return write_all(place, records, keep_text=True)
 
 
-@pytest.mark.no_cover
 def test_every_column_of_every_row_comes_out(path, tmp_path):
     out = tmp_path / "l.parquet"
     assert export(path, out) == 51

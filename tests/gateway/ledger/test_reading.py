@@ -30,7 +30,6 @@ def test_since_belongs_to_the_span_and_until_does_not(path):
     assert names(path, None, 20.0) == ["r1"]
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("rows", [1, 2, 3, 10, 11])
 def test_blocks_of_any_size_hold_every_row_once(path, rows):
     blocks = list(read_blocks(path, columns=["request_id"], rows=rows))

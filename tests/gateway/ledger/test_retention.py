@@ -72,7 +72,6 @@ def test_the_file_stays_within_its_bytes_and_loses_the_oldest(tmp_path, limit):
     assert left[0].time > NOW + 1000
 
 
-@pytest.mark.no_cover
 def test_taking_rows_away_does_not_stall_the_writer(tmp_path, monkeypatch):
     path = write_all(tmp_path / "l.db", [record(i, time=0.0) for i in range(30_000)])
     drop, append = LedgerStore.drop_before, LedgerStore.append

@@ -82,7 +82,6 @@ def test_rows_wait_while_the_server_is_away_and_too_many_are_dropped_and_counted
     assert len(found) == len(set(found))
 
 
-@pytest.mark.no_cover
 def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(postgres, server):
     count = 3000
     with writing(postgres.address) as writer:
@@ -104,7 +103,6 @@ def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(postg
     assert postgres.query("SELECT sum(requests) FROM minutes") == [(count,)]
 
 
-@pytest.mark.no_cover
 def test_writers_at_once_add_up(postgres):
     def write(first):
         with writing(postgres.address) as writer:

@@ -36,7 +36,6 @@ def test_what_is_written_is_in_the_file_within_half_a_second(tmp_path):
         assert (writer.written, writer.waiting, writer.dropped, writer.trouble) == (2, 0, 0, None)
 
 
-@pytest.mark.no_cover
 def test_closing_writes_what_waits_and_later_records_are_dropped(ledger_place):
     with writing(ledger_place) as writer:
         for number in range(3000):
@@ -54,7 +53,6 @@ def test_without_a_path_nothing_is_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.no_cover
 def test_a_full_queue_drops_and_counts_and_never_waits(ledger_place):
     writer = LedgerWriter(Keep(ledger_place), EXPERTS, waiting=100)
     started = time.perf_counter()
@@ -184,7 +182,6 @@ def test_names_behind_the_probabilities_are_kept_for_each_router(ledger_place):
     assert read_experts(path) == {"one": EXPERTS, "two": ["a", "b"]}
 
 
-@pytest.mark.no_cover
 def test_threads_may_write_at_once(ledger_place):
     path = ledger_place
     with writing(path) as writer:

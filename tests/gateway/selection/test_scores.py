@@ -51,7 +51,6 @@ def close_shares(costs, policy, x, weight=None):
     return {"rtol": 0, "atol": 4 * atol / max(np.maximum(costs, 0).sum(), atol)}
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["logistic", "ridge"])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_one_text_is_decided_as_the_policy_decides(kind, scaled):

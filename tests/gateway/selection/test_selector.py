@@ -54,7 +54,6 @@ def test_without_exploration_the_best_is_certain_and_the_others_follow_by_cost()
     assert (choice.chosen, choice.propensity, choice.explored) == ("b", 1.0, False)
 
 
-@pytest.mark.no_cover
 def test_propensities_are_the_frequencies():
     selector = selector_of(explore=0.3, seed=1)
     drawn = Counter()
@@ -171,7 +170,6 @@ def test_the_router_chooses_among_those_that_can_serve():
     assert set(choice.expected) == set(NAMES)
 
 
-@pytest.mark.no_cover
 async def test_propensities_are_exact_over_the_experts_that_can_serve():
     selector = with_experts(
         expert("a"), expert("b", vision=False), expert("c"), explore=0.4, seed=1
@@ -304,7 +302,6 @@ def test_the_credit_is_the_difference_of_the_prices():
         assert (select(selector, session=session, document=document).chosen == "c") == stays
 
 
-@pytest.mark.no_cover
 async def test_a_soft_pin_is_drawn_with_its_propensity():
     sessions = sessions_of(count=20_000)
     selector = with_experts(

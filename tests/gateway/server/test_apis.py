@@ -53,7 +53,6 @@ def error_of(answer):
     return json.loads(answer.body)["error"]
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("path", ENDS)

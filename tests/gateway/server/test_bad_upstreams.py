@@ -91,7 +91,6 @@ CASES = [(case, False) for case in HOSTILE]
 CASES += [(case, True) for case in HOSTILE if "body" in case or "chunk" in case]
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(("case", "streamed"), CASES)
 def test_another_expert_answers(case, streamed, monkeypatch):
     monkeypatch.setattr("mild.endpoints.client.MAX_BODY_BYTES", 1_000_000)

@@ -248,7 +248,6 @@ def answered(step, **more):
 ESCAPED = "".join(f"\\u{ord(mark):04x}" for mark in SECRET)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("status", [400, 422])
 @pytest.mark.parametrize("shown", [SECRET, ESCAPED])
 @pytest.mark.parametrize("streamed", [False, True])

@@ -90,7 +90,6 @@ async def test_the_same_expert_is_tried_again_first(fault, streamed):
     assert asked_two == 0
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("fault", "status", "code", "streamed"),
     [
@@ -184,7 +183,6 @@ async def test_a_long_wait_is_told_to_the_client():
     assert asked == 1
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("fault", "charged"),
     [

@@ -21,7 +21,6 @@ async def fetch(document, path="/v1/chat/completions", method="POST", *, parts=N
     return found, up.asked, list(g.ledger.records)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("document", "path", "method"),
     [

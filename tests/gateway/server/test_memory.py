@@ -11,7 +11,6 @@ from gateway.gateway_cases import Client, ask, chat, expert, gateway
 from mild.gateway.server.completions import CompletionRequest
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "document",
     [chat(), chat(stream=True), chat(model="one"), chat(model="nobody"), b"{"],

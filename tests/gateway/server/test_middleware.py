@@ -42,7 +42,6 @@ GUARDED = [
 ]
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(("path", "method"), GUARDED)
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 async def test_pages_of_other_sites_are_refused(send, path, method, site):
@@ -52,7 +51,6 @@ async def test_pages_of_other_sites_are_refused(send, path, method, site):
     assert (error["type"], error["code"]) == ("permission_error", "cross_site_request")
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(("path", "method"), [*GUARDED, ("/", "GET")])
 @pytest.mark.parametrize(
     "host",
@@ -72,7 +70,6 @@ async def test_a_name_that_was_given_our_address_is_refused(send, path, method, 
     assert asked == 0
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("site", ["same-origin", "none"])
 @pytest.mark.parametrize(
     "host",

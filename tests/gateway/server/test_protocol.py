@@ -93,7 +93,6 @@ async def test_a_reset_connection_leaves_nothing_behind():
         assert (len(g.server.server_state.connections), g.app.in_flight) == (0, 0)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "data",
     [

@@ -29,7 +29,6 @@ def serve(experts, *documents, path="/v1/chat/completions", **parts):
     return asyncio.run(run())
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("limit", "document"),
     [

@@ -86,7 +86,6 @@ def test_a_byte_order_mark_is_dropped_once(cut):
     assert not left_over
 
 
-@pytest.mark.no_cover
 def test_a_long_event_in_single_bytes_takes_time_in_proportion(monkeypatch):
     # Searching or copying from its start with every byte would take minutes.
     monkeypatch.setattr("mild.gateway.upstream.events.MAX_EVENT_BYTES", 1_000_000)

@@ -80,7 +80,6 @@ def assert_same(one, other):
             assert_array_equal(left, right)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("module", [None, Dropout], ids=["perceptron", "module"])
 @pytest.mark.parametrize(
     "options",
@@ -222,7 +221,6 @@ DAMAGE = {
 }
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("resume", [True, False])
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_and_foreign_files_are_refused_and_left_alone(tmp_path, damage, resume):

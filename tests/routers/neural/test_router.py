@@ -37,7 +37,6 @@ def weights(router):
     return np.concatenate([array.ravel() for array in router.policy_.weights])
 
 
-@pytest.mark.no_cover
 def test_learns_regions_that_no_linear_router_can():
     X, costs = checkerboard()
     fresh, fresh_costs = checkerboard(seed=1)
@@ -46,7 +45,6 @@ def test_learns_regions_that_no_linear_router_can():
     assert -LinearRouter().fit(X, costs).score(fresh, fresh_costs) > 0.35
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("loss", "missing"), [("mild", False), *((loss, True) for loss in LOSSES)], ids=str
 )
@@ -72,7 +70,6 @@ def test_without_hidden_layers_it_reaches_the_optimum_of_the_linear_router(loss,
     assert_array_equal(router.margins_, linear.margins_)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("surrogate", ["exponential", 1.5, 2.5, "hinge", "pairwise_logistic"])
 def test_takes_every_surrogate_convex_or_not(surrogate):
     X, costs = three_experts(150)
@@ -108,7 +105,6 @@ def test_rows_of_weight_zero_might_as_well_not_be_there():
     assert with_them.history_[-1]["validation_loss"] == without.history_[-1]["validation_loss"]
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("sampling", ["over", "under"])
 def test_resampling_lifts_the_minority(sampling):
     rng = np.random.default_rng(0)

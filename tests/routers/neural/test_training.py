@@ -86,7 +86,6 @@ def test_the_schedule_ends_near_zero_and_the_constant_rate_is_constant():
     assert [record["learning_rate"] for record in flat.history_] == [0.1] * 3
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
 def test_every_optimizer_lowers_the_loss(optimizer):
     X, costs = two_experts(40)

@@ -21,7 +21,6 @@ def copied(models, tmp_path):
     return shutil.copytree(models["bert"], tmp_path / "tiny")
 
 
-@pytest.mark.no_cover
 def test_what_a_model_needs_is_read_from_its_folder(folder):
     loaded = load_pretrained(str(folder))
     assert (loaded.pad, loaded.longest, loaded.width) == (0, 64, 16)

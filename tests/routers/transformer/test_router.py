@@ -48,7 +48,6 @@ def test_the_defaults_are_the_papers():
     assert (router.epochs, router.lr) == (5, 5e-5)
 
 
-@pytest.mark.no_cover
 def test_training_reduces_the_loss_and_beats_the_best_constant_on_new_texts(folder):
     router = small(folder, epochs=4, loss="tdef").fit(TEXTS, COSTS)
     losses = [record["loss"] for record in router.history_]
@@ -60,7 +59,6 @@ def test_training_reduces_the_loss_and_beats_the_best_constant_on_new_texts(fold
     assert router.score(texts, costs) == -deferral_loss(costs, router.predict(texts))
 
 
-@pytest.mark.no_cover
 def test_scores_probabilities_and_choices_belong_together(fitted):
     scores = fitted.decision_function(TEXTS[:20])
     shares = fitted.predict_proba(TEXTS[:20])
@@ -79,7 +77,6 @@ def test_every_loss_learns(models, loss):
     assert deferral_loss(COSTS, router.predict(TEXTS)) < 0.3
 
 
-@pytest.mark.no_cover
 def test_experts_that_were_never_asked_are_no_evidence(models):
     rng = np.random.default_rng(0)
     costs = np.where(rng.random(COSTS.shape) < 0.3, np.nan, COSTS)
@@ -89,7 +86,6 @@ def test_experts_that_were_never_asked_are_no_evidence(models):
     assert deferral_loss(COSTS, router.predict(TEXTS)) < 0.4
 
 
-@pytest.mark.no_cover
 def test_the_same_seed_gives_the_same_router_and_leaves_torch_alone(models):
     import torch
 
@@ -110,7 +106,6 @@ def test_one_text_is_decided_as_among_others(fitted):
     np.testing.assert_allclose(alone, together, atol=1e-5)
 
 
-@pytest.mark.no_cover
 def test_weights_and_rows_of_weight_zero_are_kept(models):
     weight = np.ones(len(TEXTS))
     weight[64:] = 0
@@ -119,7 +114,6 @@ def test_weights_and_rows_of_weight_zero_are_kept(models):
     assert [r["loss"] for r in whole.history_] == pytest.approx([r["loss"] for r in part.history_])
 
 
-@pytest.mark.no_cover
 def test_with_rows_held_out_the_best_epoch_is_kept(models):
     router = small(models["bert"], epochs=4, validation_fraction=0.25).fit(TEXTS, COSTS)
     held = [(r["validation_loss"], r["validation_surrogate"]) for r in router.history_]

@@ -40,7 +40,6 @@ def saved(router, tmp_path_factory):
     return router.save(folder, expert_names=["small", "medium", "large"])
 
 
-@pytest.mark.no_cover
 def test_a_saved_router_scores_and_decides_as_the_network_does(router, saved):
     loaded = load(saved)
     assert type(loaded.text) is OnnxFeatures

@@ -31,7 +31,6 @@ def test_a_fifth_is_held_out_with_every_expert_in_its_share():
     assert not np.array_equal(held, held_out_rows(1 - np.eye(3)[labels], 1)[1])
 
 
-@pytest.mark.no_cover
 def test_tuned_margins_have_the_sum_that_was_asked_for_and_repeat_themselves(models):
     first = TransformerRouter(models["bert"], total=6.0, **FAST).fit(TEXTS, COSTS)
     assert first.margins_.sum() == pytest.approx(6.0)

@@ -57,7 +57,6 @@ def fitted(tmp_path_factory):
     return get
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("name", "weight"),
     [("regression", None), ("knn", None), ("stack", None), ("priced", None), ("priced", 20.0)],
@@ -75,7 +74,6 @@ def test_far_from_the_training_data_the_means_are_expected(fitted, name, weight)
         assert found.right == pytest.approx(right, abs=1e-4)
 
 
-@pytest.mark.no_cover
 def test_nothing_but_the_mean_is_expected_of_a_poem(tmp_path):
     # The included table: sums, dates and facts.
     task = make_task(read_outcomes(outcomes_file()), CostTerms())

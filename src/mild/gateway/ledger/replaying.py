@@ -163,7 +163,7 @@ def replay(
     if usual is None and cost is not None:
         usual = cost.price_weight
     if price_weight is not None and loaded.has_prices:
-        loaded = loaded.with_prices(price_weight=price_weight)
+        loaded = loaded.with_prices(price_weight=price_weight, in_dollars=True)
         target = None
     now = time.time()
     found = estimate(
