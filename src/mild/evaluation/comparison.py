@@ -220,7 +220,7 @@ class SplitResult(Stratified):
         return np.array_equal(self.choices[key].chosen, self.choices[other].chosen)
 
 
-class Inputs:
+class SplitInputs:
     """Rows that become features by a step that is fitted on the training rows alone."""
 
     def __init__(self, rows: Any, make: Callable[[], Any]) -> None:
@@ -238,18 +238,18 @@ class Inputs:
         return np.asarray(step.transform(known)), np.asarray(step.transform(new))
 
 
-def matrix_inputs(X: Any) -> Inputs:
+def matrix_inputs(X: Any) -> SplitInputs:
     """Given features (n_rows, n_features), standardised on the training rows."""
     from sklearn.preprocessing import StandardScaler
 
-    return Inputs(np.asarray(X, dtype=np.float32), StandardScaler)
+    return SplitInputs(np.asarray(X, dtype=np.float32), StandardScaler)
 
 
 @dataclass(frozen=True, eq=False)
 class ComparedRows:
     """Rows that methods are compared on."""
 
-    inputs: Inputs
+    inputs: SplitInputs
     outcomes: Outcomes
     expert_names: Sequence[str]
     groups: IntArray | None = None  # (n_rows,) rows of one group count once; None: every row counts
@@ -264,7 +264,7 @@ def task_rows(
     """Rows of a task with the labels of their topics, and the kind of their features."""
     table = task.table
     step = make_step(table, text)
-    inputs = Inputs(table.queries, lambda: make_step(table, text))
+    inputs = SplitInputs(table.queries, lambda: make_step(table, text))
     if step.kind == "vectors":
         inputs = matrix_inputs(table.vectors)
     outcomes = Outcomes(task.costs, table.scores, table.prices, table.latencies, task.strata)
@@ -703,7 +703,7 @@ def compare_methods(
 
 
 def _run_splits(
-    inputs: Inputs,
+    inputs: SplitInputs,
     costs: FloatArray,
     splits: Sequence[Split],
     methods: Sequence[Method],
@@ -760,7 +760,7 @@ def _in_worker(*arguments: Any) -> tuple[dict[str, Choices], list[Warning | str]
 
 
 def _run_split(
-    inputs: Inputs,
+    inputs: SplitInputs,
     costs: FloatArray,
     split: Split,
     methods: Sequence[Method],

@@ -7,7 +7,7 @@ from mild.data.splits import Split, random_splits, time_splits
 from mild.errors import InvalidInputError, OptionError
 from mild.evaluation.comparison import (
     ComparedRows,
-    Inputs,
+    SplitInputs,
     chosen_methods,
     compare_methods,
     matrix_inputs,
@@ -37,7 +37,7 @@ def make_problem(n=400, gain=True, seed=0):
 def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
     methods, _ = chosen_methods(names)
     splits = more.pop("splits", None) or random_splits(np.arange(len(costs)), n_splits, 0.3)
-    inputs = X if isinstance(X, Inputs) else matrix_inputs(X)
+    inputs = X if isinstance(X, SplitInputs) else matrix_inputs(X)
     known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies", "strata")}
     about = {name: more.pop(name) for name in ("groups", "counted", "topics") if name in more}
     rows = ComparedRows(inputs, Outcomes(costs, **known), NAMES, **about)
@@ -177,7 +177,7 @@ def test_text_features_are_learned_from_the_training_rows_alone():
     texts = ["x" * (1 + i % 37) + str(i) for i in range(200)]
     costs = np.array([[len(text) > 20, len(text) <= 20] for text in texts], float)
     splits = random_splits(np.arange(200), 2, 0.3)
-    found = run(Inputs(texts, Length), costs, ("ce",), splits=splits)  # fmt: skip
+    found = run(SplitInputs(texts, Length), costs, ("ce",), splits=splits)  # fmt: skip
     assert found.row("ce").mean < 0.1
     for split, known in zip(splits, seen, strict=True):
         assert known == {texts[i] for i in split.train}
