@@ -73,10 +73,10 @@ class Description:
         report, shares = self.content, self.content["imbalance"]
         soft = " (a score of 0.5 or more)" if report["soft_scores"] else ""
         return [
-            f"All experts that were asked are right on {report['all_right']:.1%} of the queries{soft}, "
-            f"none on {report['all_wrong']:.1%}; on the other {report['some_right']:.1%} the choice of "
+            f"All experts that were asked are right on {100 * report['all_right']:.1f} % of the queries{soft}, "
+            f"none on {100 * report['all_wrong']:.1f} %; on the other {100 * report['some_right']:.1f} % the choice of "
             "the expert matters.",
-            f"The oracle sends {shares['largest']:.1%} to one expert and {shares['smallest']:.1%} to the "
+            f"The oracle sends {100 * shares['largest']:.1f} % to one expert and {100 * shares['smallest']:.1f} % to the "
             f"rarest (evenness {shares['entropy']:.2f}, where 1 is even; ties of loss go to the lower "
             f"price, then to the higher {self.quality}).",
             *(finding["sentence"] for finding in report["findings"]),

@@ -348,7 +348,18 @@ class Row:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """All methods on the same splits."""
+    """All methods on the same splits.
+
+    Examples
+    --------
+    >>> import mild
+    >>> from mild.data.datasets import load_outcomes
+    >>> found = mild.compare(load_outcomes(), methods=["tdef"], n_splits=2)
+    >>> found.to_frame()["method"].tolist()
+    ['constant', 'tdef']
+    >>> found.row("tdef").verdict
+    'better'
+    """
 
     rows: tuple[Row, ...]  # the best constant first, the others in the order of METHODS
     chosen: str  # key of the method that the verdict is about

@@ -32,7 +32,19 @@ from mild.tuning.training_rows import terms_of
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """What a router did on rows with known outcomes, beside what it is compared with."""
+    """What a router did on rows with known outcomes, beside what it is compared with.
+
+    Examples
+    --------
+    >>> import mild
+    >>> from mild.data.datasets import load_outcomes
+    >>> train, test = load_outcomes().split(random_state=0)
+    >>> judged = mild.evaluate(mild.fit(train), test)
+    >>> judged.to_frame()["key"].tolist()
+    ['router', 'best_single', 'fit_constant', 'same_mix', 'perfect']
+    >>> judged.figures.summary["n_known"]
+    450
+    """
 
     figures: RoutingFigures
     judged: JudgedRows  # the router and the rows

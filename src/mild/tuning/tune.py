@@ -242,7 +242,7 @@ def _tune_task(plan: _Plan, search: _Search) -> TuneResult:
         fitted = replace(fitted, features=features)
     return replace(
         found,
-        router=router_of(fitted, whole, priced.notes),
+        router=router_of(fitted, whole, {**priced.notes, "verdict": found.verdict.as_dict()}),
         target=priced.solution,
         text=step.kind,
         topic=topic,
@@ -274,7 +274,18 @@ def _calibration_split(task: Task, share: float, time: str | None, seed: int) ->
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TuneResult:
-    """What a search found."""
+    """What a search found: the router, the verdict, and the candidates.
+
+    Examples
+    --------
+    >>> import mild
+    >>> from mild.data.datasets import load_outcomes
+    >>> found = mild.tune(load_outcomes(), families="linear", alphas=[0.01], cv=3)
+    >>> found.decides_as, found.verdict.constant
+    ('linear', 'rules')
+    >>> found.candidates.columns[:3].tolist()
+    ['family', 'params', 'mean_cost']
+    """
 
     router: Router  # decides as the verdict or the target says; ``router.save(folder)`` writes it
     verdict: Verdict  # whether routing pays, on held-out rows
