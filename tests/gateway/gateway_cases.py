@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from gateway.fake_upstream import FakeUpstream
 from mild.artifact import Router, RouterInfo
 from mild.artifact.info import CostInfo
 from mild.artifact.novelty import Novelty
@@ -166,6 +167,16 @@ async def gateway(experts, router=None, *, access=None, listen=True, board=None,
         await asyncio.sleep(0)
 
 
+@contextlib.asynccontextmanager
+async def solo(upstream=None, *, name="one", one=None, **parts):
+    """A gateway with one expert, whose options are ``one``: the endpoint behind it, and the gateway."""
+    async with (
+        upstream or FakeUpstream() as up,
+        gateway([expert(name, up, **(one or {}))], **parts) as g,
+    ):
+        yield up, g
+
+
 def _costs(count):
     errors = np.linspace(0.1, 0.5, count)
     return tuple(errors), tuple(np.full(count, 0.01))
@@ -243,6 +254,15 @@ async def ask(port, document, path="/v1/chat/completions", method="POST", **head
     """One request on a connection of its own."""
     async with Client(port) as client:
         return await client.ask(document, path, method, **headers)
+
+
+def reply(status, content, **headers):
+    """An answer of an expert, as bytes, for the script of a fake endpoint."""
+    content = content if isinstance(content, bytes) else content.encode()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = {"content-type": "application/json", "content-length": len(content), **named}
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + content
 
 
 def chat(text="What is 2 + 2?", model="mild", **more):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import ask, chat, expert, gateway, priced_router
+from gateway.gateway_cases import ask, chat, expert, gateway, priced_router, solo
 from gateway.process_cases import served, write_files
 from mild.errors import MissingExtraError
 from mild.gateway.config import AccessSettings, TracingSettings
@@ -198,7 +198,7 @@ def test_a_trace_that_is_not_sampled_is_not_recorded_and_passed_on():
 
 
 async def test_without_tracing_a_traceparent_is_passed_on_as_it_is():
-    async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+    async with solo(name="small") as (up, g):
         assert g.app.tracing is None
         await ask(g.port, chat(), traceparent=PARENT)
         assert up.heads[0][1]["traceparent"] == PARENT
@@ -253,10 +253,7 @@ async def test_every_worker_sends_its_spans(tmp_path):
 async def test_a_collector_that_is_gone_delays_neither_answers_nor_the_end(monkeypatch):
     monkeypatch.setattr("mild.gateway.tracing.FLUSH_SECONDS", 0.2)
     tracing = TracingSettings(endpoint="http://127.0.0.1:1/v1/traces")
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("small", up)], tracing_settings=tracing) as g,
-    ):
+    async with solo(name="small", tracing_settings=tracing) as (_, g):
         answer = await ask(g.port, chat())
         start = time.monotonic()
         await g.stop()

@@ -29,15 +29,19 @@ def start(tmp_path, place, name, **plan):
         "clients": 8,
         "pause": 0.01,
         "most": MOST,
-        "seconds": 3.0,
+        "last": 402,
     } | plan
-    process = subprocess.Popen(
-        [sys.executable, str(WORKER), json.dumps(plan)], stdout=subprocess.PIPE, text=True
-    )
-    return process
+    command = [sys.executable, str(WORKER), json.dumps(plan)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, **pipes)
 
 
-def finish(processes):
+def wait_for(processes):
+    for process in processes:
+        assert process.wait(60) == 0
+
+
+def stop(processes):
     for process in processes:
         process.communicate(timeout=60)
 
@@ -64,8 +68,8 @@ def totals(place):
 def test_a_budget_holds_over_processes_and_is_used_up(tmp_path, store_place):
     budget = 150 * MOST
     workers = [start(tmp_path, store_place, name, budget_day=budget / 1e9) for name in "abc"]
-    finish(workers)
-    assert [worker.returncode for worker in workers] == [0, 0, 0]
+    wait_for(workers)
+    stop(workers)
     statuses, spent = books(tmp_path)
     total = totals(store_place)
     assert total == (spent, 0, 0)
@@ -78,15 +82,15 @@ def test_a_budget_holds_over_processes_and_is_used_up(tmp_path, store_place):
 
 def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path, store_place):
     budget = 400 * MOST
-    plan = {"budget_day": budget / 1e9, "seconds": 5.0, "clients": 6}
+    plan = {"budget_day": budget / 1e9, "last": None, "clients": 6}
     workers = [start(tmp_path, store_place, name, **plan) for name in "ab"]
-    for turn in range(4):
-        victim = start(tmp_path, store_place, f"victim{turn}", **plan)
+    victims = [start(tmp_path, store_place, f"victim{turn}", **plan) for turn in range(4)]
+    for victim in victims:
         assert victim.stdout.readline() == "ready\n"
-        time.sleep(0.4)
+        time.sleep(0.2)
         victim.kill()
         victim.communicate()
-    finish(workers)
+    stop(workers)
     assert [worker.returncode for worker in workers] == [0, 0]
     _, spent = books(tmp_path)
     total = totals(store_place)
@@ -98,8 +102,10 @@ def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path, store_pla
 
 
 def test_requests_per_minute_hold_over_processes(tmp_path, store_place):
-    plan = {"requests_per_minute": 120, "seconds": 4.0}
-    finish([start(tmp_path, store_place, name, **plan) for name in "abc"])
+    plan = {"requests_per_minute": 120, "last": 429}
+    workers = [start(tmp_path, store_place, name, **plan) for name in "abc"]
+    wait_for(workers)
+    stop(workers)
     statuses, _ = books(tmp_path)
     assert 100 <= statuses.count(200) <= 120
     assert set(statuses) == {200, 429}

@@ -1,4 +1,7 @@
-"""One worker of ``test_processes``: spends until it is told to stop, and writes down what it spent.
+"""One worker of ``test_processes``: spends until it is refused for good, and writes down what it spent.
+
+It is refused for good when it has met the status ``last`` often enough, and told to stop when its standard
+input ends.
 
 What it spent goes to a file before the till knows, as money at an endpoint does: a worker that is killed in
 between has spent it all the same.
@@ -11,12 +14,13 @@ import json
 import os
 import random
 import sys
-import time
 
 from mild.gateway.access import Access
 from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.database import is_address, read_address
 from mild.gateway.refusals import Refusal
+
+ENOUGH = 20
 
 
 async def spend(plan):
@@ -30,16 +34,19 @@ async def spend(plan):
     await access.start()
     book = os.open(plan["book"], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     caller = access.identify(plan.get("key"))
-    end = time.monotonic() + plan["seconds"]
+    stop, refusals = asyncio.Event(), 0
+    asyncio.get_running_loop().add_reader(sys.stdin, stop.set)
 
     async def client():
-        while time.monotonic() < end:
+        nonlocal refusals
+        while not stop.is_set() and refusals < ENOUGH:
             try:
                 await access.admit(caller)
                 most = rng.randrange(1, plan["most"])
                 reservation = await access.reserve(caller, most / 1e9)
             except Refusal as refusal:
                 os.write(book, b"%d 0\n" % refusal.status)
+                refusals += refusal.status == plan["last"]
                 await asyncio.sleep(rng.random() * 0.02)
                 continue
             await asyncio.sleep(rng.random() * plan["pause"])

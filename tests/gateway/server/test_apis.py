@@ -6,11 +6,10 @@ import json
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import ask, expert, gateway, priced_router, rows
+from gateway.gateway_cases import ask, expert, gateway, priced_router, reply, rows, solo
 from mild.endpoints.expert import BreakerSettings
 from mild.endpoints.secrets import Secret
-from mild.gateway.access import AccessStore
-from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
+from mild.gateway.access.managing import add_key, open_store
 from mild.gateway.config import AccessSettings
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -94,8 +93,10 @@ def test_every_byte_of_a_message_travels_but_the_model(streamed):
 async def test_a_cut_stream_never_ends_as_a_whole_one(api):
     faults = ("cut", "cut_clean", "cut_event", "error_middle")
     async with (
-        FakeUpstream(script=[fault for _ in ENDS for fault in faults]) as up,
-        gateway([expert("one", up, api=api, retries=0, breaker=PATIENT)]) as g,
+        solo(
+            FakeUpstream(script=[fault for _ in ENDS for fault in faults]),
+            one={"api": api, "retries": 0, "breaker": PATIENT},
+        ) as (_, g),
     ):
         found = [
             (path, await ask(g.port, REQUESTS[path] | {"stream": True}, path))
@@ -213,12 +214,11 @@ def test_an_experts_error_about_the_request_is_told_in_the_clients_shape(path, a
     content = json.dumps(
         {"type": "error", "error": inner} if api == "anthropic" else {"error": inner}
     )
-    step = f"HTTP/1.1 400 X\r\ncontent-length: {len(content)}\r\n\r\n{content}".encode()
 
     def experts(up):
         return [expert("one", up, api=api, secret=Secret("sk-123456", "a test"))]
 
-    (found,), _, up, _ = served(path, REQUESTS[path], script=[step], experts=experts)
+    (found,), _, up, _ = served(path, REQUESTS[path], script=[reply(400, content)], experts=experts)
     assert found.status == 400
     assert error_of(found)["message"] == "too long; key [secret]"
     assert json.loads(found.body).get("type") == ("error" if path == MESSAGES else None)
@@ -228,20 +228,10 @@ def test_an_experts_error_about_the_request_is_told_in_the_clients_shape(path, a
 
 
 async def test_a_key_is_taken_from_either_header(tmp_path):
-    store = AccessStore(str(tmp_path / "mild.sqlite"))
-    store.open()
-    key = new_key()
-    store.add_key(
-        Key("alice", digest_of(key, store.salt()), hint_of(key), 1.0, None, None, None, None)
-    )
-    store.close()
+    with open_store(None, str(tmp_path / "mild.sqlite")) as store:
+        key = add_key(store, "alice")
     access = AccessSettings(require_key=True)
-    async with (
-        FakeUpstream() as up,
-        gateway(
-            [expert("one", up)], access_settings=access, store=str(tmp_path / "mild.sqlite")
-        ) as g,
-    ):
+    async with solo(access_settings=access, store=str(tmp_path / "mild.sqlite")) as (up, g):
         headers = [
             {"x_api_key": key},
             {"authorization": f"Bearer {key}"},

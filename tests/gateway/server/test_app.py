@@ -18,6 +18,7 @@ from gateway.gateway_cases import (
     priced_router,
     request_bytes,
     rows,
+    solo,
     trading_router,
 )
 from mild.errors import InvalidInputError, MildError
@@ -75,11 +76,7 @@ async def test_a_target_decides_and_a_router_that_does_not_record_its_trade_offs
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_draining_lets_requests_end_and_takes_no_new_ones(streamed):
-    async with (
-        FakeUpstream(delay=0.15) as up,
-        gateway([expert("one", up)]) as g,
-        Client(g.port) as idle,
-    ):
+    async with solo(FakeUpstream(delay=0.15)) as (_, g), Client(g.port) as idle:
         await idle.ask(None, "/health", "GET")
         task = asyncio.create_task(ask(g.port, chat(stream=streamed)))
         await asyncio.sleep(0.1)
@@ -109,10 +106,7 @@ async def test_what_outlasts_the_drain_is_broken_off_and_written_down():
 
 
 async def test_overload_is_shed_with_429():
-    async with (
-        FakeUpstream(delay=0.3) as up,
-        gateway([expert("one", up)], limits={"max_in_flight": 2}) as g,
-    ):
+    async with solo(FakeUpstream(delay=0.3), limits={"max_in_flight": 2}) as (_, g):
         found = await asyncio.gather(*(ask(g.port, chat()) for _ in range(5)))
         records, refused = await rows(g, 2), g.app.metrics.value("mild_refused_total", status="429")
     assert sorted(answer.status for answer in found) == [200, 200, 429, 429, 429]
@@ -193,7 +187,7 @@ class Asgi:
 
 
 async def test_other_asgi_servers_can_serve_it_and_leaving_cancels_there_too():
-    async with FakeUpstream(delay=0.05) as up, gateway([expert("one", up)]) as g:
+    async with solo(FakeUpstream(delay=0.05)) as (up, g):
         whole = Asgi(create_app(g.app), chat(stream=True))
         await whole.run()
         gone = Asgi(create_app(g.app), chat(stream=True), leave_after=0.07)
@@ -228,7 +222,7 @@ async def test_lifespan_starts_and_stops():
 
 
 async def test_an_error_of_our_own_answers_500_once_and_serves_on(caplog):
-    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+    async with solo() as (_, g):
         selector = g.app.serving.selector
         selector.select = lambda *_: 1 / 0
         broken = await ask(g.port, chat())
@@ -270,7 +264,7 @@ async def test_reloads_at_the_same_time_end_with_the_last_one():
 
 @pytest.mark.parametrize("stream", ["false", "true", 0, 1, [], {}])
 async def test_a_stream_that_is_neither_true_nor_false_is_no_experts_fault(stream):
-    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+    async with solo() as (up, g):
         found, asked = await ask(g.port, chat(stream=stream)), up.asked
     assert found.status == 400
     assert json.loads(found.body)["error"]["param"] == "stream"

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
+from gateway.gateway_cases import Client, ask, chat, request_bytes, solo
 from mild.endpoints.expert import Expert
 from mild.gateway.refusals import Refusal
 from mild.gateway.server import body as body_module
@@ -90,7 +90,7 @@ async def test_the_parsed_document_is_dropped_once_the_expert_is_chosen(monkeypa
 
     monkeypatch.setattr(CompletionRequest, "forget", note)
     document = chat("Hello", max_tokens=7, tools=[{"type": "function"}], metadata={"a": "b"})
-    async with FakeUpstream(delay=0.2) as up, gateway([expert("one", up)]) as g:
+    async with solo(FakeUpstream(delay=0.2)) as (up, g):
         task = asyncio.create_task(ask(g.port, document))
         while not up.in_flight:
             await asyncio.sleep(0.005)
@@ -172,10 +172,7 @@ async def test_bodies_of_many_requests_are_held_within_the_limit(monkeypatch):
     monkeypatch.setattr(BodyMemory, "__init__", note)
     monkeypatch.setattr(BodyMemory, "add", add)
     big = request_bytes(chat("x" * 300_000))
-    async with (
-        FakeUpstream(delay=0.3) as up,
-        gateway([expert("one", up)], limits={"max_bytes_in_flight": 1_000_000}) as g,
-    ):
+    async with solo(FakeUpstream(delay=0.3), limits={"max_bytes_in_flight": 1_000_000}) as (_, g):
 
         async def upload():
             async with Client(g.port) as client:

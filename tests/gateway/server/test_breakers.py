@@ -6,22 +6,15 @@ import json
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import ask, chat, expert, gateway, rows
+from gateway.gateway_cases import ask, chat, expert, gateway, reply, rows, solo
 from mild.endpoints.expert import BreakerSettings
 from mild.endpoints.secrets import Secret
 from mild.gateway.access import Access, AccessStore
-from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
+from mild.gateway.access.managing import add_key, open_store
 from mild.gateway.config import AccessSettings, Settings
 
 BREAKER = BreakerSettings(failures=3, window_seconds=30, open_seconds=20)
 SECRET = "sk-0123456789abcdef"
-
-
-def reply(status, content, **headers):
-    """An answer of an expert, as bytes."""
-    lines = {"content-type": "application/json", "content-length": len(content), **headers}
-    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in lines.items())
-    return f"HTTP/1.1 {status} X\r\n{head}\r\n".encode() + content
 
 
 def state_after(requests, fault="500", keys=None):
@@ -66,13 +59,8 @@ def test_what_says_nothing_about_the_experts_health_never_counts(fault):
 @pytest.mark.parametrize(("count", "state"), [(1, "closed"), (2, "open")])
 def test_the_same_failure_under_two_keys_opens(tmp_path, count, state):
     path = str(tmp_path / "mild.sqlite")
-    store = AccessStore(path)
-    store.open()
-    texts = [new_key() for _ in range(count)]
-    for k, text in enumerate(texts):
-        digest = digest_of(text, store.salt())
-        store.add_key(Key(f"key {k}", digest, hint_of(text), 1.0, None, None, None, None))
-    store.close()
+    with open_store(None, path) as store:
+        texts = [add_key(store, f"key-{k}") for k in range(count)]
     settings = Settings(store=path, access=AccessSettings(require_key=True))
     access = Access(settings, AccessStore(path))
     keys = ({"access": access}, [f"Bearer {text}" for text in texts])
@@ -89,7 +77,7 @@ def test_the_same_failure_under_two_keys_opens(tmp_path, count, state):
     ],
 )
 async def test_a_server_error_that_says_unsupported_is_the_clients(content, reason, streamed):
-    async with FakeUpstream(script=[reply(500, content.encode())]) as up, FakeUpstream() as two:
+    async with FakeUpstream(script=[reply(500, content)]) as up, FakeUpstream() as two:
         one = expert("one", up, secret=Secret(SECRET, "a test"), price_in=1.0)
         async with gateway([one, expert("two", two)]) as g:
             found, (row,), asked = (
@@ -125,7 +113,7 @@ async def test_rate_limit_headers_are_passed_on(status):
 async def test_a_refusal_for_the_experts_rate_says_its_limits():
     more = {**LIMITS, "retry-after": "30"}
     script = [reply(429, b"{}", **more)]
-    async with FakeUpstream(script=script) as up, gateway([expert("one", up)]) as g:
+    async with solo(FakeUpstream(script=script)) as (_, g):
         found = await ask(g.port, chat())
     assert found.status == 429
     assert found.headers.items() >= more.items()

@@ -15,16 +15,18 @@ from gateway.gateway_cases import (
     expert,
     gateway,
     priced_router,
+    reply,
     rows,
     said,
     scored_router,
+    solo,
 )
 from mild.endpoints.secrets import Secret
 from mild.gateway.config import AccessSettings
 
 
 async def test_a_plain_answer_comes_through_with_the_experts_name():
-    async with FakeUpstream() as up, gateway([expert("small", up, price_in=1.0)]) as g:
+    async with solo(name="small", one={"price_in": 1.0}) as (up, g):
         found = await ask(g.port, chat())
         (row,) = await rows(g)
     assert found.status == 200
@@ -53,7 +55,7 @@ async def test_every_byte_of_a_body_travels_but_the_model(path, streamed):
         + (',"stream":true,"stream_options":{"include_usage":true,"x":1}' if streamed else "")
         + "}"
     ).encode()
-    async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+    async with solo(name="small") as (up, g):
         found = await ask(g.port, body, path)
     assert found.status == 200
     assert up.bodies == [body.replace(b'"mild"', b'"small-model"')]
@@ -61,7 +63,7 @@ async def test_every_byte_of_a_body_travels_but_the_model(path, streamed):
 
 
 async def test_a_stream_comes_through_event_by_event():
-    async with FakeUpstream() as up, gateway([expert("small", up, price_out=1.0)]) as g:
+    async with solo(name="small", one={"price_out": 1.0}) as (up, g):
         found = await ask(g.port, chat(stream=True))
         (row,) = await rows(g)
     assert found.status == 200
@@ -79,7 +81,7 @@ async def test_a_stream_comes_through_event_by_event():
 
 @pytest.mark.parametrize("options", [{"include_usage": True}, {"include_usage": True, "x": 2}])
 async def test_a_client_that_asks_for_the_usage_of_a_stream_gets_it(options):
-    async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+    async with solo(name="small") as (up, g):
         found = await ask(g.port, chat(stream=True, stream_options=options))
     assert json.loads(events(found.body)[-2])["usage"] == USAGE
     assert json.loads(up.bodies[0])["stream_options"] == options
@@ -87,7 +89,7 @@ async def test_a_client_that_asks_for_the_usage_of_a_stream_gets_it(options):
 
 @pytest.mark.parametrize("options", [None, {}, {"include_usage": False, "x": 1}])
 async def test_usage_is_asked_for_beside_what_the_client_says(options):
-    async with FakeUpstream() as up, gateway([expert("small", up)]) as g:
+    async with solo(name="small") as (up, g):
         found = await ask(g.port, chat(stream=True, stream_options=options))
     sent = json.loads(up.bodies[0])["stream_options"]
     assert sent == {**(options or {}), "include_usage": True}
@@ -96,7 +98,7 @@ async def test_usage_is_asked_for_beside_what_the_client_says(options):
 
 @pytest.mark.parametrize("step", ["comment", "crlf", "split", "together", "no_done"])
 async def test_streams_of_every_manner_come_through(step):
-    async with FakeUpstream(script=[step]) as up, gateway([expert("small", up)]) as g:
+    async with solo(FakeUpstream(script=[step]), name="small") as (_, g):
         found = await ask(g.port, chat(stream=True))
     assert found.whole
     assert "one two three" in said(found.body.replace(b"\r\n", b"\n"))
@@ -105,10 +107,7 @@ async def test_streams_of_every_manner_come_through(step):
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_without_reported_usage_an_estimate_is_settled(streamed):
-    async with (
-        FakeUpstream(usage=False) as up,
-        gateway([expert("small", up, price_out=1.0)]) as g,
-    ):
+    async with solo(FakeUpstream(usage=False), name="small", one={"price_out": 1.0}) as (_, g):
         await ask(g.port, chat(stream=streamed))
         row = (await rows(g))[0]
     assert row.tokens_out is None
@@ -179,10 +178,7 @@ async def test_a_session_stays_with_its_expert():
 async def test_the_text_is_kept_only_if_configured():
     from mild.gateway.config import LedgerSettings
 
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("small", up)], ledger=LedgerSettings(keep_text=True)) as g,
-    ):
+    async with solo(name="small", ledger=LedgerSettings(keep_text=True)) as (_, g):
         await ask(g.port, chat("keep me"))
         (row,) = await rows(g)
     assert row.text == "keep me"
@@ -194,8 +190,7 @@ async def test_the_clients_key_never_travels_and_the_experts_does():
     secret = Secret("sk-expert", "a test")
     open_to_proxies = AccessSettings(require_key=False)
     async with (
-        FakeUpstream() as up,
-        gateway([expert("small", up, secret=secret)], access_settings=open_to_proxies) as g,
+        solo(name="small", one={"secret": secret}, access_settings=open_to_proxies) as (up, g),
     ):
         await ask(
             g.port,
@@ -215,7 +210,7 @@ async def test_the_clients_key_never_travels_and_the_experts_does():
 
 async def test_names_outside_ascii_make_no_header_of_their_own():
     name = "größe\r\nx-evil: 1"
-    async with FakeUpstream() as up, gateway([expert(name, up)]) as g:
+    async with solo(name=name) as (_, g):
         found = await ask(g.port, chat())
     assert found.status == 200
     assert "x-evil" not in found.headers
@@ -225,20 +220,13 @@ async def test_names_outside_ascii_make_no_header_of_their_own():
 SECRET = "sk-0123456789abcdef"
 
 
-def leaking(status, content, kind="application/json"):
-    """An answer of an expert, as bytes."""
-    head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(content)}\r\n\r\n"
-    return head.encode() + content
-
-
 def answered(step, **more):
     """The answer to a client whose expert answers so; its key is SECRET."""
 
     async def run():
         secret = Secret(SECRET, "a test")
         async with (
-            FakeUpstream(script=[step]) as up,
-            gateway([expert("one", up, secret=secret, retries=0)]) as g,
+            solo(FakeUpstream(script=[step]), one={"secret": secret, "retries": 0}) as (_, g),
         ):
             return await ask(g.port, chat(**more)), await rows(g)
 
@@ -253,7 +241,7 @@ ESCAPED = "".join(f"\\u{ord(mark):04x}" for mark in SECRET)
 @pytest.mark.parametrize("streamed", [False, True])
 def test_an_experts_error_is_relayed_without_the_key(status, shown, streamed):
     content = f'{{"error": {{"message": "too long; key {shown}"}}}}'.encode()
-    found, (row,) = answered(leaking(status, content), stream=streamed)
+    found, (row,) = answered(reply(status, content), stream=streamed)
     assert found.status == status
     assert json.loads(found.body) == {"error": {"message": "too long; key [secret]"}}
     assert found.headers["content-type"] == "application/json"
@@ -262,7 +250,7 @@ def test_an_experts_error_is_relayed_without_the_key(status, shown, streamed):
 
 @pytest.mark.parametrize("content", [b"<html>your key is " + SECRET.encode(), b"", b"[1]", b"\xff"])
 def test_an_error_that_is_no_json_object_is_not_relayed(content):
-    found, _ = answered(leaking(400, content, "text/html"))
+    found, _ = answered(reply(400, content, content_type="text/html"))
     assert found.status == 400
     assert found.headers["content-type"] == "application/json"
     assert json.loads(found.body)["error"]["code"] == "client_error"
@@ -272,11 +260,11 @@ def test_an_error_that_is_no_json_object_is_not_relayed(content):
 @pytest.mark.parametrize("shown", [SECRET, ESCAPED])
 def test_answers_and_streams_do_not_show_the_key(shown):
     content = f'{{"choices": [{{"message": {{"content": "{shown}"}}}}], "model": "x"}}'.encode()
-    plain, _ = answered(leaking(200, content))
+    plain, _ = answered(reply(200, content))
     delta = f'{{"choices": [{{"delta": {{"content": "{shown}"}}, "finish_reason": "stop"}}]}}'
     stream = f": {shown}\n\nid: {shown}\ndata: {delta}\n\n".encode()
     streamed, _ = answered(
-        leaking(200, stream + b"data: [DONE]\n\n", "text/event-stream"), stream=True
+        reply(200, stream + b"data: [DONE]\n\n", content_type="text/event-stream"), stream=True
     )
     for found in (plain, streamed):
         assert found.status == 200
@@ -289,7 +277,7 @@ def test_a_stream_with_a_byte_order_mark_is_read():
     event = (
         b'\xef\xbb\xbfdata: {"model": "x", "choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
     )
-    answer = leaking(200, event + b"data: [DONE]\n\n", "text/event-stream")
+    answer = reply(200, event + b"data: [DONE]\n\n", content_type="text/event-stream")
     found, (row,) = answered(answer, stream=True)
     assert found.whole
     assert json.loads(events(found.body)[0])["model"] == "one"
@@ -361,11 +349,7 @@ def test_a_request_with_all_its_attempts_ends_in_time(first):
 
 
 async def test_the_overhead_is_never_negative():
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("one", up)]) as g,
-        Client(g.port) as client,
-    ):
+    async with solo() as (_, g), Client(g.port) as client:
         found = [await client.ask(chat(stream=step % 2 == 0)) for step in range(60)]
         overheads = [float(answer.headers["x-mild-overhead-ms"]) for answer in found]
     assert min(overheads) > 0

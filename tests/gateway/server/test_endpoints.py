@@ -17,6 +17,7 @@ from gateway.gateway_cases import (
     knowing,
     priced_router,
     scored_router,
+    solo,
 )
 from mild.artifact import Router
 from mild.endpoints.expert import BreakerSettings
@@ -143,8 +144,7 @@ def test_a_decision_says_how_novel_the_request_is():
 async def test_health_and_readiness():
     breaker = BreakerSettings(failures=1)
     async with (
-        FakeUpstream(script=["reset"]) as up,
-        gateway([expert("one", up, breaker=breaker, retries=0)]) as g,
+        solo(FakeUpstream(script=["reset"]), one={"breaker": breaker, "retries": 0}) as (_, g),
     ):
         await ask(g.port, chat())
         paths = ("/health", "/health/liveliness", "/health/readiness")
@@ -159,10 +159,7 @@ async def test_health_and_readiness():
 
 
 async def test_metrics_tell_what_happened():
-    async with (
-        FakeUpstream(script=["500"]) as up,
-        gateway([expert("one", up, price_in=1.0)]) as g,
-    ):
+    async with solo(FakeUpstream(script=["500"]), one={"price_in": 1.0}) as (_, g):
         await ask(g.port, chat())
         await ask(g.port, chat(model="none"))
         await ask(g.port, b"{", method="POST")

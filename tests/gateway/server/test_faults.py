@@ -15,6 +15,7 @@ from gateway.gateway_cases import (
     gateway,
     rows,
     said,
+    solo,
 )
 from mild.gateway.config import AccessSettings
 
@@ -143,10 +144,7 @@ async def test_an_error_of_the_clients_is_relayed_and_not_tried_again():
 
 
 async def test_retry_after_is_honoured():
-    async with (
-        FakeUpstream(script=["429"], retry_after="0.4") as one,
-        gateway([expert("one", one)]) as g,
-    ):
+    async with solo(FakeUpstream(script=["429"], retry_after="0.4")) as (one, g):
         found = await ask(g.port, chat())
         times = one.times
     assert found.status == 200
@@ -171,10 +169,7 @@ async def test_an_expert_that_limits_its_rate_is_left_alone_as_long_as_it_says()
 
 
 async def test_a_long_wait_is_told_to_the_client():
-    async with (
-        FakeUpstream(script=["429"] * 3, retry_after="90") as one,
-        gateway([expert("one", one)]) as g,
-    ):
+    async with solo(FakeUpstream(script=["429"] * 3, retry_after="90")) as (one, g):
         first = await ask(g.port, chat())
         second, asked = await ask(g.port, chat()), one.asked
     assert first.status == second.status == 429

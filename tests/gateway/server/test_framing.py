@@ -6,15 +6,14 @@ import re
 
 import pytest
 
-from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes
+from gateway.gateway_cases import Client, ask, chat, request_bytes, solo
 from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
 from mild.gateway.server.context import AppContext
 
 
 async def test_a_body_up_to_the_limit_is_taken():
     body = json.dumps(chat("x" * 3_000_000)).encode()
-    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+    async with solo() as (up, g):
         found, size = await ask(g.port, body), len(up.bodies[0])
     assert found.status == 200
     assert size == len(body) - len("mild") + len("one-model")
@@ -29,7 +28,7 @@ def test_chunked_bodies_are_put_together():
 
 
 async def test_http_1_0_and_heads():
-    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+    async with solo() as (_, g):
         async with Client(g.port) as client:
             client.send(b"GET /health HTTP/1.0\r\n\r\n")
             old = await asyncio.wait_for(client.reader.read(), 20)
@@ -44,11 +43,7 @@ async def test_http_1_0_and_heads():
 
 
 async def test_expect_100_continue():
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("one", up)]) as g,
-        Client(g.port) as client,
-    ):
+    async with solo() as (_, g), Client(g.port) as client:
         client.send(POST + LENGTH + b"expect: 100-continue\r\n\r\n")
         first = await client.reader.readuntil(b"\r\n\r\n")
         client.send(BODY)
@@ -63,11 +58,7 @@ async def test_a_long_body_that_nobody_read_does_not_hold_up_the_next_request(pa
     long = request_bytes(chat("x" * 65_530), path)
     monkeypatch.setattr(AppContext, "total_in_flight", 1)
     refused = 404 if path == "/nowhere" else 429
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("one", up)], limits={"max_in_flight": 1}) as g,
-        Client(g.port) as client,
-    ):
+    async with solo(limits={"max_in_flight": 1}) as (_, g), Client(g.port) as client:
         found = []
         for _ in range(3):
             client.send(long)
@@ -96,11 +87,7 @@ def test_what_stands_behind_a_chunked_body_is_bounded(behind):
 async def test_headers_behind_a_chunked_body_do_not_count():
     chunk = b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY)
     data = POST + b"transfer-encoding: chunked\r\n\r\n" + chunk + b"traceparent: late\r\n\r\n"
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("one", up)]) as g,
-        Client(g.port) as client,
-    ):
+    async with solo() as (up, g), Client(g.port) as client:
         client.send(data)
         found, sent = await client.answer(), up.heads[0][1]
     assert found.status == 200

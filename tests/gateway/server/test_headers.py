@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import ask, chat, expert, gateway
+from gateway.gateway_cases import ask, chat, solo
 from gateway.raw_http_cases import exchange
 from mild.gateway.config import AccessSettings, ServerSettings
 
@@ -16,7 +15,7 @@ ORIGIN = "https://app.example.com"
 
 async def fetch(document, path="/v1/chat/completions", method="POST", *, parts=None, **headers):
     """The answer of a gateway of its own, how often its expert was asked, and the ledger's rows."""
-    async with FakeUpstream() as up, gateway([expert("one", up)], **(parts or {})) as g:
+    async with solo(**parts or {}) as (up, g):
         found = await ask(g.port, document, path, method, **headers)
     return found, up.asked, list(g.ledger.records)
 

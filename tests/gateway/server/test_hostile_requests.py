@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, chat, expert, gateway
+from gateway.gateway_cases import Client, chat, solo
 from gateway.raw_http_cases import BODY, LENGTH, POST
 
 NEXT = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -253,7 +252,7 @@ KEPT = {
 async def running():
     """One gateway for the whole table, and the endpoint behind it."""
     limits = {"max_body_bytes": 200_000}
-    async with FakeUpstream() as up, gateway([expert("one", up)], limits=limits) as g:
+    async with solo(limits=limits) as (up, g):
         yield SimpleNamespace(port=g.port, up=up, ledger=g.ledger)
 
 

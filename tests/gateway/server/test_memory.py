@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, expert, gateway
+from gateway.gateway_cases import Client, ask, chat, expert, gateway, solo
 from mild.gateway.server.completions import CompletionRequest
 
 
@@ -72,7 +72,7 @@ def test_a_request_that_failed_does_not_wait_for_the_collector(path, document, s
     monkeypatch.setattr(CompletionRequest, "__init__", note)
 
     async def run():
-        async with FakeUpstream() as up, gateway([expert("one", up, retries=0)]) as g:
+        async with solo(one={"retries": 0}) as (up, g):
             gc.disable()
             try:
                 for _ in range(3):

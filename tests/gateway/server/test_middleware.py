@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import FakeBoard, ask, chat, expert, gateway, rows
+from gateway.gateway_cases import FakeBoard, ask, chat, rows, solo
 from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.middleware import HostCheck
@@ -14,7 +13,7 @@ from mild.gateway.server.middleware import HostCheck
 
 @pytest.fixture(scope="module")
 async def running():
-    async with FakeUpstream() as up, gateway([expert("one", up)], board=FakeBoard()) as g:
+    async with solo(board=FakeBoard()) as (up, g):
         yield SimpleNamespace(port=g.port, up=up, ledger=g.ledger)
 
 

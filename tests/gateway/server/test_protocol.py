@@ -9,13 +9,13 @@ import weakref
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
+from gateway.gateway_cases import Client, ask, chat, request_bytes, rows, solo
 from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
 from mild.gateway.server.protocol import _ResponseTransport
 
 
 async def test_a_query_string_changes_nothing():
-    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+    async with solo() as (up, g):
         found, line = (
             await ask(g.port, chat(), "/v1/chat/completions?path=../x%23y"),
             up.heads[0][0],
@@ -28,17 +28,13 @@ async def test_pipelined_requests_are_answered_in_order():
     data = b"".join(
         request_bytes(chat(model=name)) for name in ("one", "nope", "one", "mild", "nope")
     )
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("one", up)]) as g,
-        Client(g.port) as client,
-    ):
+    async with solo() as (_, g), Client(g.port) as client:
         client.send(data)
         assert [(await client.answer()).status for _ in range(5)] == [200, 404, 200, 200, 404]
 
 
 async def test_a_pipelining_client_that_leaves_takes_its_upstream_call_with_it():
-    async with FakeUpstream(delay=0.3) as up, gateway([expert("one", up)]) as g:
+    async with solo(FakeUpstream(delay=0.3)) as (up, g):
         async with Client(g.port) as client:
             client.send(request_bytes(chat()) * 3)
             while not up.in_flight:
@@ -49,11 +45,7 @@ async def test_a_pipelining_client_that_leaves_takes_its_upstream_call_with_it()
 
 
 async def test_a_broken_request_behind_a_stream_does_not_end_up_in_it():
-    async with (
-        FakeUpstream(delay=0.1) as up,
-        gateway([expert("one", up)]) as g,
-        Client(g.port) as client,
-    ):
+    async with solo(FakeUpstream(delay=0.1)) as (_, g), Client(g.port) as client:
         client.send(request_bytes(chat(stream=True)))
         await client.reader.readuntil(b"data: ")
         client.send(request_bytes(chat()) + b"GARBAGE\r\n\r\n")
@@ -64,8 +56,7 @@ async def test_a_broken_request_behind_a_stream_does_not_end_up_in_it():
 
 async def test_a_second_request_whose_body_is_late_is_served_in_its_turn():
     async with (
-        FakeUpstream(delay=0.5) as up,
-        gateway([expert("one", up)], limits={"body_seconds": 0.3}) as g,
+        solo(FakeUpstream(delay=0.5), limits={"body_seconds": 0.3}) as (_, g),
         Client(g.port) as client,
     ):
         data = request_bytes(chat())
@@ -82,7 +73,7 @@ def test_too_many_waiting_requests_are_cut():
 
 
 async def test_a_reset_connection_leaves_nothing_behind():
-    async with FakeUpstream(delay=0.2) as up, gateway([expert("one", up)]) as g:
+    async with solo(FakeUpstream(delay=0.2)) as (_, g):
         for sent in (b"POST", POST, POST + LENGTH + b"\r\n" + BODY):
             sock = socket.create_connection(("127.0.0.1", g.port))
             sock.sendall(sent)
@@ -105,10 +96,7 @@ async def test_a_reset_connection_leaves_nothing_behind():
 )
 def test_a_connection_that_is_over_leaves_no_memory_to_the_collector(data):
     async def run():
-        async with (
-            FakeUpstream(delay=0.1) as up,
-            gateway([expert("one", up)], limits={"header_seconds": 0.2}) as g,
-        ):
+        async with solo(FakeUpstream(delay=0.1), limits={"header_seconds": 0.2}) as (_, g):
             kept = []
             async with Client(g.port) as client:
                 client.send(data)
@@ -128,10 +116,7 @@ def test_a_connection_that_is_over_leaves_no_memory_to_the_collector(data):
 
 
 async def test_more_connections_than_allowed_are_refused_and_room_comes_back():
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("one", up)], limits={"max_connections": 2}) as g,
-    ):
+    async with solo(limits={"max_connections": 2}) as (_, g):
         async with Client(g.port) as one, Client(g.port) as two:
             found = [(await client.ask(chat())).status for client in (one, two)]
             async with Client(g.port) as third:

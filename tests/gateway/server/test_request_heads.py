@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
+from gateway.gateway_cases import Client, chat, request_bytes, solo
 from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
 
 
@@ -37,11 +36,7 @@ async def test_an_offer_of_http2_is_passed_over(step):
         )
     )
     data += b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("one", up)]) as g,
-        Client(g.port) as client,
-    ):
+    async with solo() as (up, g), Client(g.port) as client:
         for start in range(0, len(data), step):
             client.send(data[start : start + step])
             await asyncio.sleep(0)

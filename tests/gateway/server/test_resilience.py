@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
+from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows, solo
 from mild.endpoints.expert import BreakerSettings
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
@@ -37,8 +37,10 @@ async def test_a_dead_expert_is_left_alone_and_probed_again():
 async def test_when_every_breaker_is_open_the_client_is_told_when_to_come_back():
     breaker = BreakerSettings(failures=1, window_seconds=30, open_seconds=20)
     async with (
-        FakeUpstream(script=["reset"] * 9) as one,
-        gateway([expert("one", one, breaker=breaker, retries=0)]) as g,
+        solo(FakeUpstream(script=["reset"] * 9), one={"breaker": breaker, "retries": 0}) as (
+            one,
+            g,
+        ),
     ):
         first = await ask(g.port, chat())
         second = await ask(g.port, chat())
@@ -98,7 +100,7 @@ async def test_requests_per_minute_of_an_expert_enter_the_choice():
 
 
 async def test_a_kept_connection_that_was_closed_is_not_a_fault():
-    async with FakeUpstream() as up, gateway([expert("one", up, retries=0)]) as g:
+    async with solo(one={"retries": 0}) as (up, g):
         await ask(g.port, chat())
         for writer in list(up._writers):
             writer.close()
@@ -110,7 +112,7 @@ async def test_a_kept_connection_that_was_closed_is_not_a_fault():
 
 
 async def test_bytes_behind_an_answer_do_not_reach_the_next_client():
-    async with FakeUpstream(script=["extra"]) as up, gateway([expert("one", up)]) as g:
+    async with solo(FakeUpstream(script=["extra"])) as (up, g):
         first = await ask(g.port, chat())
         second = await ask(g.port, chat())
         connections = up.connections
@@ -120,7 +122,7 @@ async def test_bytes_behind_an_answer_do_not_reach_the_next_client():
 
 
 async def test_connections_are_used_again():
-    async with FakeUpstream() as up, gateway([expert("one", up)]) as g:
+    async with solo() as (up, g):
         async with Client(g.port) as client:
             for step in range(10):
                 assert (await client.ask(chat(stream=step % 2 == 0))).status == 200
@@ -129,10 +131,7 @@ async def test_connections_are_used_again():
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
-    async with (
-        FakeUpstream(delay=0.2, text="word " * 100) as up,
-        gateway([expert("one", up, price_out=1.0)]) as g,
-    ):
+    async with solo(FakeUpstream(delay=0.2, text="word " * 100), one={"price_out": 1.0}) as (up, g):
         async with Client(g.port) as client:
             client.send(request_bytes(chat(stream=streamed)))
             if streamed:
@@ -151,10 +150,7 @@ async def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_client_that_leaves_before_the_answer_pays_for_its_text(streamed):
-    async with (
-        FakeUpstream(delay=0.3) as up,
-        gateway([expert("one", up, price_in=1.0, price_out=1.0)]) as g,
-    ):
+    async with solo(FakeUpstream(delay=0.3), one={"price_in": 1.0, "price_out": 1.0}) as (_, g):
         async with Client(g.port) as client:
             client.send(request_bytes(chat("x" * 3000, stream=streamed)))
             await asyncio.sleep(0.1)

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows
+from gateway.gateway_cases import Client, ask, chat, request_bytes, rows, solo
 from gateway.raw_http_cases import BODY, LENGTH, POST, SLOW, exchange
 
 
@@ -21,11 +21,7 @@ def test_a_client_that_does_not_go_on_is_cut(sent):
 async def test_dripping_bytes_do_not_extend_the_time():
     drops = POST * 20
     # Cut long before the last: at 50 bytes a second they would take a hundred times as long.
-    async with (
-        FakeUpstream() as up,
-        gateway([expert("one", up)], limits=SLOW) as g,
-        Client(g.port) as client,
-    ):
+    async with solo(limits=SLOW) as (_, g), Client(g.port) as client:
         sent = 0
         try:
             for byte in drops:
@@ -40,11 +36,7 @@ async def test_dripping_bytes_do_not_extend_the_time():
 
 
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
-    async with (
-        FakeUpstream(delay=0.8) as up,
-        gateway([expert("one", up)], limits=SLOW) as g,
-        Client(g.port) as client,
-    ):
+    async with solo(FakeUpstream(delay=0.8), limits=SLOW) as (_, g), Client(g.port) as client:
         slow = await client.ask(chat())
         rest = await asyncio.wait_for(client.reader.read(), 20)
     assert slow.status == 200
@@ -54,8 +46,9 @@ async def test_an_idle_connection_is_closed_and_a_busy_one_is_not():
 async def test_a_client_that_does_not_read_is_cut_and_slows_only_itself(monkeypatch):
     monkeypatch.setattr("mild.gateway.server.protocol.STALL_SECONDS", 0.4)
     async with (
-        FakeUpstream(text=f"{'word' * 1500} " * 2000) as up,
-        gateway([expert("one", up, idle_seconds=5)], limits=SLOW) as g,
+        solo(
+            FakeUpstream(text=f"{'word' * 1500} " * 2000), one={"idle_seconds": 5}, limits=SLOW
+        ) as (_, g),
     ):
         sock = socket.create_connection(("127.0.0.1", g.port))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -69,11 +62,7 @@ async def test_a_client_that_does_not_read_is_cut_and_slows_only_itself(monkeypa
 
 @pytest.mark.parametrize("more", [b"\r\n", b"POST /v1"])
 async def test_a_head_that_comes_slowly_behind_a_request_does_not_cut_its_answer(more):
-    async with (
-        FakeUpstream(delay=0.8) as up,
-        gateway([expert("one", up)], limits=SLOW) as g,
-        Client(g.port) as client,
-    ):
+    async with solo(FakeUpstream(delay=0.8), limits=SLOW) as (_, g), Client(g.port) as client:
         client.send(request_bytes(chat()))
         await asyncio.sleep(0.05)
         client.send(more)

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
+from gateway.gateway_cases import Client, chat, request_bytes, solo
 from gateway.process_cases import served, write_files
 from mild.errors import InvalidInputError
 from mild.gateway.config import ServerSettings
@@ -56,11 +56,7 @@ def serve(pair, send):
     async def run():
         server = ServerSettings(tls_certificate=pair[0], tls_key=pair[1])
         limits = {"header_seconds": 0.3, "max_body_bytes": 50_000}
-        async with (
-            FakeUpstream() as up,
-            gateway([expert("one", up)], server=server, limits=limits) as g,
-            asyncio.timeout(20),
-        ):
+        async with solo(server=server, limits=limits) as (_, g), asyncio.timeout(20):
             return await send(g)
 
     return asyncio.run(run())
