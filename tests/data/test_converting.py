@@ -110,14 +110,6 @@ def test_names_that_would_collide_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_json_holds_null_where_nothing_is_known(tmp_path):
-    table = read_outcomes(
-        pa.table({"prompt": ["a"], "correct__m": [1], "correct__n": [0], "cost__m": [0.5]})
-    )
-    line = json.loads(write_outcomes(table, tmp_path / "a.jsonl").read_text())
-    assert line["cost__n"] is None
-
-
 def test_a_file_that_is_there_is_kept_unless_overwriting(tmp_path):
     table = read_outcomes(pa.table({"prompt": ["a"], "correct__m": [1]}))
     path = tmp_path / "a.csv"

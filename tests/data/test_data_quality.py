@@ -40,9 +40,6 @@ def test_empty_queries_are_counted():
 def test_an_expert_that_never_varies_is_named(scores, words):
     findings = found(prompt=["a", "b", "c"], correct__x=[1, 0, 1], score__y=scores)
     assert findings["constant"].sentence == f"1 expert never varies: {words}."
-
-
-def test_one_answer_is_not_called_constant():
     assert "constant" not in found(prompt=["a", "b"], correct__x=[1, 0], correct__y=[1, None])
 
 
@@ -92,13 +89,3 @@ def test_experts_whose_prices_are_known_in_part_are_named():
     assert "Dollars of some (2 of 3 unknown) are means" in finding.sentence
     bare = found(prompt=["a", "b"], correct__x=[1, 0], correct__y=[0, 1], cost__y=[0.5, 0.25])
     assert "means" not in getattr(bare.get("unknown_prices"), "sentence", "")
-
-
-def test_findings_are_ready_for_json():
-    findings = found(prompt=["a", "a"], correct__x=[1, 0])
-    assert findings["duplicates"].as_dict() == {
-        "kind": "duplicates",
-        "count": 1,
-        "sentence": "1 query repeats an earlier one, whitespace aside: keep equal ones on the same "
-        "side of a split.",
-    }

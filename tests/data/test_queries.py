@@ -72,21 +72,20 @@ def test_a_slice_of_a_list_of_choices_is_lettered_by_its_own_rows():
     assert read_outcomes(source.slice(1)).queries == ["2?\nA. c"]
 
 
-def test_choices_as_text_stand_on_a_line_of_their_own():
-    columns = {"question": ["1?", "2?"], "choices": ["['a', 'b']", None]}
-    assert read(columns).queries == ["1?\n['a', 'b']", "2?"]
-
-
-def test_numbers_may_be_choices_but_truths_are_not():
-    columns = {"question": ["1?"], "A": [1], "B": [2.5]}
-    assert read(columns).queries == ["1?\nA. 1\nB. 2.5"]
-    assert read({"question": ["1?"], "A": [True], "B": [False]}).queries == ["1?"]
-
-
-def test_a_gap_ends_the_letters():
-    columns = {"question": ["1?"], "A": ["a"], "B": ["b"], "D": ["d"]}
-    assert read(columns).queries == ["1?\nA. a\nB. b"]
-    assert read({"question": ["1?"], "A": ["a"]}).queries == ["1?"]
+@pytest.mark.parametrize(
+    ("columns", "query"),
+    [
+        ({"question": ["1?"], "A": [1], "B": [2.5]}, "1?\nA. 1\nB. 2.5"),
+        ({"question": ["1?"], "A": [True], "B": [False]}, "1?"),
+        ({"question": ["1?"], "A": ["a"], "B": ["b"], "D": ["d"]}, "1?\nA. a\nB. b"),
+        ({"question": ["1?"], "A": ["a"]}, "1?"),
+        ({"question": ["1?"], "choices": ["['a', 'b']"]}, "1?\n['a', 'b']"),
+        ({"question": ["2?"], "choices": pa.array([None], pa.string())}, "2?"),
+        ({"prompt": ["['Please answer']"]}, "['Please answer']"),
+    ],
+)
+def test_choices_are_what_follows_a_question(columns, query):
+    assert read(columns).queries == [query]
 
 
 def test_choices_can_be_switched_off_and_are_for_questions_only():
@@ -94,17 +93,5 @@ def test_choices_can_be_switched_off_and_are_for_questions_only():
     assert table.queries == ["what?", "who?"]
     assert table.columns.column_names == ["A", "B", "C"]
     assert read({"prompt": ["what?", "who?"], **CHOICES}).queries == ["what?", "who?"]
-
-
-def test_scores_are_no_choices():
     source = pa.table({"question": ["1?"], "A": [0.0], "B": [1.0]})
     assert read_outcomes(source, scores="A,B").queries == ["1?"]
-
-
-def test_more_choices_than_letters_do_no_harm():
-    columns = {"question": ["1?"], "options": [[str(i) for i in range(30)]]}
-    assert read(columns).queries[0].count("\n") == 30
-
-
-def test_what_looks_like_a_list_stays_text():
-    assert read({"prompt": ["['Please answer']"]}).queries == ["['Please answer']"]

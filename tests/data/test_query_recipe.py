@@ -66,12 +66,6 @@ def test_numbers_are_written_as_in_the_table(kind):
     )
 
 
-def test_a_plain_text_of_choices_is_a_line_of_its_own():
-    rows = [{"question": "q", "choices": "yes or no"}]
-    table = outcomes({"question": pa.string(), "choices": pa.string()}, rows)
-    assert table.recipe.text(rows[0]) == table.queries[0] == "q\nyes or no"
-
-
 def test_choices_that_were_not_wanted_are_no_part():
     rows = [{"question": "q", "A": "x", "B": "y"}]
     kinds = dict.fromkeys(("question", "A", "B"), pa.string())

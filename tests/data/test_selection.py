@@ -58,6 +58,8 @@ def test_training_and_test_rows_are_told_apart():
     assert (train.queries, test.queries) == (["a", "c"], ["b", "e"])
     assert "the 2 train rows by column 'split'" in train.explanation
     assert test.row_number(1) == 5
+    alone = TABLE.set_column(1, "split", pa.array(["test"] * 5))
+    assert read_outcomes(alone, part="train").rows == 5
 
 
 def test_a_condition_on_the_split_goes_before_it():
@@ -80,11 +82,6 @@ def test_a_split_is_known_by_its_name_and_its_values(name, values, found):
     assert (find_split(table) is not None) is found
 
 
-def test_a_table_of_test_rows_alone_is_read_whole():
-    table = TABLE.set_column(1, "split", pa.array(["test"] * 5))
-    assert read_outcomes(table, part="train").rows == 5
-
-
 def test_names_of_files_may_be_the_split(tmp_path):
     for name, prompt in (("gsm8k-train", "a"), ("mmlu_train", "b"), ("gsm8k-test", "c")):
         (tmp_path / f"{name}.csv").write_text(f"prompt,correct__x\n{prompt},1\n")
@@ -92,12 +89,6 @@ def test_names_of_files_may_be_the_split(tmp_path):
     assert read_outcomes(tmp_path, part="test").queries == ["c"]
     (tmp_path / "ceval.csv").write_text("prompt,correct__x\nd,1\n")
     assert read_outcomes(tmp_path, part="train").rows == 4
-
-
-def test_messages_count_the_rows_of_the_file():
-    table = TABLE.set_column(3, "correct__x", pa.array([1, 0, 7, 0, 1]))
-    with pytest.raises(DataFileError, match="row 3 of column"):
-        read_outcomes(table, part="train")
 
 
 def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
