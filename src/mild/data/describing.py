@@ -72,13 +72,19 @@ class Description:
         """What to know about the table, beside its figures."""
         report, shares = self.content, self.content["imbalance"]
         soft = " (a score of 0.5 or more)" if report["soft_scores"] else ""
+        right, wrong, some, largest, smallest = (
+            f"{100 * share:.1f} %"
+            for share in (
+                *(report["all_right"], report["all_wrong"], report["some_right"]),
+                *(shares["largest"], shares["smallest"]),
+            )
+        )
         return [
-            f"All experts that were asked are right on {100 * report['all_right']:.1f} % of the queries{soft}, "
-            f"none on {100 * report['all_wrong']:.1f} %; on the other {100 * report['some_right']:.1f} % the choice of "
-            "the expert matters.",
-            f"The oracle sends {100 * shares['largest']:.1f} % to one expert and {100 * shares['smallest']:.1f} % to the "
-            f"rarest (evenness {shares['entropy']:.2f}, where 1 is even; ties of loss go to the lower "
-            f"price, then to the higher {self.quality}).",
+            f"All experts that were asked are right on {right} of the queries{soft}, none on {wrong}; on "
+            f"the other {some} the choice of the expert matters.",
+            f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
+            f"{shares['entropy']:.2f}, where 1 is even; ties of loss go to the lower price, then to the "
+            f"higher {self.quality}).",
             *(finding["sentence"] for finding in report["findings"]),
         ]
 
