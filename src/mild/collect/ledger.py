@@ -4,6 +4,8 @@ Tables: ``answers`` (one per request that was answered), ``failures`` (every att
 its reason), ``in_flight`` (requests that cost money, from before they are sent until their outcome is
 written), ``scores`` (what a scorer said about an answer), ``outputs`` (tables written from here).
 
+Columns that a gateway's ledger also has are named alike: expert, price, tokens_in, tokens_out, latency_ms.
+
 Every change is committed to the disk before the call returns (WAL, synchronous=FULL), by one
 process at a time: the file is locked while it is open, and a killed process leaves no lock.
 """
