@@ -213,6 +213,6 @@ def test_the_budget_holds_over_workers_under_faults(tmp_path):
 @pytest.mark.slow
 def test_thousands_of_requests_keep_every_promise(tmp_path):
     # The budget runs out after the restart.
-    seen, spent = check(tmp_path, 6_000, 2, 2, 7.5)
+    seen, spent = check(tmp_path, 20_000, 2, 2, 25.0)
     assert seen["402"] > 100
     assert spent > 7

@@ -83,7 +83,7 @@ def test_mutated_bodies_are_answered_or_refused():
 @pytest.mark.slow
 def test_thousands_of_mutated_bodies_are_answered_or_refused():
     # Tracing the memory would take minutes; `python -m benchmarks.fuzz` sends more.
-    check(3_000, 2, traced=False)
+    check(10_000, 2, traced=False)
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ pytestmark = [
 
 # Dollars: what a request costs at most, and costs.
 EACH = 0.001
-REQUESTS, CLIENTS = 300, 10
+REQUESTS, CLIENTS = 600, 10
 
 
 @pytest.fixture
