@@ -76,7 +76,7 @@ def test_export_writes_a_span(mild, ledger, tmp_path):
     assert parquet.read_table(out).num_rows == 10
     again = mild("ledger", "export", ledger, "--out", out)
     assert again.code == 1
-    assert "is there already" in again.err
+    assert "already exists" in again.err
     assert mild("ledger", "export", ledger, "--out", out, "--overwrite").code == 0
 
 
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_one_sentence(mild, tmp_path, ledger):
     done = mild("ledger", "show", tmp_path / "no.db")
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("error: ")
-    assert "is no file" in done.err
+    assert "is not a file" in done.err
     assert "since must be a date" in mild("ledger", "show", ledger, "--since", "soon").err
 
 

@@ -125,7 +125,7 @@ def test_an_endpoint_that_is_not_there_is_given_up_and_the_others_go_on(ask):
             expert(endpoint),
         )
     assert lost.failed == lost.asked == 10
-    assert "10 questions in a row were left without an answer (no connection" in lost.stopped
+    assert "10 questions in a row had no answer (no connection" in lost.stopped
     assert len(found.answers) == 12
 
 
@@ -167,7 +167,7 @@ def test_many_wrong_questions_do_not_close_an_endpoint_that_answers_others(ask):
     with FakeEndpoint(script=refused) as endpoint:
         (run,) = ask(questions(20), expert(endpoint, concurrency=1))
     assert (run.failed, len(run.answers)) == (10, 0)
-    assert run.stopped.startswith("10 questions in a row were left without an answer")
+    assert run.stopped.startswith("10 questions in a row had no answer")
 
 
 def test_retry_after_holds_all_workers_of_the_endpoint(ask):

@@ -96,7 +96,7 @@ def test_other_files_are_refused_and_left_alone(tmp_path):
     with sqlite3.connect(other) as database:
         database.execute("CREATE TABLE mine (x)")
     database.close()
-    with pytest.raises(DataFileError, match="a database of something else"):
+    with pytest.raises(DataFileError, match="a database of another program"):
         Ledger(other)
     text = tmp_path / "text.sqlite"
     text.write_text("not a database, but long enough to look like one" * 20)

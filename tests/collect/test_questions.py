@@ -103,7 +103,7 @@ def test_the_first_are_taken_with_their_columns(tmp_path):
         ({"answer": "1"}, "there must be a column prompt or question or query"),
         ({"query": "1"}, "there must be a column answer or target or gold"),
         ({"query": "", "answer": "1"}, "every query must be text; row 0 has none"),
-        ({"query": "?", "answer": None}, "row 0: there must be an answer"),
+        ({"query": "?", "answer": None}, "row 0: the answer must not be empty"),
         ({"query": "?", "answer": "x", "kind": "numeric"}, "must be a number; got 'x'"),
         ({"query": "?", "answer": "x", "kind": "maybe"}, "kind must be one of choice"),
         ({"query": "?", "answer": "x", "kind": "choice"}, "row 0: a choice must have options"),

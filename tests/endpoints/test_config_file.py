@@ -45,16 +45,19 @@ def problems(tmp_path, text):
         ("count = 1.0", "count must be a whole number of at least 1; got 1.0."),
         ("count = 9999999999999999", "count must be at most 1e+15; got 9999999999999999."),
         ("seconds = 1e300", "seconds must be at most 1e+15; got 1e+300."),
-        ("price = nan", "price must be a number at least 0; got nan."),
-        ("price = true", "price must be a number at least 0; got True."),
-        (f'price = "{SECRET}"', "price must be a number at least 0; got text."),
+        ("price = nan", "price must be a number of at least 0; got nan."),
+        ("price = true", "price must be a number of at least 0; got True."),
+        (f'price = "{SECRET}"', "price must be a number of at least 0; got text."),
         ("seconds = 0", "seconds must be a number above 0; got 0."),
         (f'word = "{SECRET}"', 'word must be "a" or "b".'),
         ("text = 2026-01-01", "text must be text in quotes; got a date or time."),
         ("inner = [1]", "inner must be a table."),
         ("inner.size = 6", "inner.size must be a whole number from 1 to 5; got 6."),
         ("inner.sise = 6", "inner.sise is unknown; did you mean size?"),
-        ("zzz = 6", "zzz is unknown; known are on, count, price, seconds, word, text, inner."),
+        (
+            "zzz = 6",
+            "zzz is unknown; the known names are on, count, price, seconds, word, text, inner.",
+        ),
     ],
 )
 def test_a_wrong_value_is_named_with_its_line(tmp_path, text, said):

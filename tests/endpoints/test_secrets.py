@@ -83,7 +83,7 @@ def test_a_file_that_holds_no_single_key_is_refused(tmp_path, content):
 def test_what_is_no_plain_file_is_refused_without_waiting(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe, 0o600)
-    with pytest.raises(SecretError, match="not a plain file"):
+    with pytest.raises(SecretError, match="not a regular file"):
         secret_from_file(pipe)
     with pytest.raises(SecretError):
         secret_from_file(tmp_path)

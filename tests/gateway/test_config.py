@@ -279,10 +279,10 @@ def test_a_mistake_is_named_with_its_line(tmp_path, text, line, key):
         ("", ": experts must name at least one expert: [experts.NAME]; got none."),
         ("prot = 1\n" + LEAST, ", line 1: prot is unknown; did you mean port?"),
         ("workers = 0\n" + LEAST, ", line 1: workers must be a whole number from 1 to 256; got 0."),
-        (LEAST + 'price_in = "1"\n', "price_in must be a number at least 0; got text."),
+        (LEAST + 'price_in = "1"\n', "price_in must be a number of at least 0; got text."),
         (LEAST + "vision = 1\n", "vision must be true or false; got 1."),
         (LEAST + 'role = "backup"\n', 'role must be "routed" or "fallback".'),
-        (LEAST + f'api_key = "{SECRET}"\n', "api_key must not stand in this file"),
+        (LEAST + f'api_key = "{SECRET}"\n', "api_key must not be written in this file"),
         (LEAST + "[routing.target]\n", "routing.target must have at least one of keep_"),
     ],
 )

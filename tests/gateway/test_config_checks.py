@@ -61,7 +61,7 @@ def test_every_missing_expert_is_named_and_a_likely_misspelling_with_its_line():
         check_against(settings("smal", "other"), router("small", "large"))
     assert str(caught.value) == (
         "mild.toml must name every expert of the router (small, large); 'small' is missing. "
-        "Is it the one called 'smal' (mild.toml, line 3)? "
+        "Is it 'smal' (mild.toml, line 3)? "
         "mild.toml must name every expert of the router (small, large); 'large' is missing."
     )
 
@@ -116,7 +116,7 @@ def test_a_target_needs_every_expert_of_the_router_to_be_chosen():
         lines={("routing", "target"): 7},
     )
     (text,) = texts(findings_against(given, trading_router()), "error")
-    assert text.startswith("mild.toml, line 7: routing.target needs every expert")
+    assert text.startswith("mild.toml, line 7: routing.target needs all experts")
     free = (expert("small"), expert("large"), expert("backup", role="fallback"))
     assert not texts(findings_against(replace(given, experts=free), trading_router()), "error")
 
@@ -142,11 +142,11 @@ def test_errors_come_first():
     [
         (
             Settings((expert("a"), replace(expert("b"), price_in=None, price_out=None))),
-            "no price is given for b: counted as free.",
+            "no price is given for b: counted as 0.",
         ),
         (
             Settings((replace(expert("a"), price_out=None),)),
-            "mild.toml, line 3: a has no price_out: it is taken as 0.",
+            "mild.toml, line 3: a has no price_out: counted as 0.",
         ),
         (
             Settings(
@@ -161,18 +161,18 @@ def test_errors_come_first():
         ),
         (
             settings("a", host="0.0.0.0", access=AccessSettings(require_key=False)),
-            "anyone who reaches 0.0.0.0 can spend: access.require_key is false.",
+            "anyone who can reach 0.0.0.0 can spend money: access.require_key is false.",
         ),
         (
             settings("a", host="0.0.0.0", page="public", ledger=LedgerSettings(keep_text=True)),
-            "anyone who reaches 0.0.0.0 reads the last requests on the page, without a key: "
+            "anyone who can reach 0.0.0.0 can read the last requests on the status page without a key: "
             'page is "public" and ledger.keep_text is true.',
         ),
         (
             Settings(
                 (replace(expert("a", secret=Secret("x", "y")), base_url="http://far.example/v1"),)
             ),
-            "mild.toml, line 3: the key of a travels unencrypted: http://.",
+            "mild.toml, line 3: the key of a is sent unencrypted, over http://.",
         ),
     ],
 )
@@ -214,7 +214,7 @@ def test_a_fallback_need_not_be_the_routers():
 @pytest.mark.parametrize(
     ("given", "kind", "said"),
     [
-        (with_fallback("a", fallback=False), "warning", "can be asked by name only"),
+        (with_fallback("a", fallback=False), "warning", "can only be asked by name"),
         (with_fallback("a", "b"), "warning", "may never be asked: the other experts use up"),
         (with_fallback("a", "b", retries=0, max_attempts=2), "warning", "(2 attempts with their"),
     ],

@@ -52,7 +52,7 @@ def test_the_ledger_is_in_the_same_database_unless_a_file_is_named(write, tmp_pa
     assert not [finding for finding in findings_in(settings) if "ledger" in finding.text]
     named = read_settings(write(f'store = "{URL}"\n[ledger]\npath = "l.sqlite"'))
     assert named.ledger.path == tmp_path / "l.sqlite"
-    assert any("file of this machine alone" in finding.text for finding in findings_in(named))
+    assert any("file on this machine only" in finding.text for finding in findings_in(named))
     without = write(f'store = "{URL}"\n[ledger]\nenabled = false')
     assert read_settings(without).ledger.path is None
     assert read_ledger_location(without) is None
@@ -66,7 +66,7 @@ def test_a_lost_store_sheds_with_a_database_and_serves_with_a_file_unless_it_is_
     assert (serving.sheds, serving.access.lost_allowance) == (False, 0.5)
     shedding = read_settings(write(said.format("x.sqlite", "shed")))
     assert shedding.sheds is True
-    assert any("lost_allowance is never spent" in one.text for one in findings_in(shedding))
+    assert any("lost_allowance has no effect" in one.text for one in findings_in(shedding))
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_a_lost_store_sheds_with_a_database_and_serves_with_a_file_unless_it_is_
     [
         (f'store = "postgersql://me:{SECRET}@db/mild"', "line 1: store must be the path of an SQL"),
         (f'store = "postgresql://me:{SECRET}@db:x/mild"', "line 1: store must name a host and a p"),
-        (f'store = "postgresql://me:{SECRET}@@db/mild"', "line 1: store must be as postgresql://u"),
+        (f'store = "postgresql://me:{SECRET}@@db/mild"', "line 1: store must have the form"),
         ('store = "os.environ/NOWHERE"', "line 1: store names an environment variable that is not"),
         ('store_env = "NOWHERE"', "line 1: store_env names an environment variable that is not set"),
         ('store_file = "nowhere"', "line 1: store_file names a file that cannot be read"),
         ('store_env = 5', "line 1: store_env must be text"),
         ('store = ""', "line 1: store must be the path of an SQLite file"),
-        ('store = "x"\nstore_env = "STORE"', "line 2: store_env must not stand beside store"),
+        ('store = "x"\nstore_env = "STORE"', "line 2: store_env must not be given together"),
         (f'store = "{URL}"\n[ledger]\npath = "{URL}"', "line 3: ledger.path must be a path"),
         ('[access]\nwhen_store_lost = "wait"', 'line 2: access.when_store_lost must be "shed" or'),
-        ('[access]\nlost_allowance = -1', "line 2: access.lost_allowance must be a number at least"),
+        ('[access]\nlost_allowance = -1', "line 2: access.lost_allowance must be a number of at least"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_line_and_never_quoted(write, text, said):

@@ -113,13 +113,13 @@ def test_what_is_not_used_is_noted_and_nothing_secret(tmp_path):
         note.removeprefix(str(tmp_path / "config.yaml")) for note in read(tmp_path, GOOD).notes
     ]
     assert notes == [
-        ", line 30: llama is named before; the first endpoint is taken.",
-        ", line 32: eu is left out: azure speaks a protocol of its own: name a LiteLLM proxy in "
-        "front of it as api_base.",
-        ", line 37: * stands for many models and is left out.",
-        ", line 39: embed does not answer in words (embedding) and is left out.",
+        ", line 30: llama appears twice; its first endpoint is used.",
+        ", line 32: eu is left out: azure has a protocol of its own: give the address of a "
+        "LiteLLM proxy as api_base.",
+        ", line 37: * is a pattern for many models and is left out.",
+        ", line 39: embed does not answer with text (embedding) and is left out.",
         ", line 44: litellm_settings is not used.",
-        ", line 46: master_key is not read; make keys with: mild keys add NAME.",
+        ", line 46: master_key is not read; create keys with: mild keys add NAME.",
         ", line 46: general_settings is not used.",
         ": litellm_params.tpm is not used (line 3).",
         ": litellm_params.stream_timeout is not used (line 3).",
@@ -154,12 +154,12 @@ ADDRESS = "api_base: http://127.0.0.1/v1"
         (["api_key: os.environ/NONE"], 5, "api_key names an"),
         (["api_key: os.environ/a-b"], 5, "api_key must name an"),
         (["api_base: os.environ/NONE"], 5, "api_base names an"),
-        ([f"api_key: {SECRET}"], 5, "api_key stands in this"),
+        ([f"api_key: {SECRET}"], 5, "api_key is written in this"),
         (["api_base: nowhere"], 5, "api_base must be an"),
         (
             [ADDRESS, "extra_headers:", f"  x-api-key: {SECRET}"],
             7,
-            "extra_headers.x-api-key stands",
+            "extra_headers.x-api-key is written",
         ),
         ([ADDRESS, "extra_headers:", '  "a b": x'], 7, "extra_headers.a b must be the name"),
     ],
@@ -201,7 +201,9 @@ def test_a_file_that_is_none_of_litellms_is_refused(tmp_path, text, said):
 
 def test_a_missing_key_of_a_known_provider_is_named(tmp_path):
     message = refusal(tmp_path, one(["model: gpt-4o"]), {})
-    assert "litellm_params must have an api_key, or the variable OPENAI_API_KEY be set" in message
+    assert (
+        "litellm_params must have an api_key, or the variable OPENAI_API_KEY must be set" in message
+    )
 
 
 def test_a_key_in_the_file_is_read_where_only_its_owner_can(tmp_path):

@@ -35,8 +35,8 @@ def test_the_endpoint_is_found(model, base, found):
 @pytest.mark.parametrize(
     ("model", "base", "why"),
     [
-        ("azure/a", "http://x", "azure speaks a protocol of its own"),
-        ("gemini/a", "http://x", "gemini speaks a protocol of its own"),
+        ("azure/a", "http://x", "azure has a protocol of its own"),
+        ("gemini/a", "http://x", "gemini has a protocol of its own"),
         ("hosted_vllm/a", None, "no api_base"),
         ("unknown/a", None, "provider is not known"),
         ("llama", None, "provider is not known"),

@@ -252,9 +252,7 @@ class ExpertQueue:
             run.failed += not answered
             if self._failed_in_a_row >= PATIENCE and run.stopped is None:
                 reason = run.reasons.most_common(1)[0][0]
-                run.stopped = (
-                    f"{PATIENCE} questions in a row were left without an answer ({reason})"
-                )
+                run.stopped = f"{PATIENCE} questions in a row had no answer ({reason})"
             self._shared.report()
 
     def _stops(self) -> bool:

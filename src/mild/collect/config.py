@@ -80,7 +80,7 @@ def read_experts(
         if expert is not None:
             experts.append(expert)
     for name, twin in _twins(experts):
-        rule = f"must not ask the same as {twin!r}; remove one, or set extra.seed"
+        rule = f"must differ from {twin!r} in what it asks; remove one, or set extra.seed"
         config.add(("experts", name), rule)
     config.check()
     return ExpertFile(experts, asdict(found.prompts if found else Prompts()))
@@ -106,7 +106,7 @@ def find_experts(
         for name, twin in _twins(file.experts):
             raise OptionError(
                 parameter="experts",
-                rule=f"must ask different things; {twin!r} and {name!r} do not.",
+                rule=f"must differ in what they ask; {twin!r} and {name!r} do not. Remove one of them.",
             )
     if names is None:
         return file

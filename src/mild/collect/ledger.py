@@ -205,11 +205,12 @@ class Ledger:
                 database.execute(statement)
         elif owner != APPLICATION:
             raise DataFileError(
-                f"{self.path} is a database of something else; name another --ledger."
+                f"{self.path} is a database of another program; name another --ledger."
             )
         elif version != SCHEMA:
             raise DataFileError(
-                f"{self.path} must be a ledger of version {SCHEMA}; got {version}, of another mild."
+                f"{self.path} must be a ledger of version {SCHEMA}; got {version}. "
+                "Another version of mild wrote it; name another --ledger."
             )
         database.commit()
 
@@ -217,7 +218,7 @@ class Ledger:
         """Requests left in flight may have been paid for: keep that, and ask them again."""
         rows = self._database.execute("SELECT key, expert, reserved FROM in_flight").fetchall()
         for key, expert, reserved in rows:
-            reason = "the run was ended while this was in flight"
+            reason = "the run ended while this request was in flight"
             self.record_failure(key, expert, reason, reserved)
         return len(rows)
 

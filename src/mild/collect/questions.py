@@ -138,7 +138,8 @@ def _find_column(what: str, name: str | None, usual: Sequence[str], columns: Col
     if not found:
         wanted = repr(name) if name else " or ".join(usual)
         raise DataFileError(
-            f"there must be a column {wanted} ({what}); found {listed(list(columns))}. Name it by --{what}."
+            f"there must be a column {wanted} ({what}); found {listed(list(columns))}. "
+            f"Name it with --{what}."
         )
     return found[0]
 
@@ -202,7 +203,7 @@ def _question(text: str, answer: Any, kind: str, options: tuple[str, ...]) -> Qu
     if kind == "choice":
         return Question(text, (_letter(answer, options),), kind, options)
     if kind != "command" and not any(entry.strip() for entry in answers):
-        raise DataFileError("there must be an answer.")
+        raise DataFileError("the answer must not be empty.")
     if kind == "numeric" and not _are_numbers(list(answers)):
         raise DataFileError(f"the answer of a numeric question must be a number; got {answer!r}.")
     return Question(text, answers, kind, options)

@@ -427,7 +427,9 @@ def check_columns(questions: Questions, runs: Sequence[ExpertRun]) -> None:
     made = [prefix + run.expert.name for run in runs for prefix in COLUMNS]
     taken = [name for name in made if name in questions.columns]
     if taken:
-        raise DataFileError(f"the questions must not have a column {taken[0]}: it is made here.")
+        raise DataFileError(
+            f"the questions must not have a column {taken[0]}, which mild collect adds. Rename it."
+        )
 
 
 def _cell(value: float | None) -> str:

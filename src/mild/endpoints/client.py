@@ -177,7 +177,7 @@ class EndpointClient:
             response.connection.protocol.start_timeout()
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             response.close()
-            raise ExpertError("garbled", "an encoded body, though none was asked for")
+            raise ExpertError("garbled", "an encoded body, which was not asked for")
         return EndpointResponse(response, self._expert, self._tasks, end)
 
     async def _post(
@@ -203,7 +203,7 @@ class EndpointClient:
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if head.expired:
-                late = "no head came in time"
+                late = "no response headers came in time"
                 if expert.total_seconds <= seconds:
                     late = _no_reply(expert)
                 raise ExpertError("timeout", late) from None

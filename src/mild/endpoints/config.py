@@ -43,7 +43,7 @@ def read_expert(
         del data["api_key"]
         config.add(
             (*location, "api_key"),
-            "must not stand in this file; name an environment variable, "
+            "must not be written in this file; name an environment variable, "
             'api_key_env = "NAME", or a file with mode 0600, api_key_file = "PATH"',
         )
     for key in ("name", "secret", "place"):
@@ -55,7 +55,7 @@ def read_expert(
         if is_secret_header(header):
             config.add(
                 (*location, "headers", header),
-                f'must not stand in this file; use api_key_env with api_key_header = "{header}"',
+                f'must not be written in this file; use api_key_env with api_key_header = "{header}"',
             )
     _check_kind(config, location, data, base)
     for key, value in _usual(defaults, base).items():
@@ -66,7 +66,7 @@ def read_expert(
         data["breaker"] = dataclasses.asdict(base.breaker) | table["breaker"]
     expert = config.validate(Expert, data, location)
     if expert is not None and expert.embeddings and expert.api == "anthropic":
-        config.add((*location, "embeddings"), "must not be true: Anthropic's API has none")
+        config.add((*location, "embeddings"), "must not be true: Anthropic's API has no embeddings")
     if expert is None or len(config.problems) > before or environment is None:
         return expert
     secret = _secret(config, location, expert, environment)
@@ -90,7 +90,7 @@ def _check_kind(
             config.add(location, "must have either base_url and model, or command")
         known = {field.name for field in dataclasses.fields(Expert)} | set(ALIASES.values())
         for key in table.keys() & known - {*_PROGRAM}:
-            config.add((*location, key), "does not go with this kind of expert")
+            config.add((*location, key), "must not be given for an expert that is a command")
         return
     if "base_url" not in table and "model" not in table:
         config.add(location, "must have either base_url and model, or command")
@@ -110,7 +110,7 @@ def _secret(
     try:
         if expert.api_key_env is not None and expert.api_key_file is not None:
             key = "api_key_file"
-            raise SecretError("must not stand beside api_key_env: which is it?")
+            raise SecretError("must not be given together with api_key_env")
         if expert.api_key_env is not None:
             return secret_from_environment(expert.api_key_env, environment)
         if expert.api_key_file is not None:

@@ -75,7 +75,7 @@ def whole(least: int, most: float = math.inf) -> Rule:
 Text = Annotated[str, Rule("must be text in quotes")]
 Flag = Annotated[bool, Rule("must be true or false")]
 Amount = Annotated[
-    float, Rule("must be a number at least 0", lambda x: math.isfinite(x) and x >= 0)
+    float, Rule("must be a number of at least 0", lambda x: math.isfinite(x) and x >= 0)
 ]
 Positive = Annotated[float, Rule("must be a number above 0", lambda x: math.isfinite(x) and x > 0)]
 
@@ -236,7 +236,7 @@ def _rule(kind: Any, location: Location, entry: Mapping[str, Any]) -> str:
         known = _keys(kind, location[:-1])
         close = difflib.get_close_matches(location[-1], known, n=1)
         return f"is unknown; did you mean {close[0]}?" if close else (
-            f"is unknown; known are {', '.join(known)}"
+            f"is unknown; the known names are {', '.join(known)}"
         )  # fmt: skip
     return "must be a table"
 

@@ -12,12 +12,12 @@ from mild.errors import MildError
 
 # Kind -> (the same expert may be tried again at once, in words).
 FAILURES: dict[str, tuple[bool, str]] = {
-    "connect": (False, "could not be connected to"),
+    "connect": (False, "could not be reached"),
     "timeout": (False, "did not answer in time"),
     "cut": (True, "broke off its answer"),
     "server": (True, "answered with a server error"),
-    "garbled": (True, "answered with something that is not the protocol"),
-    "credentials": (False, "refused the gateway's credentials or knows no such model"),
+    "garbled": (True, "gave an answer that does not follow the protocol"),
+    "credentials": (False, "refused the gateway's credentials or does not know the model"),
     "rate": (False, "is limiting the rate of requests"),
     "client_error": (False, "refused the request"),
 }

@@ -69,7 +69,7 @@ def check_base_url(url: str) -> str:
     if not plain or not host or parts.scheme not in ("http", "https") or port == 0:
         problem("must be an address such as https://api.example.com/v1")
     if parts.username or parts.password or parts.query or parts.fragment:
-        problem("must hold no user, password, query or fragment; name a key by api_key_env")
+        problem("must hold no user, password, query or fragment; give a key with api_key_env")
     if parts.path.rstrip("/").endswith("/completions"):
         problem("must end before /chat/completions, as in https://api.example.com/v1")
     if parts.path.rstrip("/").endswith("/messages"):
@@ -122,7 +122,7 @@ def _plain_json(extra: dict[str, Any]) -> dict[str, Any]:
     try:
         json.dumps(extra)
     except TypeError:
-        problem("must hold what JSON can say: no dates, no times")
+        problem("must hold only values of JSON: no dates, no times")
     return extra
 
 
@@ -162,7 +162,7 @@ class Expert:
     command: Annotated[
         tuple[str, ...],
         BeforeValidator(_command_words),
-        Rule('must be a command, "python rules.py", or a list of its words', bool),
+        Rule('must be a command such as "python rules.py", or a list of its words', bool),
     ] | None = None  # fmt: skip
     api_key_env: Annotated[Text, AfterValidator(_variable)] | None = None
     api_key_file: Text | None = None

@@ -48,7 +48,9 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
-        raise TypeError(f"{name} cannot be pickled: read the settings again where it is needed.")
+        raise TypeError(
+            f"{name} cannot be pickled: read the settings again in the process that needs it."
+        )
 
 
 def secret_from_environment(name: str, environment: Mapping[str, str]) -> Secret:
@@ -78,7 +80,9 @@ def secret_from_file(path: Path) -> Secret:
     try:
         value = content.decode("ascii").strip()
     except UnicodeDecodeError:
-        raise SecretError("names a file that no header can hold: plain text only") from None
+        raise SecretError(
+            "names a file that must hold plain ASCII text, as a header does"
+        ) from None
     if not value or len(content) > _MOST_BYTES:
         raise SecretError("names a file that must hold one key and nothing else")
     _check_plain(value, "names a file")
@@ -88,7 +92,7 @@ def secret_from_file(path: Path) -> Secret:
 def check_safe_file(status: os.stat_result, what: str) -> None:
     """Refuse what others than its owner may read or write (mode 0600 or 0400 is right)."""
     if not stat.S_ISREG(status.st_mode):
-        raise SecretError(f"{what}, but it is not a plain file")
+        raise SecretError(f"{what}, but it is not a regular file")
     if os.name == "nt":
         return
     mode = stat.S_IMODE(status.st_mode)
@@ -101,4 +105,4 @@ def check_safe_file(status: os.stat_result, what: str) -> None:
 
 def _check_plain(value: str, what: str) -> None:
     if not value.isascii() or not value.isprintable() or " " in value:
-        raise SecretError(f"{what} whose content no header can hold: one plain word only")
+        raise SecretError(f"{what} whose content must be one word of plain ASCII text")

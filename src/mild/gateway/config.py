@@ -40,7 +40,7 @@ from mild.gateway.database.address import Address, AddressError, is_address, rea
 if TYPE_CHECKING:
     from mild.artifact.targets import Target
 
-# Files that are not named stand beside the configuration.
+# Files that are not named are in the folder of the configuration.
 STORE = "mild.sqlite"
 LEDGER = "ledger.sqlite"
 
@@ -362,11 +362,11 @@ def _experts(
     for name in tables:
         location = ("experts", name)
         if name == "mild" or name.startswith("router-mild-"):
-            config.add(location, "must have another name: this one asks the router to choose")
+            config.add(location, "must have another name: this one makes the router choose")
         expert = read_expert(config, location, name, environment, base=known.get(name))
         if expert is not None:
             if expert.command is not None:
-                config.add(location, "must have an address: the gateway does not run programs")
+                config.add(location, "must have a base_url: the gateway does not run commands")
             known[name] = expert
     if not known and not config.problems:
         config.add(("experts",), "must name at least one expert: [experts.NAME]; got none")
@@ -386,7 +386,7 @@ def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
     if routing.target is None:
         return
     if routing.price_weight is not None:
-        rule = "must not stand beside price_weight: one of them decides the trade-off"
+        rule = "must not be given together with price_weight: both set the trade-off"
         config.add(("routing", "target"), rule)
     if not any(value is not None for value in asdict(routing.target).values()):
         known = ", ".join(asdict(routing.target))
@@ -400,7 +400,7 @@ def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str |
     key, value = next(iter(given.items()), ("store", STORE))
     if len(given) > 1:
         other = list(given)[1]
-        config.add((other,), f"must not stand beside {key}: one of them names the store")
+        config.add((other,), f"must not be given together with {key}: both name the store")
     folder = config.path.resolve().parent
     if not isinstance(value, str) or not value:
         rule = "must be the path of an SQLite file or postgresql://..."
@@ -417,7 +417,8 @@ def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str |
         address = read_address(value)
         if address.has_password:
             check_safe_file(
-                config.path.stat(), "holds a password, so the file must be its owner's alone"
+                config.path.stat(),
+                "holds a password, so only its owner may have access to the file",
             )
         return address
     except (AddressError, SecretError) as error:
@@ -441,7 +442,7 @@ def _server_table(config: ConfigFile) -> Any:
             del table[name]
     if len(names) == 1:
         other = "tls_key" if names[0] == "tls_certificate" else "tls_certificate"
-        config.add(("server", names[0]), f"must stand beside {other}: both are needed")
+        config.add(("server", names[0]), f"must be given together with {other}: both are needed")
     return table
 
 
@@ -457,8 +458,8 @@ def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
     if path is not None and (not isinstance(path, str) or not path or is_address(path)):
         config.add(
             ("ledger", "path"),
-            "must be a path; to write none: enabled = false; to write to PostgreSQL: leave it out, "
-            "and the store's database has the ledger, too",
+            "must be a path. For no ledger, set enabled = false; for a ledger in the store's PostgreSQL "
+            "database, leave path out",
         )
         path = LEDGER
     if path is None and isinstance(store, Address):

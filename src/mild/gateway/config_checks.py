@@ -140,7 +140,7 @@ def _name_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding
         close = difflib.get_close_matches(name, [expert.name for expert in extra], n=1)
         hint = ""
         if close:
-            hint = f" Is it the one called {close[0]!r} ({given[close[0]].place or source})?"
+            hint = f" Is it {close[0]!r} ({given[close[0]].place or source})?"
         yield _error(
             f"{source} must name every expert of the router ({', '.join(router.expert_names)}); "
             f"{name!r} is missing.{hint}"
@@ -165,14 +165,14 @@ def _fallback_findings(settings: Settings, router: Router) -> Iterator[ConfigFin
             'role = "fallback".'
         )
     if not settings.routing.fallback:
-        yield _warning(f"{', '.join(names)} can be asked by name only: routing.fallback is false.")
+        yield _warning(f"{', '.join(names)} can only be asked by name: routing.fallback is false.")
         return
     routed = [settings.expert(name) for name in router.expert_names if name not in names]
     attempts = sum(1 + expert.retries for expert in routed if expert is not None)
     if attempts >= settings.routing.max_attempts:
         yield _warning(
             f"{', '.join(names)} may never be asked: the other experts use up "
-            f"routing.max_attempts = {settings.routing.max_attempts} where each fails "
+            f"routing.max_attempts = {settings.routing.max_attempts} if each of them fails "
             f"({attempts} attempts with their retries)."
         )
 
@@ -205,14 +205,14 @@ def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFindi
         if kept_back and router.info.target is not None:
             yield _warning(
                 f"the router's target was solved with every expert; {', '.join(kept_back)} has "
-                'role = "fallback" and is not chosen, so quality and dollars will be others.'
+                'role = "fallback" and is not chosen, so quality and dollars will differ.'
             )
         return
     if kept_back:
         yield _error(
-            f"{place} needs every expert of the router among those that may be chosen: what its "
-            f"trade-offs do is known for all of them together; {', '.join(kept_back)} has "
-            'role = "fallback". Take away that role, or use routing.price_weight.'
+            f"{place} needs all experts of the router, because its trade-offs were measured with all "
+            f"of them; {', '.join(kept_back)} has "
+            'role = "fallback". Remove that role, or use routing.price_weight.'
         )
         return
     try:
@@ -238,8 +238,8 @@ def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
             yield _error(f"routing.price_weight = {weight:g} cannot be used: {error}")
         else:
             yield _note(
-                "the router has no separate head for prices: router-mild-<t> is refused, "
-                "model mild works."
+                "the router has no separate head for prices: the models router-mild-<t> are refused; "
+                "the model mild works."
             )
 
 
@@ -250,8 +250,7 @@ def _session_findings(settings: Settings) -> Iterator[ConfigFinding]:
     cached = any(expert.price_cached_in is not None for expert in settings.experts)
     if routing.pin_sessions == "soft" and not cached:
         yield _warning(
-            'routing.pin_sessions = "soft" keeps no conversation with its expert: no expert has a '
-            "price_cached_in."
+            'routing.pin_sessions = "soft" has no effect: no expert has a price_cached_in.'
         )
 
 
@@ -259,7 +258,7 @@ def _money_findings(settings: Settings) -> Iterator[ConfigFinding]:
     access = settings.access
     free = [expert.name for expert in settings.experts if not expert.price.known]
     if free and len(free) < len(settings.experts):
-        yield _warning(f"no price is given for {', '.join(free)}: counted as free.")
+        yield _warning(f"no price is given for {', '.join(free)}: counted as 0.")
     elif free and (access.budget_day is not None or access.budget_month is not None):
         yield _warning("no expert has a price: the budgets cannot be reached.")
     elif free:
@@ -267,7 +266,7 @@ def _money_findings(settings: Settings) -> Iterator[ConfigFinding]:
     for expert in settings.experts:
         if (expert.price_in is None) != (expert.price_out is None):
             lacking = "price_in" if expert.price_in is None else "price_out"
-            yield _warning(f"{_place(expert)}{expert.name} has no {lacking}: it is taken as 0.")
+            yield _warning(f"{_place(expert)}{expert.name} has no {lacking}: counted as 0.")
     day, month = access.budget_day, access.budget_month
     if day is not None and month is not None and day > month:
         yield _warning(f"access.budget_day (${day:g}) is above access.budget_month (${month:g}).")
@@ -279,16 +278,16 @@ def _exposure_findings(settings: Settings) -> Iterator[ConfigFinding]:
         exposed = parts.scheme == "http" and not is_loopback(parts.hostname or "")
         if exposed and expert.secret is not None:
             yield _warning(
-                f"{_place(expert)}the key of {expert.name} travels unencrypted: http://."
+                f"{_place(expert)}the key of {expert.name} is sent unencrypted, over http://."
             )
     if not settings.requires_key and not is_loopback(settings.host):
         yield _warning(
-            f"anyone who reaches {settings.host} can spend: access.require_key is false."
+            f"anyone who can reach {settings.host} can spend money: access.require_key is false."
         )
     if settings.page == "public" and settings.ledger.keep_text and not is_loopback(settings.host):
         yield _warning(
-            f"anyone who reaches {settings.host} reads the last requests on the page, without a key: "
-            'page is "public" and ledger.keep_text is true.'
+            f"anyone who can reach {settings.host} can read the last requests on the status page without "
+            'a key: page is "public" and ledger.keep_text is true.'
         )
     if settings.ledger.keep_text:
         yield _note("the ledger keeps the text of every request: ledger.keep_text.")
@@ -298,12 +297,12 @@ def _sqlite_findings(settings: Settings) -> Iterator[ConfigFinding]:
     access, path = settings.access, settings.ledger.path
     if isinstance(settings.store, Address) and path is not None and not isinstance(path, Address):
         yield _note(
-            "the ledger is a file of this machine alone, though the store is shared: ledger.path."
+            "the ledger is a file on this machine only, although the store is shared: ledger.path."
         )
     if access.lost_allowance and settings.sheds:
         yield _warning(
-            "access.lost_allowance is never spent: requests are shed while the store is lost "
-            '(access.when_store_lost = "serve" would use it).'
+            "access.lost_allowance has no effect: requests are refused while the store cannot be reached "
+            '(access.when_store_lost = "serve" uses it).'
         )
 
 

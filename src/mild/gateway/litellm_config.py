@@ -120,9 +120,7 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     address = None if base is None else base.rstrip("/")
     if not slash:
         provider, name = _provider_of(model), model
-    own = (
-        f"{provider} speaks a protocol of its own: name a LiteLLM proxy in front of it as api_base"
-    )
+    own = f"{provider} has a protocol of its own: give the address of a LiteLLM proxy as api_base"
     if provider in _FOREIGN or (provider in _TRANSLATED and address is not None and slash):
         return own
     if provider == "anthropic" and (slash or address is None):
@@ -179,12 +177,12 @@ class _Reader:
             if expert is None:
                 continue
             if expert.name in found:
-                self._note(location, f"{expert.name} is named before; the first endpoint is taken")
+                self._note(location, f"{expert.name} appears twice; its first endpoint is used")
                 continue
             found[expert.name] = expert
         for key, value in self.config.content.items():
             if key == "general_settings" and isinstance(value, dict) and "master_key" in value:
-                self._note((key,), "master_key is not read; make keys with: mild keys add NAME")
+                self._note((key,), "master_key is not read; create keys with: mild keys add NAME")
             if key != "model_list":
                 self._note((key,), f"{key} is not used")
         for key, places in self.unused.items():
@@ -196,7 +194,7 @@ class _Reader:
     def _expert(self, location: Location, entry: dict[str, Any]) -> Expert | None:
         params, info = entry.get("litellm_params") or {}, entry.get("model_info") or {}
         if not isinstance(params, dict) or not isinstance(info, dict):
-            self.config.add(location, "must have tables as litellm_params and model_info")
+            self.config.add(location, "litellm_params and model_info must be tables")
             return None
         inner = (*location, "litellm_params")
         name = self._text((*location, "model_name"), entry.get("model_name"))
@@ -205,11 +203,11 @@ class _Reader:
             self.config.add(location, "must have model_name, and litellm_params with a model")
             return None
         if "*" in name or "*" in model:
-            self._note(location, f"{name} stands for many models and is left out")
+            self._note(location, f"{name} is a pattern for many models and is left out")
             return None
         mode = info.get("mode")
         if mode is not None and mode not in _MODES:
-            self._note(location, f"{name} does not answer in words ({mode}) and is left out")
+            self._note(location, f"{name} does not answer with text ({mode}) and is left out")
             return None
         base = self._text((*inner, "api_base"), params.get("api_base") or params.get("base_url"))
         endpoint = endpoint_of(model, base)
@@ -269,11 +267,11 @@ class _Reader:
                 return secret_from_environment(name, self.environment) if name else None
             if value.strip().lower() in _PLACEHOLDERS:
                 return None
-            check_safe_file(self.status, "stands in this file")
+            check_safe_file(self.status, "is written in this file")
             return Secret(value.strip(), f"the file {self.config.path}")
         except SecretError as error:
             if value is None:
-                rule = f"must have an api_key, or the variable {endpoint.variable} be set"
+                rule = f"must have an api_key, or the variable {endpoint.variable} must be set"
                 self.config.add(location[:-1], rule)
             elif isinstance(value, str) and not value.startswith(ENVIRONMENT):
                 self.config.add(location, f"{error}, or write os.environ/NAME instead")
@@ -291,7 +289,7 @@ class _Reader:
             headers[str(name)] = self._text(inner, value)
             if is_secret_header(str(name)) and headers[str(name)] == value:
                 try:
-                    check_safe_file(self.status, "stands in this file")
+                    check_safe_file(self.status, "is written in this file")
                 except SecretError as error:
                     self.config.add(inner, f"{error}, or write os.environ/NAME instead")
         return headers

@@ -62,7 +62,7 @@ def open_tracing(settings: TracingSettings) -> Tracing | None:
     except MissingExtraError as error:
         if settings.enabled or settings.endpoint is not None:
             raise
-        logger.warning("the variables OTEL_* ask for traces, and there are none: %s", error)
+        logger.warning("the OTEL_* variables ask for traces, but none are sent: %s", error)
         return None
     # A line per failure is enough; the exporter logs every retry, too.
     logging.getLogger("opentelemetry.exporter.otlp").setLevel(logging.ERROR)

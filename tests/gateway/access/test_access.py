@@ -287,7 +287,7 @@ async def test_money_that_is_only_held_is_a_matter_of_a_moment(place):
         refusal = refused(caught, 429, "budget_held")
         assert refusal.message == (
             "The gateway's budget for the month has enough left for this request, which may cost "
-            "$0.90, but requests under way hold too much of it until they end; try again in 1 second."
+            "$0.90, but requests in progress have reserved too much of it; try again in 1 second."
         )
         assert refusal.headers["Retry-After"] == "1"
         access.settle(first, 0.05)

@@ -88,7 +88,7 @@ async def test_all_requests_are_shed_while_the_database_is_away_and_served_when_
     # Said once each, however often it was tried.
     lost, back = [entry.getMessage() for entry in caplog.records if entry.name == "mild.gateway"]
     assert lost.startswith(f"{postgres.address.shown}: the store cannot be used: ")
-    assert lost.endswith(". It is tried again once a second.")
+    assert lost.endswith(". Trying again once a second.")
     assert back == "the store answers again."
 
 

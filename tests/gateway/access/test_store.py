@@ -61,11 +61,11 @@ def total(store, account=DAY):
 
 def test_a_name_is_used_once_until_it_is_revoked(store):
     store.add_key(key_of(store, "a")[1])
-    with pytest.raises(InvalidInputError, match="'a' has one"):
+    with pytest.raises(InvalidInputError, match="must not be in use; 'a' is"):
         store.add_key(key_of(store, "a")[1])
     store.revoke_key("a", 7.0)
     assert store.read_keys()[0].revoked == 7.0
-    with pytest.raises(InvalidInputError, match=r"that of a key \(none\); got 'a'"):
+    with pytest.raises(InvalidInputError, match=r"the name of a key \(none\); got 'a'"):
         store.revoke_key("a", 8.0)
     store.add_key(key_of(store, "a")[1])
     assert [key.revoked for key in store.read_keys()] == [None]

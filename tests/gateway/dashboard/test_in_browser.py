@@ -78,17 +78,17 @@ def test_figures_stand_on_the_page_as_text(browser, calm):
         assert f"{100 * line['live']:.1f} %" in text
         assert f"trained {100 * line['usual']:.1f} %" in text
     for words in (
-        "700", "in its band", "All shares of the last 500 decisions lie in their bands.", "half-open",
-        "$6.23 of $10.00", "used up", "nearly used up", "closed", "2 of 50", "Last decisions", "99 % sure",
+        "700", "in its band", "All shares of the last 500 decisions are within their bands.", "half-open",
+        "$6.23 of $10.00", "used up", "nearly used up", "closed", "2 of 50", "Last decisions", "of 99 %",
     ):  # fmt: skip
         assert words in text
-    assert "Shares have left their band" not in text
+    assert "Shares are outside their bands" not in text
 
 
 def test_drift_is_said_in_words_and_goes_when_it_is_over(browser, calm, drifted):
     with serving(drifted) as served:
         text = shown(browser, served)
-        assert "Shares have left their band" in text
+        assert "Shares are outside their bands" in text
         assert "outside its band" in text
         assert (
             browser.run("document.querySelector('#notices').getAttribute('aria-live')") == "polite"
@@ -178,7 +178,7 @@ def test_a_gateway_that_has_done_nothing_has_a_page(browser):
 
 
 def test_bands_are_explained_where_there_are_bands(browser, calm, tmp_path):
-    words = "band in which it should lie"
+    words = "expected band"
     with serving(calm) as served:
         assert words in shown(browser, served)
     silent = make_document(tmp_path / "l.db", make_records(60), router=make_router(NAMES, None))

@@ -45,12 +45,12 @@ def test_shares_within_and_outside_their_bands():
     reference = Reference((700.0, 300.0), "trained")
     calm = share_document(NAMES, ["a"] * 350 + ["b"] * 150, reference, 0.0)
     assert not calm["drift"]
-    assert calm["sentence"] == "All shares of the last 500 decisions lie in their bands."
+    assert calm["sentence"] == "All shares of the last 500 decisions are within their bands."
     assert [line["live"] for line in calm["experts"]] == [0.7, 0.3]
     moved = share_document(NAMES, ["a"] * 250 + ["b"] * 250, reference, 0.0)
     assert moved["drift"]
     assert [line["outside"] for line in moved["experts"]] == [True, True]
-    assert "a has 50.0 % of the last 500 decisions, and in training had 70.0 %" in moved[
+    assert "a has 50.0 % of the last 500 decisions; in training it had 70.0 %" in moved[
         "sentence"
     ].replace("\u00a0", " ")
 
@@ -59,7 +59,7 @@ def test_few_decisions_are_shown_and_not_judged():
     reference = Reference((700.0, 300.0), "trained")
     found = share_document(NAMES, ["b"] * (LEAST - 1), reference, 0.0)
     assert not found["drift"]
-    assert "judged from 50 on" in found["sentence"]
+    assert "compared from 50 decisions on" in found["sentence"]
     assert share_document(NAMES, ["b"] * LEAST, reference, 0.0)["drift"]
     assert share_document(NAMES, [], reference, 0.0)["sentence"] == "No decisions yet."
 

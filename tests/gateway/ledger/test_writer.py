@@ -85,7 +85,7 @@ def test_a_locked_file_is_told_and_waited_for(tmp_path, caplog):
     assert ids(path) == [0, 1]
     assert [entry.getMessage() for entry in caplog.records] == [
         "the ledger cannot be written: database is locked; rows wait in memory.",
-        "the ledger is written again.",
+        "the ledger can be written again.",
     ]
 
 
@@ -104,7 +104,7 @@ def test_a_file_locked_at_the_start_does_not_stop_the_start(tmp_path):
     assert ids(path) == [0, 1]
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 row is lost"), (1200, "1,200 rows are lost")])
+@pytest.mark.parametrize(("count", "said"), [(1, "1 row was not"), (1200, "1,200 rows were not")])
 def test_rows_that_are_lost_at_the_end_are_counted_in_the_log(tmp_path, caplog, count, said):
     path = tmp_path / "l.db"
     write_all(path, [record(0)])
@@ -116,7 +116,7 @@ def test_rows_that_are_lost_at_the_end_are_counted_in_the_log(tmp_path, caplog, 
         writer.write(record(number))
     writer.close(0.1)
     other.close()
-    assert f"{said} to the ledger: database is locked." in caplog.text
+    assert f"{said} written to the ledger: database is locked." in caplog.text
     assert writer.dropped == count
 
 

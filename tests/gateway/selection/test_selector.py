@@ -191,7 +191,7 @@ def test_a_request_that_nobody_can_serve_is_refused_with_each_reason():
     with pytest.raises(Refusal) as caught:
         select(selector, document={**IMAGE, "max_tokens": 6}, size=400)
     assert (caught.value.status, caught.value.code) == (400, "no_capable_expert")
-    for words in ("a takes no images", "b takes 10 tokens", "c answers in 5 tokens"):
+    for words in ("a takes no images", "b takes 10 tokens", "c answers with up to 5 tokens"):
         assert words in caught.value.message
     # By its name it is asked all the same: its endpoint knows best.
     assert select(selector, ModelRequest(expert="a"), document=IMAGE).order == ["a"]

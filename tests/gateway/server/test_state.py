@@ -77,6 +77,6 @@ def test_a_gateway_that_was_killed_and_whose_workers_still_end_is_not_reloaded(t
     dead = os.posix_spawn("/bin/sh", ["sh", "-c", "exit"], {})
     os.waitpid(dead, 0)
     state.write({"pid": dead, "workers": 1})
-    with pytest.raises(ValueError, match="was killed"):
+    with pytest.raises(ValueError, match="has been stopped"):
         reload_gateway(1234, 1.0, tmp_path)
     state.close()

@@ -86,7 +86,7 @@ _REMEDIES = {
     "previous_response_id": "The gateway stores no responses; send the whole conversation as input.",
     "prompt": "The gateway stores no prompts; send the text as input.",
 }
-_KINDS: dict[type, str] = {str: "a text", dict: "an object", list: "a list"}
+_KINDS: dict[type, str] = {str: "a string", dict: "an object", list: "a list"}
 
 
 class TranslationError(InvalidInputError):
@@ -141,7 +141,7 @@ def text_of(content: Any, where: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise wrong(where, "must be a text, or a list of texts")
+        raise wrong(where, "must be a string, or a list of strings")
     return "\n".join(get(_checked(part, dict, where), "text", str, where) for part in content)
 
 

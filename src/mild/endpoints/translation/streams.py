@@ -162,7 +162,7 @@ class _Pieces:
 
     def _counted(self, text: Any) -> str:
         if not isinstance(text, str):
-            raise TypeError(f"{text!r} is not a text")
+            raise TypeError(f"{text!r} is not a string")
         self._characters += len(text)
         if self._characters > MAX_CHARACTERS:
             raise ValueError("the answer is too long")

@@ -278,7 +278,7 @@ class Access:
             return Refusal(
                 429,
                 f"{whose} for the {window} has enough left for this request, which may cost "
-                f"{shown_dollars(amount)}, but requests under way hold too much of it until they end; "
+                f"{shown_dollars(amount)}, but requests in progress have reserved too much of it; "
                 "try again in 1 second.",
                 code="budget_held",
                 retry_after=1.0,

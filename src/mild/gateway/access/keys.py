@@ -101,9 +101,9 @@ class Callers:
         if not self._needs_key and not token.startswith(PREFIX):
             return self._anonymous
         if authorization:
-            message = "The API key is not known, or was revoked."
+            message = "The API key is unknown or was revoked."
         else:
-            message = "An API key is needed: send the header Authorization: Bearer KEY."
+            message = "An API key is required: send the header Authorization: Bearer KEY."
         raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 

@@ -178,8 +178,8 @@ class AccessStore:
             found = connection.execute(sa.select(keys).where(named).with_for_update()).first()
             if found is not None and found.revoked is None:
                 raise InvalidInputError(
-                    f"the name of a new key must be free; {key.name!r} has one: mild keys revoke "
-                    f"{key.name}"
+                    f"the name of a new key must not be in use; {key.name!r} is. Choose another name, "
+                    f"or revoke the old key: mild keys revoke {key.name}"
                 )
             connection.execute(keys.delete().where(named))
             connection.execute(keys.insert().values(asdict(key)))
@@ -196,7 +196,7 @@ class AccessStore:
             if connection.execute(change).rowcount == 0:
                 known = sa.select(keys.c.name).where(valid).order_by(keys.c.name)
                 names = ", ".join(connection.scalars(known)) or "none"
-                raise InvalidInputError(f"name must be that of a key ({names}); got {name!r}.")
+                raise InvalidInputError(f"name must be the name of a key ({names}); got {name!r}.")
             _mark_changed(connection)
 
         self._run(revoke)

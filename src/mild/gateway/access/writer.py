@@ -300,7 +300,7 @@ class StoreWriter:
         try:
             self._store.leave(self._name, self._last)
         except (StoreError, CommitUnknownError) as error:
-            logger.warning("%s Requests that it has not heard of are charged as reserved.", error)
+            logger.warning("%s Requests that are not yet stored are charged as reserved.", error)
         self._store.close()
         self._post(self._refuse_all)
 
@@ -362,7 +362,7 @@ class StoreWriter:
 
     def _lose(self, error: Exception) -> None:
         if self.trouble is None:
-            logger.warning("%s It is tried again once a second.", error)
+            logger.warning("%s Trying again once a second.", error)
         self.trouble = str(error)
         self._refuse_all()
 

@@ -51,12 +51,12 @@
     const list = [];
     if (goneSince !== null) {
       const since = seen === null ? "It has not answered since this page was opened."
-        : `No answer since ${clock(goneSince / 1000)}; what you see is from ${clock(seen.time)}.`;
+        : `No answer since ${clock(goneSince / 1000)}; the figures are from ${clock(seen.time)}.`;
       list.push(make("div", { class: "notice bad" }, make("strong", {}, "The gateway does not answer"), since));
     }
     if (status) {
       if (status.shares.drift) list.push(make("div", { class: "notice warn", id: "drift" },
-        make("strong", {}, "Shares have left their band"), status.shares.sentence));
+        make("strong", {}, "Shares are outside their bands"), status.shares.sentence));
       for (const trouble of status.troubles) list.push(make("div", { class: "notice bad" },
         make("strong", {}, "Needs attention"), trouble));
     }
@@ -69,7 +69,7 @@
     const experts = Object.entries(data.always).sort((a, b) => b[1] - a[1]);
     const words = ([name, cost]) => `always ${name} ${dollars(cost)}`;
     const saved = experts[0][1] - data.paid;
-    return [[saved >= 0 ? `Saved against always ${experts[0][0]}` : `Added to always ${experts[0][0]}`, dollars(Math.abs(saved)),
+    return [[saved >= 0 ? `Saved compared with always ${experts[0][0]}` : `Spent above always ${experts[0][0]}`, dollars(Math.abs(saved)),
       `${dollars(data.paid)} for the last ${plural(data.rows, "answer")}; with the same tokens ${experts.map(words).join(", ")}`]];
   }
 
@@ -81,7 +81,7 @@
     return [
       tile("Requests, last hour", count(traffic.requests), `${count(traffic.minutes.at(-2).requests)} in the last full minute`),
       tile("Failed, last hour", failed === null ? "–" : percent(failed), failed === null ? "no requests" : `${count(traffic.failures)} of ${count(traffic.requests)}`),
-      tile("Latency, half within", milliseconds(latency.latency_ms.p50),
+      tile("Median latency", milliseconds(latency.latency_ms.p50),
         `95 % within ${milliseconds(latency.latency_ms.p95)}; gateway adds ${milliseconds(latency.overhead_ms.p50)}`),
       day ? tile("Spent today", dollars(day.spent), day.budget === null ? "no budget set" : `of ${dollars(day.budget)}, ${percent(day.budget ? day.spent / day.budget : 0, 0)}`)
         : tile("Spent, last hour", dollars(traffic.dollars), "no budget set"),
@@ -108,17 +108,17 @@
     });
   }
   function rule(data) {
-    if (data.reference === null) return "Once the router says its trained shares, or enough decisions have been made, bands appear here.";
+    if (data.reference === null) return "Bands appear here once the router records its shares in training, or enough decisions have been made.";
     const source = data.reference === "trained" ? `the shares that the router had on ${count(data.reference_rows)} training rows`
       : `the shares among ${count(data.reference_rows)} earlier decisions`;
     const explored = data.explore > 0 ? `, mixed with ${percent(data.explore)} exploration` : "";
     const so = data.window < data.full ? `, ${count(data.window)} so far,` : "";
-    return `Rule: the last ${count(data.full)} decisions${so} against ${source}${explored}. Beta-binomial bands for all experts at once: at any one look, ` +
-      `${percent(data.confidence, 0)} sure to hold all shares if nothing has changed. Pinned requests, and those that name an expert or a trade-off, are not counted.`;
+    return `Rule: the last ${count(data.full)} decisions${so} are compared with ${source}${explored}. The bands are beta-binomial and hold for all experts at once: ` +
+      `if nothing has changed, they contain all shares with a probability of ${percent(data.confidence, 0)} at any one time. Pinned requests, and requests that name an expert or a trade-off, are not counted.`;
   }
 
   function spendRows(spend) {
-    if (!spend) return [make("li", { class: "empty" }, "Nothing is counted.")];
+    if (!spend) return [make("li", { class: "empty" }, "Spend is not counted.")];
     const line = (name, entry, renews) => {
       const part = entry.budget ? entry.spent / entry.budget : 0;
       const held = entry.budget ? Math.min(entry.held / entry.budget, Math.max(0, 1 - part)) : 0;
@@ -160,17 +160,17 @@
     const other = Object.entries(data.outcomes).filter(([name]) => name !== "ok").map(([name, n]) => `${count(n)} ${name}`).join(", ");
     return [
       make("p", { class: "lead" }, data.requests ? `${plural(data.requests, "request")}, ${dollars(data.dollars)}; ${other || "all answered"}.` : "No requests."),
-      make("ul", { class: "legend", "aria-hidden": "true" }, make("li", {}, make("i", { class: "key live" }), "answered, per minute"), make("li", {}, make("i", { class: "key failed" }), "failed (at the foot)")),
+      make("ul", { class: "legend", "aria-hidden": "true" }, make("li", {}, make("i", { class: "key live" }), "answered, per minute"), make("li", {}, make("i", { class: "key failed" }), "failed (at the bottom)")),
       picture("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words },
         picture("line", { class: "axis", x1: 0, x2: width, y1: height - 17.5, y2: height - 17.5 }), ...bars,
         picture("text", { x: 0, y: height - 3 }, "an hour ago"), picture("text", { x: width, y: height - 3, "text-anchor": "end" }, "now"),
-        ...(data.requests ? [picture("text", { x: width, y: 10, "text-anchor": "end" }, `most: ${count(top)} a minute`)] : [])),
+        ...(data.requests ? [picture("text", { x: width, y: 10, "text-anchor": "end" }, `at most ${count(top)} a minute`)] : [])),
     ];
   }
 
   function latencyRows(data) {
     const line = (name, entry) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, milliseconds(entry.p50)), make("td", {}, milliseconds(entry.p95)));
-    return [line("whole answer", data.latency_ms), line("first byte", data.first_byte_ms), line("the gateway's part", data.overhead_ms)];
+    return [line("full answer", data.latency_ms), line("first byte", data.first_byte_ms), line("added by the gateway", data.overhead_ms)];
   }
 
   function expertRow(expert) {
@@ -181,7 +181,7 @@
     return make("tr", {}, make("th", { scope: "row" }, expert.name),
       make("td", {}, make("span", { class: "pill " + kind }, word + some)),
       ...Object.entries({ "in flight": flight, "requests, 1 h": count(expert.requests), failed: count(expert.failures), "fell back": count(expert.fell_back),
-        "half within": milliseconds(expert.p50), "95 % within": milliseconds(expert.p95), "spent, 1 h": dollars(expert.dollars) })
+        "median": milliseconds(expert.p50), "95 % within": milliseconds(expert.p95), "spent, 1 h": dollars(expert.dollars) })
         .map(([name, cell]) => make("td", { "data-name": name }, cell)));
   }
 
@@ -195,8 +195,8 @@
     if (entry.streamed) why.push("stream");
     return make("li", {},
       make("span", { class: "when" }, clock(entry.time)),
-      make("span", { class: "who-asked" }, entry.key, " ", make("small", {}, "asked " + entry.asked)),
-      make("span", { class: "expert" }, entry.expert || "nobody", " ", make("small", {}, why.join(", "))),
+      make("span", { class: "who-asked" }, entry.key, " ", make("small", {}, "asked for " + entry.asked)),
+      make("span", { class: "expert" }, entry.expert || "no expert", " ", make("small", {}, why.join(", "))),
       make("span", { class: "num price" }, dollars(entry.price)),
       make("span", { class: "num took" }, milliseconds(entry.latency_ms)),
       make("span", { class: "state" }, make("span", { class: "pill " + kind }, entry.outcome === "ok" ? "ok" : `${entry.outcome} ${entry.status}`)),

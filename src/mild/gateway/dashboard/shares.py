@@ -179,22 +179,22 @@ def _share_sentence(
         return "No decisions yet."
     if reference is None:
         return (
-            f"{n:,} decisions; the router does not say its trained shares, and there are too few "
-            f"earlier decisions to compare with."
+            f"{n:,} decisions; the router does not record its shares in training, and there are too "
+            "few earlier decisions to compare with."
         )
     usual = "in training" if reference.name == "trained" else "among earlier decisions"
     if n < LEAST:
-        return f"{n:,} decisions so far; they are judged from {LEAST} on."
+        return f"{n:,} decisions so far; shares are compared from {LEAST} decisions on."
     if not drifted:
-        return f"All shares of the last {n:,} decisions lie in their bands."
+        return f"All shares of the last {n:,} decisions are within their bands."
     parts = [
-        f"{line['name']} has {_percent(line['live'])} of the last {n:,} decisions, and {usual} had "
+        f"{line['name']} has {_percent(line['live'])} of the last {n:,} decisions; {usual} it had "
         f"{_percent(line['usual'])} (band {_percent(line['low'])} to {_percent(line['high'])})"
         for line in drifted
     ]
     return (
         "; ".join(parts)
-        + ". The queries, or the router, are not what they were: consider fitting anew."
+        + ". The queries or the router have changed: consider fitting the router again."
     )
 
 

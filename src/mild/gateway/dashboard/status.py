@@ -141,7 +141,7 @@ def _troubles(workers: Sequence[Mapping[str, Any]], spend: Mapping[str, Any] | N
     if dropped:
         said.append(f"{dropped:,} rows are missing from the ledger.")
     if any(worker.get("draining") for worker in workers):
-        said.append("A worker is ending: it finishes its requests and takes no new ones.")
+        said.append("A worker is shutting down: it finishes its requests and takes no new ones.")
     if spend is not None and spend.get("trouble"):
         said.append(f"The store of budgets has a problem: {spend['trouble']}")
     return said

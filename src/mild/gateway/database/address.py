@@ -57,17 +57,17 @@ def read_address(text: str) -> Address:
         )
     if not text.isprintable() or " " in text or match is None:
         raise AddressError(
-            "must be as postgresql://user:password@host:port/database, with the signs @ : / ? # % in "
+            "must have the form postgresql://user:password@host:port/database, with @ : / ? # % in "
             "user and password written as %40 %3A %2F %3F %23 %25"
         )
     if _BAD_PERCENT.search(text):
-        raise AddressError("must have two digits behind each %: a % itself is written %25")
+        raise AddressError("must have two digits after each %: a % itself is written %25")
     hosts = match["hosts"] or ""
     for host in hosts.split(","):
         found = _HOST.fullmatch(host)
         port = None if found is None else found["port"]
         if found is None or (port is not None and not 0 < int(port) < 65536):
-            raise AddressError("must name a host and a port from 1 to 65535, as host:5432")
+            raise AddressError("must name a host and a port from 1 to 65535, such as host:5432")
     user, name = match["user"], match["name"]
     shown = "postgresql://" + (f"{user}@" if user else "") + hosts + (f"/{name}" if name else "")
     secret = bool(match["password"] or _SECRET_OPTION.search(match["options"] or ""))

@@ -364,8 +364,9 @@ def schema_of(database: Database, place: Location, reading: bool = False) -> str
             version = connection.scalar(sa.select(table.c.version_num)) or ""
     if version > SCHEMA:
         raise DataFileError(
-            f"{shown_place(place)}: it was written by a newer mild: schema {version}, this one knows "
-            f"{SCHEMA}; upgrade with pip install --upgrade mild-learn, or name another place."
+            f"{shown_place(place)}: it was written by a newer version of mild (schema {version}; this "
+            f"version reads {SCHEMA}); upgrade with pip install --upgrade mild-learn, or name another "
+            "place."
         )
     if is_old and not (reading and "decisions" in names):
         raise DataFileError(
@@ -375,7 +376,7 @@ def schema_of(database: Database, place: Location, reading: bool = False) -> str
     if (names and not (version or is_old)) or not is_ours:
         what = "its schema mild" if database.is_postgres else "it"
         raise DataFileError(
-            f"{shown_place(place)}: {what} belongs to something else; name another place."
+            f"{shown_place(place)}: {what} belongs to another program; name another place."
         )
     return OLD if is_old else version
 
@@ -437,7 +438,9 @@ def _sqlite_engine(place: str | os.PathLike[str], patience: float, reading: bool
     if reading:
         file = Path(place)
         if not file.is_file():
-            raise DataFileError(f"{place} is no file; a ledger is what `mild serve` writes.")
+            raise DataFileError(
+                f"{place} is not a file; a ledger is a file that `mild serve` wrote."
+            )
         target = file.resolve().as_uri() + "?mode=ro"
         if not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists():
             target += "&immutable=1"
@@ -494,8 +497,10 @@ def _postgres_engine(address: Address) -> sa.Engine:
     except psycopg.Error as error:
         # The driver's message may hold the password, unless it names an option.
         said = re.fullmatch(r'invalid URI query parameter: "(\w+)"\s*', str(error))
-        what = f"there is no option {said[1]!r}" if said else "it is not understood"
-        raise DataFileError(f"{address.shown}: the address must be libpq's; {what}.") from None
+        what = f"it has the unknown option {said[1]!r}" if said else "it is not one"
+        raise DataFileError(
+            f"{address.shown}: the address must be a connection URI of libpq; {what}."
+        ) from None
 
     class BoundedConnection(psycopg.Connection[Any]):
         """A connection that is closed where the server does not answer a statement in time."""
@@ -538,5 +543,5 @@ def _failure(error: BaseException | None) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # With several hosts or addresses each has a line; the last one is where it ended.
     fatal = [line for line in lines if "FATAL" in line or "failed" in line]
-    line = (fatal or lines or ["it does not say why"])[-1 if fatal else 0]
+    line = (fatal or lines or ["no reason was given"])[-1 if fatal else 0]
     return _LEAD.sub("", line).removeprefix("- ").rstrip(".")

@@ -55,7 +55,7 @@ def _evaluate(node: ast.expr) -> Fraction:
         return -_evaluate(node.operand)
     if isinstance(node, ast.Constant):
         return Fraction(str(node.value))
-    raise TypeError(f"{node} is no part of a sum")
+    raise TypeError(f"{node} is not part of a sum")
 
 
 @cache
@@ -89,7 +89,8 @@ def _rules(text: str) -> str:
 
 def _stand_in_for(model: str, text: str) -> str:
     return (
-        recall(text) or f"I am a stand-in for {model}. Put the real one, or any other, in my place."
+        recall(text)
+        or f"I am a stand-in for {model}. Replace me with the real model, or any other."
     )
 
 

@@ -31,7 +31,7 @@ def export(
 
     place = Path(out)
     if place.exists() and not overwrite:
-        raise OutputExistsError(f"{place} is there already; give --overwrite to replace it.")
+        raise OutputExistsError(f"{place} already exists; give --overwrite to replace it.")
     schema = _parquet_schema(pa)
     names = read_experts(path)
     count = 0

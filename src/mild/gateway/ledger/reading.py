@@ -39,7 +39,7 @@ def ledger_location(text: str | os.PathLike[str]) -> Location:
 
         found = read_ledger_location(text)
         if found is None:
-            raise DataFileError(f"{text} says that no ledger is written: ledger.enabled is false.")
+            raise DataFileError(f"{text} turns the ledger off: ledger.enabled is false.")
         return found
     return text
 

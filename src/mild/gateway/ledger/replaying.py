@@ -23,8 +23,8 @@ METHODS = {
     "doubly_robust": "new router, doubly robust",
     "self_normalised": "new router, self-normalised",
     "inverse_propensity": "new router, inverse propensity",
-    "difference": "difference to the log, doubly robust",
-    "difference_to_serving": "difference to the serving router, doubly robust",
+    "difference": "difference from the log, doubly robust",
+    "difference_to_serving": "difference from the serving router, doubly robust",
 }
 
 

@@ -138,8 +138,8 @@ class LedgerWriter:
         self._thread = None
         if left := self.waiting:
             self.dropped += left
-            rows = "1 row is" if left == 1 else f"{left:,} rows are"
-            logger.warning("%s lost to the ledger: %s.", rows, self.trouble)
+            rows = "1 row was" if left == 1 else f"{left:,} rows were"
+            logger.warning("%s not written to the ledger: %s.", rows, self.trouble)
 
     def _run(self) -> None:
         told = False
@@ -151,7 +151,7 @@ class LedgerWriter:
                 self.trouble = None
                 if told:
                     told = False
-                    logger.warning("the ledger is written again.")
+                    logger.warning("the ledger can be written again.")
             except Exception as error:
                 # Whatever it is: without this thread no row would ever be written again.
                 self.trouble = str(error)

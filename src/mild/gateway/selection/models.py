@@ -46,7 +46,7 @@ def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequ
     if model == ROUTER_MODEL:
         return _ROUTER_CHOOSES
     if not isinstance(model, str) or not model:
-        said = "It is missing." if model is None else "It is not a text."
+        said = "It is missing." if model is None else "It is not a string."
         raise Refusal(
             400, f"The request must name a model. {said}", code="model_missing", param="model"
         )

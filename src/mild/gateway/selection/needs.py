@@ -105,13 +105,16 @@ def _missing(expert: Expert, needs: Needs) -> Iterator[str]:
     if needs.tools and expert.tools is False:
         yield "takes no tools"
     if needs.json_schema and expert.json_schema is False:
-        yield "takes no schema for its answer"
+        yield "takes no JSON schema for its answer"
     if needs.reasoning and expert.reasoning is False:
         yield "takes no reasoning_effort"
     if expert.context is not None and needs.tokens_in > expert.context:
-        yield f"takes {expert.context:,} tokens, and the request has about {needs.tokens_in:,}"
+        yield f"takes {expert.context:,} tokens; the request has about {needs.tokens_in:,}"
     if expert.max_output is not None and needs.tokens_out > expert.max_output:
-        yield f"answers in {expert.max_output:,} tokens, and the request asks for {needs.tokens_out:,}"
+        yield (
+            f"answers with up to {expert.max_output:,} tokens; the request asks for "
+            f"{needs.tokens_out:,}"
+        )
 
 
 def declares_limits(expert: Expert) -> bool:

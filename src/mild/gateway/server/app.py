@@ -45,7 +45,8 @@ def create_app(context: AppContext) -> ASGIApp:
 
     async def refuse_route(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        refusal = Refusal(404, f"There is no such endpoint; there are {_SERVED}.", code="not_found")
+        message = f"There is no such endpoint. The endpoints are {_SERVED}."
+        refusal = Refusal(404, message, code="not_found")
         if error.status_code == 405 and request.method == "OPTIONS":
             methods = (error.headers or {}).get("Allow", "")
             return Response(status_code=204, headers={"Allow": f"{methods}, OPTIONS"})

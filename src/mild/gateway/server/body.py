@@ -58,7 +58,7 @@ class BodyMemory:
     def add(self, size: int) -> None:
         """Hold more; Refusal 503 if that is too much."""
         if self.held + size > self._limit:
-            message = "The gateway holds too many bytes of other requests at the moment."
+            message = "The gateway has no memory for another request at the moment."
             raise Refusal(503, message, code="overloaded", retry_after=1.0)
         self.held += size
 

@@ -309,7 +309,7 @@ class CompletionHandler:
             if self._response is not None:
                 self._response.close(error)
                 name = self._response.client.name
-                message = f"The expert {name} {error.description} in the middle of it."
+                message = f"The expert {name} {error.description} in the middle of the stream."
                 broken = Refusal(502, message, code="stream_broken")
                 content = error_event(broken, self.request.endpoint, self._translator)
                 await self._write(content, True)

@@ -95,7 +95,7 @@ class Completions:
             return model
         if model.expert is None and len(able) == 1:
             return ModelRequest(expert=able[0])
-        said = f"they are {', '.join(able)}" if able else "there are none (embeddings = true)"
+        said = f"these do: {', '.join(able)}" if able else "none does (embeddings = true)"
         message = f"model must name an expert that computes embeddings; {said}."
         raise Refusal(400, message, code="embeddings_unsupported", param="model")
 
@@ -183,7 +183,7 @@ class Endpoints:
     async def _explain(self, router: Router, text: str) -> tuple[dict[str, Any], Explanation]:
         """The evidence behind a decision and the whole explanation, found in a thread: it takes a while."""
         if self._waiting >= MAX_EXPLANATIONS:
-            message = "Too many decisions wait to be explained."
+            message = "Too many explanations are waiting at the moment."
             raise Refusal(429, message, code="overloaded", retry_after=1.0)
         self._waiting += 1
         try:
@@ -229,7 +229,7 @@ class Endpoints:
         if settings.page != "public" and not open_here and not self._identify(request).admin:
             raise Refusal(
                 403,
-                "The metrics show what every key spends: they need a key that was created with "
+                "The metrics show what every key spends, so they require a key that was created with "
                 "`mild keys add NAME --admin`.",
                 code="admin_key_required",
             )
@@ -255,7 +255,7 @@ class Endpoints:
         # Not for a key either: it shows what the holders of other keys spend and ask.
         raise Refusal(
             403,
-            "The page is served on loopback alone, and where no key is needed; "
+            "The page is served only on loopback, and only if no key is required; "
             'page = "public" shows it to everyone who can reach the gateway.',
             code="page_closed",
         )

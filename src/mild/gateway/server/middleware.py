@@ -153,8 +153,8 @@ class RequestGuard:
         if caller.scope == ANONYMOUS:
             raise Refusal(
                 401,
-                "An API key is needed: the request came through a proxy, and this gateway needs no key "
-                "on its own machine alone. Send the header Authorization: Bearer KEY.",
+                "An API key is required: the request came through a proxy, and only requests from the "
+                "gateway's own machine need none. Send the header Authorization: Bearer KEY.",
                 code="invalid_api_key",
                 headers={"WWW-Authenticate": "Bearer"},
             )
@@ -317,7 +317,7 @@ class HostCheck:
         if foreign and origin not in self._origins and scope["path"] != "/":
             raise Refusal(
                 403,
-                "Pages of other sites may not use this gateway, because it needs no key.",
+                "Pages of other sites may not use this gateway, because it requires no key.",
                 code="cross_site_request",
             )
 
@@ -327,7 +327,7 @@ class HostCheck:
         if not (name == self._host or is_loopback(name) or name.endswith(".localhost")):
             raise Refusal(
                 403,
-                "The Host header must be localhost or a loopback address, because this gateway needs "
-                "no key; with require_key = true any name will do.",
+                "The Host header must be localhost or a loopback address, because this gateway requires "
+                "no key; with require_key = true, any name is accepted.",
                 code="unknown_host",
             )

@@ -80,7 +80,7 @@ def check_tls(server: ServerSettings) -> None:
     except OSError as error:
         reason = getattr(error, "reason", None) or error.strerror or error
         raise InvalidInputError(
-            "tls_certificate and tls_key must be PEM files that fit each other; "
+            "tls_certificate and tls_key must be PEM files that belong together; "
             f"{server.tls_certificate} and {server.tls_key}: {reason}.",
             parameter="tls_certificate",
         ) from error
@@ -186,7 +186,7 @@ def _build(
         try:
             await context.reload(load)
         except MildError as error:
-            logger.error("the router was not reloaded, the old one serves on: %s", error)
+            logger.error("the router was not reloaded, the old one is still used: %s", error)
             failed = str(error)
         report(loaded, failed)
 
@@ -355,7 +355,7 @@ class Supervisor(Multiprocess):
 
             mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
             print(
-                f"warning: worker {k} ended ({process.exitcode}); another starts",
+                f"warning: worker {k} ended ({process.exitcode}); another one is started",
                 file=sys.stderr,
                 flush=True,
             )

@@ -27,7 +27,7 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
     found = folder.stat(follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise InvalidInputError(
-            f"{folder} must be a folder that only you can use; it is another's, or open to others."
+            f"{folder} must be a folder that only you can use; other users own it or can use it."
         )
     return folder
 
@@ -47,7 +47,7 @@ class StateFile:
             self._descriptor = _open_locked(self._path)
         except BlockingIOError as error:
             raise InvalidInputError(
-                f"port {port} must be free; another gateway of yours serves there."
+                f"port {port} must be free; another gateway of yours uses it."
             ) from error
         self.folder = _worker_folder(base, port)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -130,17 +130,19 @@ def reload_gateway(port: int, timeout: float = 30.0, folder: Path | None = None)
         time.sleep(_POLL_SECONDS)
         state = read_state(port, folder)
     if not state:
-        raise InvalidInputError(f"port must be one that a gateway of yours serves; {port} is not.")
+        raise InvalidInputError(
+            f"port must be the port of a running gateway of yours; {port} is not."
+        )
     asked = time.monotonic()
     try:
         os.kill(int(state["pid"]), signal.SIGHUP)
     except ProcessLookupError as error:
-        raise InvalidInputError(f"the gateway on port {port} was killed, and is ending.") from error
+        raise InvalidInputError(f"the gateway on port {port} has been stopped.") from error
     files = _worker_folder(folder or state_folder(), port)
     while time.monotonic() < end:
         time.sleep(_POLL_SECONDS)
         if read_state(port, folder) is None:
-            raise InvalidInputError("the gateway ended while it was asked to reload.")
+            raise InvalidInputError("the gateway stopped before it reloaded the router.")
         workers = [_read_worker(files / f"{k}.json") for k in range(int(state["workers"]))]
         # The clock is the same for all processes of a machine.
         if all(worker.get("loaded", 0.0) >= asked for worker in workers):

@@ -217,7 +217,7 @@ async def _open_response(
         return UpstreamResponse(client, permit, response, refusal.body(request.endpoint))
     if request.streamed:
         if "text/event-stream" not in headers.get("Content-Type", "").lower():
-            raise ExpertError("garbled", "no stream of events, though one was asked for")
+            raise ExpertError("garbled", "a reply that is not a stream of events")
         events = EventReader(response)
         first = await _first_event(events)
         return UpstreamResponse(client, permit, response, events=events, first=first)
@@ -297,14 +297,14 @@ def _refusal(
         if any(full for _, full in waits):
             message = "The experts have no room for another request at the moment."
             return Refusal(429, message, code="overloaded", retry_after=soonest)
-        message = "The experts failed repeatedly and are left alone for a moment."
+        message = "The experts failed repeatedly and are not asked for a moment."
         return Refusal(503, message, code="experts_unavailable", retry_after=soonest)
     client, error = last
     status = {"rate": 429, "timeout": 504}.get(error.kind, 502)
     wait = error.retry_after
     return Refusal(
         status,
-        f"The expert {client.name} {error.description}, and nobody else could answer.",
+        f"The expert {client.name} {error.description}, and no other expert could answer.",
         code=f"expert_{error.kind}",
         retry_after=1.0 if wait is None and status == 429 else wait,
         headers={name: v for name, v in error.headers.items() if name.startswith("x-ratelimit-")},
