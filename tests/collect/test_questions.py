@@ -122,10 +122,10 @@ def test_wrong_questions_are_refused(tmp_path, row, message):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("q.jsonl", b'{"query": "a"}\n{oops\n', "line 2 is not JSON"),
-        ("q.jsonl", b"[1]\n", "line 1 must be an object"),
-        ("q.jsonl", b'{"query": "a \\ud83d", "answer": "1"}\n', "surrogates not allowed"),
-        ("q.jsonl", b'{"query": "\xff"}\n', "line 1 is not JSON"),
+        ("q.jsonl", b'{"query": "a"}\n{oops\n', "line 2 must be one JSON object"),
+        ("q.jsonl", b"[1]\n", "line 1 must be one JSON object"),
+        ("q.jsonl", b'{"query": "a \\ud83d", "answer": "1"}\n', "half a character"),
+        ("q.jsonl", b'{"query": "\xff"}\n', "line 1 is not UTF-8"),
         ("q.jsonl", b"", "the file is empty"),
         ("q.txt", b"x", "must end in"),
         ("q.parquet", b"no", "not a readable"),

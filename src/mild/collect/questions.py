@@ -12,14 +12,13 @@ from typing import Any
 
 from mild.collect.number_parsing import is_number_text
 from mild.collect.prompts import LETTERS
-from mild.data.queries import QUERY_NAMES
-from mild.data.tables import check_file, naming, peek_schema, read_table
+from mild.data.queries import CHOICES, QUERY_NAMES
+from mild.data.tables import check_file, naming, peek_table, read_objects, read_table
 from mild.errors import DataFileError, check_option, listed
 
 SUFFIXES = (".parquet", ".csv", ".jsonl")
 KINDS = ("choice", "numeric", "exact", "contains", "command")
 ANSWER_NAMES = ("answer", "target", "gold")
-OPTION_NAMES = ("options", "choices")
 
 Columns = dict[str, list[Any]]
 
@@ -88,23 +87,11 @@ def _question_columns(file: Path) -> Columns:
     suffix = check_file(file, SUFFIXES)
     if suffix != ".jsonl":
         # Text as it stands: 007 is not 7.
-        schema = peek_schema(file) if suffix == ".csv" else None
-        columns: Columns = read_table(file, schema.names if schema else ()).to_pydict()
+        first = peek_table(file) if suffix == ".csv" else None
+        texts = () if first is None else first.column_names
+        columns: Columns = read_table(file, texts).to_pydict()
         return columns
-    rows: list[dict[str, Any]] = []
-    with open(file, "rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                # Neither the ledger nor a table can store half a surrogate pair.
-                json.dumps(row, ensure_ascii=False).encode("utf-8")
-            except (ValueError, RecursionError) as error:
-                raise DataFileError(f"line {number} is not JSON: {error}.") from error
-            if not isinstance(row, dict):
-                raise DataFileError(f"line {number} must be an object, {{...}}.")
-            rows.append(row)
+    rows = read_objects(file)
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -146,7 +133,7 @@ def _find_column(what: str, name: str | None, usual: Sequence[str], columns: Col
 
 def _options(columns: Columns, rows: int) -> list[tuple[str, ...]]:
     """Options of every question; empty where it has none."""
-    for name in OPTION_NAMES:
+    for name in CHOICES:
         if name in columns:
             return [_listed_options(value, row) for row, value in enumerate(columns[name])]
     count = next((k for k, letter in enumerate(LETTERS) if letter not in columns), len(LETTERS))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import html
-import json
 import math
 import os
 import signal
@@ -17,13 +15,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mild.artifact.frames import as_frame
+from mild.artifact.frames import as_frame, html_table
 from mild.collect.collector import ExpertRun, Progress, ask_pending, most_usage, plan_runs
 from mild.collect.config import find_experts
 from mild.collect.grading import TOLERANCE, Grades, grade_runs, make_scorer
 from mild.collect.ledger import Ledger
 from mild.collect.questions import Questions, read_questions
 from mild.data import OutcomeTable, check_output, read_outcomes, write_columns
+from mild.data.tables import infer_array
 from mild.endpoints.expert import Expert
 from mild.endpoints.redaction import redactor
 from mild.errors import DataFileError, OptionError
@@ -45,22 +44,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, repr=False)
 class Collected:
-    """What ``collect_outcomes`` found: the table of outcomes, and figures per expert.
+    """What ``collect_outcomes`` found: the table of outcomes, and figures per expert."""
 
-    Attributes
-    ----------
-    path : file of the table; None if none was written
-    ledger : file of the answers
-    columns : of the table, as Arrow arrays
-    summary : per expert what was asked, answered, failed, spent and right, and the sums
-    interrupted : whether Ctrl-C ended it early
-    """
-
-    path: Path | None
-    ledger: Path
-    columns: dict[str, Any]
-    summary: dict[str, Any]
-    interrupted: bool
+    path: Path | None  # file of the table; None if none was written
+    ledger: Path  # file of the answers
+    columns: dict[str, Any]  # of the table, as Arrow arrays
+    summary: dict[
+        str, Any
+    ]  # per expert what was asked, answered, failed, spent and right, and the sums
+    interrupted: bool  # whether Ctrl-C ended it early
     like: Any = None  # the frame of the questions, if they were one
 
     @cached_property
@@ -109,14 +101,11 @@ class Collected:
 
     def _repr_html_(self) -> str:
         names = ("asked", "from_ledger", "answered", "failed", "spent", "accuracy")
-        head = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in ("expert", *names))
-        rows = "".join(
-            f"<tr><td>{html.escape(expert)}</td>"
-            + "".join(f"<td>{_cell(run[name])}</td>" for name in names)
-            + "</tr>"
-            for expert, run in self.summary["experts"].items()
-        )
-        return f"<p>{html.escape(repr(self))}</p><table><tr>{head}</tr>{rows}</table>"
+        experts = self.summary["experts"].items()
+        rows = [
+            {"expert": expert, **{name: run[name] for name in names}} for expert, run in experts
+        ]
+        return html_table(repr(self), rows)
 
     def _arrow(self) -> Any:
         import pyarrow as pa
@@ -389,7 +378,7 @@ def outcome_columns(
     """
     import pyarrow as pa
 
-    columns = {name: _source(values) for name, values in questions.columns.items()}
+    columns = {name: infer_array(values) for name, values in questions.columns.items()}
     graded = any(question.kind == "command" for question in questions.items)
     priced = any(run.expert.price.known for run in runs)
     for run, marks in zip(runs, scores, strict=True):
@@ -430,19 +419,3 @@ def check_columns(questions: Questions, runs: Sequence[ExpertRun]) -> None:
         raise DataFileError(
             f"the questions must not have a column {taken[0]}, which mild collect adds. Rename it."
         )
-
-
-def _cell(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
-
-
-def _source(values: list[Any]) -> Any:
-    """A column of the questions; as text where its values are of several kinds."""
-    import pyarrow as pa
-
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([v if isinstance(v, str | None) else json.dumps(v) for v in values])

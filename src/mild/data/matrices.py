@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as parquet
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.data_quality import ROW_ONE, row_number
-from mild.data.selection import Where, kept_rows, selecting_columns
+from mild.data.selection import Where, kept_rows
 from mild.data.tables import (
     check_file,
     check_names,
@@ -27,10 +26,9 @@ from mild.data.tables import (
     is_numeric,
     naming,
     number_matrix,
-    read_parquet,
     read_table,
     short,
-    unreadable,
+    table_suffix,
 )
 from mild.errors import DataFileError, listed
 
@@ -145,14 +143,9 @@ def _read_columns(
     file: Path, features: Names, costs: Names, need_costs: bool, where: Where, part: str | None
 ) -> tuple[Matrices, IntArray | None]:
     """Matrices from the columns of a .parquet, .csv or .tsv file, and the numbers of their rows."""
-    table = None if file.suffix.lower() == ".parquet" else read_table(file)
-    try:
-        schema = parquet.read_schema(file) if table is None else table.schema
-    except (pa.ArrowException, OSError) as error:
-        raise unreadable(file.suffix, error) from error
-    names = list(schema.names)
-    check_names(names)
-    numeric = [field.name for field in schema if is_numeric(field.type)]
+    table = read_table(file)
+    names = list(table.column_names)
+    numeric = [field.name for field in table.schema if is_numeric(field.type)]
     usual = [name for name in names if name.startswith(COST_PREFIX)]
     cost_columns = usual if costs is None else choose_columns("costs", costs, names)
     if need_costs and not cost_columns:
@@ -173,14 +166,9 @@ def _read_columns(
         raise DataFileError(f"{rule}. Narrow the features.", parameter="features")
     used = {*feature_columns, *cost_columns, *usual}
     others = [name for name in names if features is None and name not in used]
-    if table is None:
-        # Columns that are not needed, such as embeddings, are not read.
-        needed = [*feature_columns, *cost_columns, *selecting_columns(schema, where)]
-        table = read_parquet(file, list(dict.fromkeys(needed)))
-    else:
-        # Parquet declares its types; those of a CSV file are inferred.
-        for name in others:
-            _refuse_damaged(name, table[name])
+    # Parquet declares its types; those of a CSV file are inferred.
+    for name in others if table_suffix(file) != ".parquet" else ():
+        _refuse_damaged(name, table[name])
     kept, selection = kept_rows(table, where, part)
     if kept is not None:
         table = table.filter(pa.array(kept))

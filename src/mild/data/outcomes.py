@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -221,14 +221,7 @@ def build_outcomes(
         findings.append(unasked_rows(lost))
     query = vectors = None
     if contents and table.num_rows > 0:
-        query = choose_query(table.schema, options.query, options.choices, all_taken)
-        vectors = options.vectors or find_vectors(table)
-        if query is None and vectors is None:
-            raise DataFileError(
-                f"there must be a query to route by: name its column with --query, or one of vectors "
-                f"with --vectors; found {listed(list(table.column_names))}.",
-                parameter="query",
-            )
+        query, vectors = choose_contents(table, options, all_taken)
     queries = [""] * table.num_rows if query is None else query_texts(table, query)
     prices = _matrix("prices", table, layout, row_numbers) if layout.prices else None
     latencies = _matrix("latencies", table, layout, row_numbers) if layout.latencies else None
@@ -252,6 +245,21 @@ def build_outcomes(
         recipe=replace(query or Recipe(()), vectors=vectors),
         row_numbers=row_numbers,
     )
+
+
+def choose_contents(
+    table: Any, options: ReadArguments, taken: Collection[str]
+) -> tuple[Recipe | None, str | None]:
+    """How the query is made, and the column of vectors; at least one of them is there."""
+    query = choose_query(table.schema, options.query, options.choices, taken)
+    vectors = options.vectors or find_vectors(table)
+    if query is None and vectors is None:
+        raise DataFileError(
+            f"there must be a query to route by: name its column with --query, or one of vectors with "
+            f"--vectors; found {listed(list(table.column_names))}.",
+            parameter="query",
+        )
+    return query, vectors
 
 
 def explanation(layout: Layout, rows: int, query: Recipe | None, vectors: str | None) -> str:

@@ -138,12 +138,6 @@ def named_columns(where: Where) -> list[str]:
     return [text.partition("=")[0].strip() for text in conditions]
 
 
-def selecting_columns(schema: Any, where: Where) -> list[str]:
-    """Columns of a table that decide which rows are read."""
-    named = [name for name in named_columns(where) if name in schema.names]
-    return [*named, *(name for name in schema.names if name.lower() in SPLIT_NAMES)]
-
-
 def _as_written(value: Any) -> str:
     """A value as people write it: 2.0 is 2."""
     if isinstance(value, float) and value.is_integer():

@@ -158,7 +158,7 @@ def _read_file(file: Path, texts: Collection[str]) -> Any:
         if file.suffix.lower() == ".gz":
             return _checked(_read_content(_decompressed(file.read_bytes()), texts, suffix))
         if suffix == ".parquet":
-            return _checked(read_parquet(file))
+            return _checked(_read_parquet(file))
         return _checked(_read_text(file, suffix, texts))
     except OSError as error:
         raise DataFileError(f"it cannot be read: {reason(error)}.") from error
@@ -208,7 +208,7 @@ def _read_content(content: bytes, texts: Collection[str], suffix: str = "") -> A
             content = _decompressed(content)
         suffix = _suffix_by_content(content)
     if suffix == ".parquet":
-        return read_parquet(content)
+        return _read_parquet(content)
     return _read_text(content, suffix, texts)
 
 
@@ -273,12 +273,6 @@ def _with_texts(empty: Any, batch: Any) -> Any:
     return pa.Table.from_arrays(columns, schema=empty.schema)
 
 
-def peek_schema(file: Path) -> Any:
-    """Arrow schema of a .parquet or .csv file from its beginning; None if the file cannot be read."""
-    table = peek_table(file)
-    return None if table is None else table.schema
-
-
 def check_names(names: Sequence[str], rule: str = "columns must have different names") -> None:
     """Refuse two equal names."""
     twice = [name for name, count in Counter(names).items() if count > 1]
@@ -302,10 +296,9 @@ def validate_columns(table: Any) -> Any:
     return table
 
 
-def read_parquet(file: Path | bytes, columns: list[str] | None = None) -> Any:
-    """Arrow table of a Parquet file, or of some of its columns."""
+def _read_parquet(file: Path | bytes) -> Any:
     try:
-        return parquet.ParquetFile(_arrow_input(file)).read(columns=columns)
+        return parquet.ParquetFile(_arrow_input(file)).read()
     except (pa.ArrowException, OSError) as error:
         raise unreadable(".parquet", error) from error
 
@@ -461,10 +454,13 @@ def _read_json_lines(source: Path | bytes, texts: Collection[str]) -> Any:
     except (pa.ArrowException, TypeError, ValueError):
         # Numbers among booleans, or a broken line or a key twice: Python reads the former and names the
         # latter.
-        text = _decode(source)
-    return _table_of(
-        [_parse(i, line) for i, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    )
+        return _table_of(read_objects(source))
+
+
+def read_objects(source: Path | bytes) -> list[dict[str, Any]]:
+    """The objects of a file with one JSON object per line; a line that is none is refused."""
+    lines = enumerate(_decode(source).split("\n"), start=1)
+    return [_parse(number, line) for number, line in lines if line.strip()]
 
 
 def _parse(number: int, line: str) -> dict[str, Any]:

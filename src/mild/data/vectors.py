@@ -25,7 +25,7 @@ def find_vectors(table: Any) -> str | None:
         column = table[name]
         if _is_vector(column.type):
             return name
-        if is_string(column.type):
+        if is_string(column.type) and len(column):
             first = (column[0].as_py() or "").strip()
             if first.startswith("[") and first.endswith("]"):
                 return name

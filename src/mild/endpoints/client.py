@@ -20,7 +20,6 @@ import aiohttp
 from yarl import URL
 
 from mild._version import __version__
-from mild.endpoints.deadline import Deadline
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert, is_loopback
 
@@ -86,7 +85,7 @@ class EndpointResponse:
         try:
             if content.is_eof():
                 return await content.readany()
-            with Deadline(self._end - asyncio.get_running_loop().time()):
+            async with asyncio.timeout_at(self._end):
                 return await content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _classify(error, self._expert, "nothing more came") from None
@@ -191,9 +190,9 @@ class EndpointClient:
         # Neither a head in small pieces nor interim responses without end take longer.
         seconds = expert.connect_seconds + expert.first_byte_seconds
         seconds += len(body) / MIN_BYTES_PER_SECOND
-        head = Deadline(min(seconds, expert.total_seconds))
+        head = asyncio.timeout(min(seconds, expert.total_seconds))
         try:
-            with head:
+            async with head:
                 return await session.post(
                     url,
                     data=_payload(body),
@@ -202,7 +201,7 @@ class EndpointClient:
                     proxy=self._proxy,
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            if head.expired:
+            if head.expired():
                 late = "no response headers came in time"
                 if expert.total_seconds <= seconds:
                     late = _no_reply(expert)

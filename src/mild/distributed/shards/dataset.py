@@ -14,11 +14,10 @@ from mild.data import OutcomeTable
 from mild.data.formats import FORMATS, check_options, choose_form, lay_out
 from mild.data.formats.base import Layout, ReadArguments
 from mild.data.formats.tokens import is_price_file
-from mild.data.outcomes import build_outcomes, explanation
-from mild.data.queries import Recipe, choose_query
-from mild.data.selection import PARTS, find_split, named_columns, selecting_columns
+from mild.data.outcomes import build_outcomes, choose_contents, explanation
+from mild.data.queries import Recipe
+from mild.data.selection import PARTS, SPLIT_NAMES, find_split, named_columns
 from mild.data.tables import choose_columns, column_kind, is_string, naming, validate_columns
-from mild.data.vectors import VECTOR_NAMES
 from mild.distributed.partitions import (
     FoundFile,
     Partition,
@@ -28,7 +27,7 @@ from mild.distributed.partitions import (
     read_batches,
     read_footers,
 )
-from mild.errors import DataFileError, listed
+from mild.errors import DataFileError
 
 # Rows of a partition, unless a single row group has more: enough to be worth a message to a worker.
 PART_ROWS = 131_072
@@ -82,8 +81,8 @@ def open_dataset(source: str, wanted: ReadArguments) -> Dataset:
     files = find_files(source)
 
     def look(file: FoundFile, metadata: Any, schema: Any) -> tuple[Any, ...]:
-        texts = {field.name for field in schema if is_string(field.type)}
-        splits = [name for name in selecting_columns(schema, None) if name in texts]
+        texts = [field.name for field in schema if is_string(field.type)]
+        splits = [name for name in texts if name.lower() in SPLIT_NAMES]
         with naming(file.path):
             return *_columns(schema, wanted), (splits, metadata)
 
@@ -145,22 +144,9 @@ def _columns(
             parameter="prices",
         )
     layout = lay_out(schema, form, wanted.scores, wanted.prices, wanted.latencies)
-    query = choose_query(schema, wanted.query, wanted.choices, layout.taken)
-    usual = (
-        name
-        for name in VECTOR_NAMES
-        if name in schema.names and column_kind(schema.field(name).type) == "vectors"
-    )
-    vectors = wanted.vectors or next(usual, None)
-    if vectors is not None and vectors not in schema.names:
-        raise DataFileError(
-            f"there must be a column {vectors!r} of vectors; found {listed(list(schema.names))}."
-        )
-    if query is None and vectors is None:
-        raise DataFileError(
-            f"there must be a query to route by: name its column with --query, or one of vectors with "
-            f"--vectors; found {listed(list(schema.names))}."
-        )
+    query, vectors = choose_contents(schema.empty_table(), wanted, layout.taken)
+    if vectors is not None:
+        choose_columns("vectors", [vectors], list(schema.names))
     selecting = named_columns(wanted.where)
     outcomes = (layout.scores, layout.prices, layout.latencies)
     used = [column for columns in outcomes for column in columns.values()]

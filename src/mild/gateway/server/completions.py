@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from mild.endpoints.deadline import Deadline
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage, UsageMeter, asked_answers, asked_tokens, charged_tokens
@@ -328,7 +327,7 @@ class CompletionHandler:
         """Serve within the time of the whole request: reservations end soon after it."""
         seconds = self.context.settings.longest_request
         try:
-            with Deadline(seconds):
+            async with asyncio.timeout(seconds):
                 await self._serve()
         except TimeoutError:
             if self._started:
