@@ -61,7 +61,7 @@ def test_a_query_far_from_the_training_data_is_said_to_be_novel(mild, readers):
     shown = mild("explain", readers("regression"), far).out
     assert "The query is novel" in shown
     assert "P(right)" in shown
-    assert "to be expected" in shown
+    assert "calibrated" in shown
     assert mild("explain", readers("regression"), QUERY, "--json").json()["novel"] is False
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mild.artifact.frames import html_table
 from mild.artifact.novelty import Estimates
 from mild.core.arrays import FloatArray
 from mild.features import HashingFeatures, TextFeatures
@@ -22,6 +23,8 @@ PASSAGES = 50
 LEAST_EFFECT = 1e-6
 # Characters of a part that are shown.
 SHOWN = 48
+# Parts of a query that the sentence names.
+NAMED_PARTS = 3
 # Readable names of the plain numbers.
 NUMBER_WORDS = {
     "<log_length>": "(length of the text)",
@@ -44,9 +47,19 @@ class Evidence:
     effect: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """One decision and its figures, expert by expert."""
+    """One decision and its figures, expert by expert; its ``repr`` says in words why it was made.
+
+    >>> figures = {"small": 0.2, "large": 0.5}
+    >>> evidence = (Evidence("hello", 0.2), Evidence("prove", -0.1))
+    >>> found = Explanation(
+    ...     "small", "large", figures, figures, figures, "expected cost", None, 0.3, evidence, 0.0,
+    ...     "words left out", "expected cost",
+    ... )
+    >>> found.sentence.partition(": ")[2]
+    'its expected loss is 0.3000 below that of large, the runner-up, mainly because of "hello".'
+    """
 
     expert: str
     runner_up: str | None  # None where there is one expert
@@ -61,17 +74,75 @@ class Explanation:
     method: str  # how evidence was found: "terms", "words left out", "passages left out", "none"
     unit: str  # of the evidence
     # Expected costs are calibrated, and shrink to the experts' means where the input is novel.
-    right: dict[str, float] | None = (
-        None  # probability of a right answer; None where it is not known
-    )
-    novelty: float | None = (
-        None  # share of held-out inputs nearer to the training inputs, if recorded
-    )
+    right: dict[str, float] | None = None  # probabilities of a right answer; None if unknown
+    novelty: float | None = None  # share of held-out inputs nearer to the training inputs
     novel: bool | None = None  # whether that share is above 99 %
 
+    @property
+    def sentence(self) -> str:
+        """Which expert is asked, by how much it leads, and which parts of the query support it."""
+        expert, other, shares = self.expert, self.runner_up, self.probabilities
+        if other is None:
+            return f"{expert} is asked: it is the only expert."
+        if self.by == "confidence":
+            reason = (
+                "a cascade asks in a fixed order and stops at the first expert it trusts enough"
+            )
+        elif self.by == "expected cost":
+            reason = f"its expected loss is {self.lead:.4f} below that of {other}, the runner-up"
+        else:
+            reason = f"probability {shares[expert]:.3f}, the runner-up {other} {shares[other]:.3f}"
+        parts = [entry.part for entry in self.evidence if entry.effect > 0][:NAMED_PARTS]
+        # Names of numbers, such as the length of the text, are in parentheses.
+        named = ", ".join(part if part.startswith("(") else f'"{part}"' for part in parts)
+        return f"{expert} is asked: {reason}{f', mainly because of {named}' if named else ''}."
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentence, and how far the query is from the training queries, if that is known."""
+        if self.novelty is None:
+            return (self.sentence,)
+        far = f"farther from the training queries than {self.novelty:.1%} of held-out queries"
+        if not self.novel:
+            return self.sentence, f"The query is {far}; it counts as novel above 99 %."
+        return self.sentence, (
+            f"The query is novel: it is {far}. The estimates are the means of the experts, and the choice "
+            "is a guess. The gateway's setting on_novel names an expert for such queries."
+        )
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        """The figures of each expert, the most probable one first, by the name of the figure."""
+        names = sorted(self.probabilities, key=lambda name: -self.probabilities[name])
+        figures = {self.by: self.values, "probability": self.probabilities}
+        if self.by == "expected cost" and self.expected_costs != self.values:
+            # The choice rests on the router's own estimates, before calibration.
+            figures["calibrated"] = self.expected_costs
+        else:
+            figures["expected cost"] = self.expected_costs
+        figures |= {"P(right)": self.right, "margin": self.margins}
+        found: dict[str, list[Any]] = {"expert": names}
+        for figure, values in figures.items():
+            if values is not None:
+                # To the user a cost is a loss, as in every table of the command line.
+                found[as_loss(figure)] = [values[name] for name in names]
+        return found
+
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
-        return asdict(self)
+        """JSON-ready fields, and the sentence."""
+        return {**asdict(self), "sentence": self.sentence}
+
+    def __repr__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def _repr_html_(self) -> str:
+        """The figures of the experts and the sentences, for notebooks."""
+        return html_table("experts", self.columns, self.sentences)
+
+
+def as_loss(figure: str) -> str:
+    """The name of a figure as people read it: an expected cost is called an expected loss."""
+    return figure.replace("expected cost", "expected loss")
 
 
 def explain(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mild.artifact.expert_names import match_expert
 from mild.artifact.explanation import Explanation, explain
+from mild.artifact.facts import router_facts
 from mild.artifact.folder import write_folder
 from mild.artifact.frames import as_frame
 from mild.artifact.info import RouterInfo
@@ -93,6 +94,40 @@ class Router:
     def settings(self) -> dict[str, Any]:
         """Settings of the policy."""
         return self.policy.state()[0]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is known about the router, by name and in words: kind, parameters, cost, training data.
+
+        >>> from mild.policies import ConstantPolicy
+        >>> Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"]).facts
+        {'kind': 'constant', 'features': '1, unnamed'}
+        """
+        text = None if self.text is None else self.text.kind
+        return router_facts(
+            self.policy, self.expert_names, self.feature_names, self.info, text, self.novelty
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``mild show --json`` prints about the router."""
+        info = self.info
+        return {
+            "kind": info.kind or self.policy.kind,
+            "parts": self.policy.parts,
+            "experts": self.expert_names,
+            "margins": self.margins,
+            "settings": self.settings,
+            "estimator": info.estimator and info.estimator.as_dict(),
+            "n_features": self.n_features,
+            "text": None if self.text is None else self.text.kind,
+            "notes": info.notes,
+            "feature_names": self.feature_names,
+            "data": info.data and info.data.as_dict(),
+            "tensors": info.tensors,
+            "mild_version": info.mild_version,
+            "created": info.created,
+            "schema_version": info.schema_version,
+        }
 
     @property
     def has_prices(self) -> bool:
@@ -347,22 +382,11 @@ class Router:
         )
 
     def _repr_html_(self) -> str:
-        """A small table for notebooks."""
-        info = self.info
-        trained = info.table or info.data
-        facts = {
-            "kind": " > ".join(self.policy.parts),
-            "experts": ", ".join(self.expert_names),
-            "features": f"{self.n_features:,}"
-            + ("" if self.text is None else f", {self.text.kind}"),
-            "cost": info.cost and info.cost.formula,
-            "target": info.target and info.target.sentence,
-            "trained on": trained and f"{counted(trained.rows, 'row')}",
-        }
+        """The facts as a table for notebooks."""
+        facts = {"experts": ", ".join(self.expert_names), **self.facts}
         rows = [
-            f"<tr><th>{escape(name)}</th><td>{escape(str(fact))}</td></tr>"
+            f"<tr><th>{escape(name)}</th><td>{escape(fact)}</td></tr>"
             for name, fact in facts.items()
-            if fact is not None
         ]
         return f"<table><caption>Router</caption>{''.join(rows)}</table>"
 

@@ -11,9 +11,9 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, fixed, note, percent, print_table, progress_bar, say
-from mild.cli.evaluate import TIES, print_baselines
+from mild.cli.evaluate import TIES, print_choices
 from mild.cli.outcomes import OutcomeSource, loss_line
-from mild.errors import DataFileError, counted
+from mild.errors import counted
 
 if TYPE_CHECKING:
     from mild.evaluation.comparison import Comparison
@@ -63,12 +63,13 @@ def compare(
       mild compare outcomes.parquet --price-weight 50 --group subject --splits 10
       mild compare outcomes.parquet --method ce --method mild --method tune --out results.json
     """
+    from mild.evaluation.comparison import check_results
     from mild.evaluation.comparison import compare as run
 
     execution.check()
     features = text.features()
     if out is not None:
-        _check_results(out)
+        check_results(out)
     source = OutcomeSource(data, reading, cost=cost, text=text, group=group, balance=balance)
     with execution.running(jobs), progress_bar("comparing") as progress:
         found = run(
@@ -100,42 +101,16 @@ def compare(
         raise typer.Exit(INTERRUPTED)
 
 
-def _check_results(out: Path) -> None:
-    """Refuse, before any work, a file that could not be written at the end."""
-    from mild.artifact.files import check_free
-
-    if out.suffix.lower() != ".json":
-        raise DataFileError(f"{out}: results must end in .json; got {out.suffix!r}.")
-    check_free(out, overwrite=True)
-
-
 def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     """Print tables of methods and experts, and the verdict."""
     say(loss_line(result))
     rows, names = found.rows, [row.label for row in found.rows]
-    methods = [
-        {
-            "label": row.label,
-            "loss": row.mean,
-            "accuracy": row.accuracy,
-            "dollars_per_1000": None if row.price is None else 1000 * row.price,
-            "seconds": row.latency,
-        }
-        for row in rows
-    ]
     chosen = found.row(found.chosen)
-    mix = f"the mix of {chosen.label} at random"
-    against = [
-        {**line, "label": mix} if line["key"] == "same_mix" else line
-        for line in found.baselines
-        if line["key"] != "router"
-    ]
-    print_baselines(
+    print_choices(
         f"{found.n_rows:,} rows, {counted(found.n_splits, 'split')}: "
         f"{found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge by; means over splits",
         "method",
-        against,
-        methods,
+        found.choices,
     )
     say("The best constant is the expert of least loss on the rows to fit on. " + TIES)
     intervals = [

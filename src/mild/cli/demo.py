@@ -20,7 +20,7 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, percent, print_table, say
-from mild.cli.evaluate import print_baselines
+from mild.cli.evaluate import print_choices
 from mild.errors import UnsupportedError, install_hint
 
 # What the router of the demo should reach, as options of tune: a dollar per 1,000 queries.
@@ -50,9 +50,9 @@ def demo(
 ) -> None:
     """Show what mild does, on a table of real outcomes, in less than a minute.
 
-    1,500 questions that two small language models and a rule-based solver have answered: what is in the
-    table, a router for it, its verdict on rows that it has not seen, three queries with the reason for each
-    choice, a chat request through the gateway, and a report. Every step prints the command that does it.
+    Two small language models and a rule-based solver have answered 1,500 questions. The demo shows the
+    table, a router for it, its verdict on rows that it has not seen, three queries with the reason for
+    each choice, a chat request through the gateway, and a report. Every step prints its command.
 
     The comparison on the paper's setups is `make demo-paper`, in a checkout.
 
@@ -70,7 +70,7 @@ def demo(
 
 
 class _Steps:
-    """Runs commands of mild in this process and keeps what they say, JSON-ready."""
+    """Runs commands of mild in this process and keeps their results, JSON-ready."""
 
     def __init__(self, mild: Any, quiet: bool) -> None:
         self._mild = mild
@@ -87,7 +87,7 @@ class _Steps:
         self.say(f"\n{number}. {title}")
 
     def run(self, *words: str | Path) -> dict[str, Any]:
-        """What a command says with --json; its errors end the demo."""
+        """What a command prints with --json; its errors end the demo."""
         command = shlex.join(["mild", *map(str, words)])
         self.say(f"   $ {command}")
         stdout = StringIO()
@@ -107,6 +107,8 @@ class _Steps:
 
 def _tour(mild: Any, folder: Path, as_json: bool) -> None:
     """The main job on the table that comes with mild."""
+    from mild.evaluation.figures import named_baselines
+
     start = time.perf_counter()
     train, test = _write_tables(folder)
     router, page = folder / "router", folder / "report.html"
@@ -127,12 +129,12 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
     found = steps.run("evaluate", test, "--router", router, "--save")
     if not as_json:
         rows = found["summary"]["n_known"]
-        print_baselines(f"on {rows:,} rows", "choice", found["baselines"])
+        print_choices(f"on {rows:,} rows", "choice", named_baselines(found["baselines"]))
     steps.say(f"   {found['verdict']['sentence']}")
 
     steps.begin("Three queries, and the reason for each choice")
     for query in QUERIES:
-        steps.say(f"   {_reason(steps.run('explain', router, query))}")
+        steps.say(f"   {steps.run('explain', router, query)['sentence']}")
 
     steps.begin("One chat request, answered through the gateway")
     _ask_gateway(steps)
@@ -151,36 +153,25 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
 
 
 def _write_tables(folder: Path) -> tuple[Path, Path]:
-    """The embedded table in two files, equal queries in the same one: to learn from and to judge by."""
-    import pyarrow.parquet as pq
-
-    from mild.data import duplicate_groups, read_outcomes
-    from mild.data.datasets import outcomes_file
-    from mild.data.splits import random_splits
+    """The table that comes with mild in two files: to learn from and to judge by."""
+    from mild.data import write_outcomes
+    from mild.data.datasets import load_outcomes
     from mild.errors import DataFileError, OutputExistsError
 
-    own = {"train.parquet", "test.parquet", "router", "report.html"}
-    try:
-        others = sorted(path.name for path in folder.iterdir() if path.name not in own)
-    except FileNotFoundError:
-        others = []
-    except OSError as error:
-        raise DataFileError(f"cannot write to {folder}: {error.strerror}.") from error
-    if others:
-        raise OutputExistsError(
-            f"the output folder must be new, empty, or an earlier demo's; {folder} holds {others[0]!r}. "
-            f"Choose another --out."
-        )
-    table = pq.read_table(outcomes_file())
-    units = duplicate_groups(read_outcomes(outcomes_file()).queries)
-    (split,) = random_splits(units, 1, TEST_SHARE, 0)
     files = folder / "train.parquet", folder / "test.parquet"
+    own = {*(file.name for file in files), "router", "report.html"}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, rows in zip(files, (split.train, split.test), strict=True):
-            pq.write_table(table.take(rows), path)
+        others = sorted(path.name for path in folder.iterdir() if path.name not in own)
     except OSError as error:
         raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
+    if others:
+        raise OutputExistsError(
+            f"the output folder must be new, empty, or that of an earlier demo; {folder} holds "
+            f"{others[0]!r}. Choose another --out."
+        )
+    for table, file in zip(load_outcomes().split(TEST_SHARE), files, strict=True):
+        write_outcomes(table, file, overwrite=True)
     return files
 
 
@@ -200,17 +191,6 @@ def _show_table(found: Mapping[str, Any]) -> None:
     )
 
 
-def _reason(found: Mapping[str, Any]) -> str:
-    """Which expert is asked and why, in one line."""
-    expert, other = found["expert"], found["runner_up"]
-    values, unit = found["values"], found["by"].replace("cost", "loss")
-    words = [one["part"] for one in found["evidence"] if one["effect"] > 0][:3]
-    because = f"; for it speak: {', '.join(words)}" if words else ""
-    return (
-        f"{expert}: {unit} {values[expert]:.2f}, the runner-up {other} {values[other]:.2f}{because}"
-    )
-
-
 def _ask_gateway(steps: _Steps) -> None:
     """Start ``mild serve --demo``, ask it once, and stop it."""
     from urllib.request import Request, urlopen
@@ -219,7 +199,7 @@ def _ask_gateway(steps: _Steps) -> None:
 
     if find_spec("uvicorn") is None or find_spec("aiohttp") is None:
         hint = f"the gateway needs packages that are not installed: {install_hint('gateway')}"
-        note(f"{hint}; this step is left out.")
+        note(f"{hint}; this step is skipped.")
         return
     command = ["mild", "serve", "--demo", "--port", "0"]
     steps.say(f"   $ {shlex.join(command)} &")

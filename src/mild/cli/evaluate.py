@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import (
-    emit,
-    fixed,
-    note,
-    percent,
-    print_facts,
-    print_table,
-    say,
-)
+from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say
 from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
 from mild.errors import OptionError
 from mild.money import amount
@@ -71,9 +62,7 @@ def evaluate(
     note_judged(found)
     report = {"router": str(router), "data": data, **found.as_dict()}
     if save:
-        report["saved"] = str(
-            found.save(router, title=title_of(router), split="a table of its own")
-        )
+        report["saved"] = str(found.save(router, split="a separate table"))
 
     def show() -> None:
         if found.formula is not None:
@@ -81,7 +70,7 @@ def evaluate(
         rows = report["summary"]["n_known"]
         print_evaluation(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
         if found.warning is not None:
-            say("On rows that the router was fitted on, so not a verdict on new ones:")
+            say("The router was fitted on these rows, so this is no verdict on new ones:")
         say(found.verdict.sentence)
         if save:
             say(f"Written to {report['saved']}.")
@@ -109,19 +98,16 @@ def note_judged(found: Evaluation) -> None:
         note(found.warning, "warning")
 
 
-def title_of(folder: Path) -> str:
-    """Title of the report on a router."""
-    return f"Router report: {folder.resolve().name}"
-
-
 def print_evaluation(report: Mapping[str, Any], title: str) -> None:
     """Print the tables of an evaluation."""
+    from mild.evaluation.figures import named_baselines
+
     figures = report["summary"]
     if report["left_out"] is not None:
         note(report["left_out"])
     # Not as a title, which would be broken to the width of a narrow table.
     say(f"{title}:")
-    print_baselines("", "choice", report["baselines"])
+    print_choices("", "choice", named_baselines(report["baselines"]))
     facts = {
         "best single expert minus perfect choice": fixed(figures["headroom"]),
         "share of the possible gain": fixed(figures["headroom_captured"], 3),
@@ -146,18 +132,9 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         say(TIES)
 
 
-def print_baselines(
-    title: str,
-    header: str,
-    baselines: Sequence[Mapping[str, Any]],
-    others: Sequence[Mapping[str, Any]] = (),
-) -> None:
-    """Print accuracy, loss, dollars and seconds side by side; a figure that no row has is left out."""
-    experts = {row["key"]: row["expert"] for row in baselines}
-    same = "fit_constant" in experts and experts["fit_constant"] == experts["best_single"]
-    rows = [*others, *(row for row in baselines if not same or row["key"] != "fit_constant")]
-    names = [row.get("label") or baseline_name(row, same) for row in rows]
-    columns = {header: names}
+def print_choices(title: str, header: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print accuracy, loss, dollars and seconds of each row; a figure that no row has is left out."""
+    columns = {header: [row["name"] for row in rows]}
     for name, key, write in (
         ("accuracy", "accuracy", percent),
         ("loss", "loss", fixed),
@@ -167,17 +144,3 @@ def print_baselines(
         if any(row[key] is not None for row in rows):
             columns[name] = ["–" if row[key] is None else write(row[key]) for row in rows]
     print_table(title, columns)
-
-
-def baseline_name(row: Mapping[str, Any], at_fit: bool = False) -> str:
-    """Name of a row of ``baselines``; ``at_fit`` if the best single expert was best at fit, too."""
-    expert = row["expert"]
-    if row["key"] == "best_single":
-        here = f"always {expert}, best here{' and at fit' if at_fit else ''}"
-        return here if expert else "always the best single expert"
-    return {
-        "router": "router",
-        "fit_constant": f"always {expert}, best at fit",
-        "same_mix": "the same mix at random",
-        "perfect": "perfect choice (oracle)",
-    }[row["key"]]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, print_table, say
 from mild.errors import OptionError
+
+if TYPE_CHECKING:
+    from mild.artifact.explanation import Explanation
 
 
 @o.takes_options
@@ -38,23 +41,14 @@ def explain(
     router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
     text = sys.stdin.read() if query == "-" else query
     vectors = router.text is not None and router.text.kind == "vectors"
-    found = router.explain(_vector(text) if vectors else text, most).as_dict()
+    found = router.explain(_vector(text) if vectors else text, most)
     if not vectors and not text.strip():
         note("the query is empty: there is nothing to route by.", "warning")
     target = router.info.target
-    result = {"query": text, **found, **({} if target is None else {"target": target.as_dict()})}
+    result = {"query": text, **found.as_dict()}
+    if target is not None:
+        result["target"] = target.as_dict()
     emit(result, as_json, lambda: _show(found, None if target is None else target.sentence))
-
-
-def _novelty(found: dict[str, Any]) -> str:
-    """How far the query is from the training queries, and what follows."""
-    far = f"farther from the training queries than {found['novelty']:.1%} of held-out ones"
-    if not found["novel"]:
-        return f"The query is {far}; it is novel above 99 %."
-    return (
-        f"The query is novel: {far}. What can be expected of the experts is their mean, and the choice is "
-        f"a guess; on_novel in the gateway's file names an expert for such queries."
-    )
 
 
 def _vector(text: str) -> Any:
@@ -70,53 +64,33 @@ def _vector(text: str) -> Any:
     return value
 
 
-def _show(found: dict[str, Any], target: str | None) -> None:
-    expert, other, shares = found["expert"], found["runner_up"], found["probabilities"]
-    if other is None:
-        reason = "it is the only expert"
-    elif found["by"] == "confidence":
-        reason = "a cascade asks in a fixed order and stops at the first expert it trusts enough"
-    elif found["by"] == "expected cost":
-        reason = f"its expected loss is {found['lead']:.4f} below that of {other}, the runner-up"
-    else:
-        reason = f"probability {shares[expert]:.3f} against {shares[other]:.3f} for {other}, the runner-up"
-    say(f"{expert} is asked: {reason}.")
-    if target is not None:
-        say(target)
-    if found["novelty"] is not None:
-        say(_novelty(found))
-    costs = found["expected_costs"]
-    figures = {found["by"]: found["values"], "probability": shares}
-    if found["by"] == "expected cost" and costs != found["values"]:
-        # The choice rests on the router's own estimates; what can be expected is another matter.
-        figures["to be expected"] = costs
-    else:
-        figures["expected cost"] = costs
-    figures |= {"P(right)": found["right"], "margin": found["margins"]}
-    names = sorted(shares, key=lambda name: -shares[name])
-    columns = {"expert": [name + " *" * (name == expert) for name in names]}
-    for header, values in figures.items():
-        if values is not None:
-            name = header.replace("expected cost", "expected loss")
-            columns[name] = [fixed(values[one]) for one in names]
-    print_table("experts", columns)
-    if not found["evidence"]:
+def _show(found: Explanation, target: str | None) -> None:
+    from mild.artifact.explanation import as_loss
+
+    for sentence in (*found.sentences, *([] if target is None else [target])):
+        say(sentence)
+    columns = found.columns
+    names = [name + " *" * (name == found.expert) for name in columns.pop("expert")]
+    figures = {name: [fixed(value) for value in values] for name, values in columns.items()}
+    print_table("experts", {"expert": names, **figures})
+    if not found.evidence:
         say("There is no evidence to show: the choice does not depend on single words.")
         return
-    parts = [entry["part"] for entry in found["evidence"]]
-    effects = [entry["effect"] for entry in found["evidence"]]
-    unit = found["unit"].replace("expected cost", "expected loss")
-    title = f"decrease of the lead over {other} without it, in {unit}"
-    if found["method"] == "terms":
-        title = f"contribution to the lead over {other}, in {unit}"
-        parts, effects = [*parts, "all others"], [*effects, found["others"]]
+    parts = [entry.part for entry in found.evidence]
+    effects = [entry.effect for entry in found.evidence]
+    title = f"decrease of the lead over {found.runner_up} without it, in {as_loss(found.unit)}"
+    if found.method == "terms":
+        title = f"contribution to the lead over {found.runner_up}, in {as_loss(found.unit)}"
+        parts, effects = [*parts, "all others"], [*effects, found.others]
     # As they are shown, without a negative zero.
     effects = [round(effect, 4) + 0.0 for effect in effects]
+    supported = [
+        found.expert if effect > 0 else str(found.runner_up) if effect < 0 else "neither"
+        for effect in effects
+    ]
     columns = {
         "part of the query": parts,
-        "supports": [
-            expert if effect > 0 else other if effect < 0 else "neither" for effect in effects
-        ],
+        "supports": supported,
         "effect": [f"{effect:+.4f}" for effect in effects],
     }
     print_table(title, columns, left=("supports",))

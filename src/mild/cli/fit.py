@@ -157,15 +157,7 @@ def fit(
     training = evaluate_fit(fitted, random_state=seed).as_dict()
     # Training data cannot say whether routing pays.
     del training["verdict"]
-    saved = fitted.router
-    estimator = saved.info.estimator
-    result = {"router": str(folder), "kind": saved.policy.kind}
-    result["estimator"] = None if estimator is None else estimator.as_dict()
-    result |= {"n_features": saved.n_features, "margins": saved.margins}
-    if fitted.task is not None:
-        result |= {"text": saved.text and saved.text.kind, "cost": fitted.task.cost}
-        result["balance"] = fitted.task.balance
-    result |= {**facts, "training": training}
+    result = {"router": str(folder), **fitted.as_dict(), **facts, "training": training}
     emit(result, as_json, lambda: _show(result))
 
 

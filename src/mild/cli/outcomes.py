@@ -14,9 +14,6 @@ from mild.errors import OptionError
 if TYPE_CHECKING:
     from mild.data import Matrices, OutcomeTable
 
-# Features that are named; of the others the number is given.
-NAMED_FEATURES = 12
-
 
 @dataclass(frozen=True)
 class OutcomeSource:
@@ -131,18 +128,8 @@ def loss_line(result: Mapping[str, Any]) -> str:
 
 def note_matrices(table: Matrices) -> None:
     """Print which columns of a table of features and costs are used."""
+    from mild.artifact.facts import feature_line
+
     note(feature_line(table.feature_names, table.X.shape[1]), "features")
     if table.left_out:
         note(f"left out, no numbers or identifiers of rows: {', '.join(table.left_out)}.")
-
-
-def feature_line(names: Sequence[str] | None, count: int) -> str:
-    """Names of the features, the first of them.
-
-    >>> feature_line(["age", "length"], 2), feature_line(None, 4)
-    ('age, length', '4, unnamed')
-    """
-    if names is None:
-        return f"{count}, unnamed"
-    rest = len(names) - NAMED_FEATURES
-    return ", ".join(names[:NAMED_FEATURES]) + (f" (+ {rest} more)" if rest > 0 else "")

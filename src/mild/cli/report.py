@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, say
-from mild.cli.evaluate import read_known, title_of
+from mild.cli.evaluate import read_known
 from mild.cli.outcomes import OutcomeSource
-from mild.errors import DataFileError, OptionError
+from mild.errors import OptionError
 
 
 @o.takes_options
@@ -71,11 +71,18 @@ def report(
     """
     from mild.artifact import load
     from mild.evaluation.evaluate import evaluate
-    from mild.report import check_report, optimism, read_document, write_report
+    from mild.report import (
+        check_report,
+        optimism,
+        read_comparison,
+        read_evaluation,
+        report_title,
+        write_report,
+    )
 
     target = check_report(out, overwrite)
     source = OutcomeSource(table, reading, columns, cost, group=group)
-    compared = None if comparison is None else _comparison(comparison)
+    compared = None if comparison is None else read_comparison(comparison)
     if table is None:
         source.refuse("there is none: give it with --table")
         for name, value in {"where": reading.where, **vars(columns)}.items():
@@ -84,7 +91,7 @@ def report(
                     f"--{name} needs a table to judge the router by: give it with --table.",
                     parameter=name,
                 )
-        document = read_document(_saved_evaluation(router))
+        document = read_evaluation(router)
         if compared is not None:
             document["comparison"] = compared
     else:
@@ -95,7 +102,7 @@ def report(
             split=", ".join(reading.where) if reading.where else None,
             comparison=compared,
             queries=queries,
-            title=title_of(router),
+            title=report_title(router),
         )
     if title is not None:
         document["title"] = title
@@ -109,26 +116,3 @@ def report(
         say(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
 
     emit({"report": str(target), **document}, as_json, show)
-
-
-def _saved_evaluation(path: Path) -> Path:
-    from mild.report import EVALUATION_FILE
-
-    if not path.exists():
-        raise DataFileError(f"{path}: there is no such folder or file.")
-    file = path / EVALUATION_FILE if path.is_dir() else path
-    if not file.is_file():
-        raise DataFileError(
-            f"there is no saved evaluation {file}; give a table to judge the router by (--table), or "
-            f"run mild evaluate --save first."
-        )
-    return file
-
-
-def _comparison(file: str) -> dict[str, Any]:
-    from mild.report import read_document
-
-    found = read_document(file).get("comparison")
-    if not isinstance(found, dict):
-        raise DataFileError(f"{file} must hold the results of mild compare --out; it has none.")
-    return found

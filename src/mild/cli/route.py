@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, print_table, progress_bar, say
-from mild.errors import DataFileError, OptionError
+from mild.errors import OptionError
+
+if TYPE_CHECKING:
+    from mild.artifact import Router
 
 # Number of unreadable lines that are reported one by one.
 NAMED_LINES = 5
-# Files that are tables, not lines; .gz may follow. JSON lines are read line by line.
-TABLES = (".csv", ".tsv", ".json", ".parquet")
-# Rows of a table that are turned into lines at a time.
-ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -135,12 +130,6 @@ def route(
         _refuse(dataset, "needs --out FOLDER and a parquet dataset")
         if file != "-" and Path(file).is_dir():
             raise OptionError(f"{file} is a dataset; name a folder for the output with --out.")
-        is_table = lines.format == "auto" and _table_suffix(file) in TABLES
-        if where and not is_table:
-            raise OptionError(
-                "--where is for tables (.csv, .tsv, .json, .parquet); lines have no columns.",
-                parameter="where",
-            )
     else:
         if where:
             raise OptionError("--where is not for datasets with --out.", parameter="where")
@@ -151,8 +140,7 @@ def route(
     router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
     shared: dict[str, Any] = {"query": query, "skip_bad": skip_bad}
     if out is None:
-        source = _opened_table(router, file, query, where) if is_table else _opened(file)
-        bad = _route_lines(router, source, lines, jobs, shared, "row" if is_table else "line")
+        bad = _route_queries(router, file, where, lines, jobs, shared)
     else:
         shared |= {"betas": prices.betas(), "price_weight": prices.price_weight}
         bad = _route_dataset(folder, file, out, dataset, jobs, shared, as_json)
@@ -167,13 +155,19 @@ def _refuse(options: LineOptions | DatasetOptions, why: str) -> None:
             raise OptionError(f"--{field.name.replace('_', '-')} {why}.", parameter=field.name)
 
 
-def _route_lines(
-    router: Any, opened: Any, options: LineOptions, jobs: int | None, shared: Any, unit: str
+def _route_queries(
+    router: Router,
+    file: str,
+    where: list[str] | None,
+    options: LineOptions,
+    jobs: int | None,
+    shared: dict[str, Any],
 ) -> int:
     """Route lines, or the rows of a table, to stdout; the number of those that cannot be read."""
-    from mild.distributed.streaming import route_stream
+    from mild.distributed.streaming import holds_rows, route_file
     from mild.errors import counted
 
+    unit = "row" if holds_rows(file, options.format) else "line"
     bad: list[int] = []
 
     def report(line: int, reason: str) -> None:
@@ -181,20 +175,20 @@ def _route_lines(
         if len(bad) <= NAMED_LINES:
             note(f"{unit} {line}: {reason}.", f"bad {unit}")
 
-    with opened as source:
-        routed = route_stream(
-            router,
-            source,
-            sys.stdout.buffer,
-            lines="json" if unit == "row" else options.format,
-            echo=options.echo,
-            jobs=jobs,
-            on_bad=report,
-            **shared,
-        )
-    text = counted(sum(routed.counts.values()), "query", "queries")
+    routed = route_file(
+        router,
+        file,
+        sys.stdout.buffer,
+        where=where,
+        lines=options.format,
+        echo=options.echo,
+        jobs=jobs,
+        on_bad=report,
+        **shared,
+    )
+    text = counted(routed.queries, "query", "queries")
     asked = sorted(routed.counts.items(), key=lambda pair: -pair[1])
-    if any(routed.counts.values()):
+    if routed.queries:
         text += f": {', '.join(f'{name} {n:,}' for name, n in asked if n)}"
     if routed.blank:
         were = counted(routed.blank, "blank line was", "blank lines were")
@@ -265,79 +259,3 @@ def _route_dataset(
         end = "left out" if batch.skip_bad else "without an expert"
         note(f"{row} no query that can be routed: {end}.", "warning")
     return summary.bad
-
-
-def _table_suffix(file: str) -> str:
-    from mild.data.tables import table_suffix
-
-    return "" if file == "-" else table_suffix(file)
-
-
-class _RowStream:
-    """The rows of a table as a binary stream of JSON lines."""
-
-    def __init__(self, table: Any) -> None:
-        self._batches = iter(table.to_batches(max_chunksize=ROWS))
-
-    def read(self, size: int) -> bytes:
-        """The lines of the next rows, of any size; nothing at the end."""
-        rows = next(self._batches, None)
-        lines = () if rows is None else (json.dumps(row, default=str) for row in rows.to_pylist())
-        return "".join(f"{line}\n" for line in lines).encode()
-
-
-@contextmanager
-def _opened_table(
-    router: Any, file: str, query: str | None, where: list[str] | None
-) -> Iterator[_RowStream]:
-    """The columns of a table that make the queries, and its ids, as JSON lines."""
-    import pyarrow as pa
-
-    from mild.data.queries import QUERY_NAMES, TEXTS, Recipe
-    from mild.data.selection import matching_rows
-    from mild.data.tables import is_string, naming, read_table
-    from mild.data.vectors import VECTOR_NAMES, read_vectors
-    from mild.errors import listed
-
-    known = router.info.query
-    recipe = Recipe(()) if known is None else Recipe.from_dict(known)
-    by_vectors = router.text is not None and router.text.kind == "vectors"
-    usual: tuple[str, ...] = VECTOR_NAMES if by_vectors else QUERY_NAMES
-    own: tuple[str | None, ...] = (recipe.vectors,) if by_vectors else recipe.columns
-    if query is not None and query != ",".join(recipe.columns):
-        own, usual = (query,), ()
-    with naming(file):
-        table = read_table(file, {*TEXTS, *filter(None, own)} - {*(usual if by_vectors else ())})
-        if where:
-            table = table.filter(pa.array(matching_rows(table, where)))
-        names = list(table.column_names)
-        if not any(name in names for name in (*own, *usual)):
-            wanted = " or ".join(repr(name) for name in own if name) or repr(usual[0])
-            raise DataFileError(
-                parameter="query",
-                rule=f"must name the column of the query, because there is no {wanted}; found "
-                f"{listed(names)}.",
-            )
-    wanted_names = {*own, *recipe.choices, *usual, "id"}
-    table = table.select([name for name in names if name in wanted_names])
-    for place, name in enumerate(table.column_names):
-        if by_vectors and is_string(table.schema.field(name).type) and name != "id":
-            # A CSV holds vectors as JSON.
-            with naming(file):
-                vectors = read_vectors(table, name)
-            table = table.set_column(place, name, pa.array(vectors.tolist()))
-    yield _RowStream(table)
-
-
-@contextmanager
-def _opened(file: str) -> Iterator[Any]:
-    if file == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        with gzip.open(file) if file.lower().endswith(".gz") else open(file, "rb") as stream:
-            yield stream
-    except OSError as error:
-        if error.filename != file:
-            raise
-        raise DataFileError(f"cannot read {file}: {error.strerror or error}.") from error

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import queue
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
 
+import pyarrow as pa
+
 from mild.artifact import Router
 from mild.core.threads import thread_count
-from mild.data.queries import QUERY_NAMES, Recipe, RecipeError, type_name
-from mild.data.vectors import VECTOR_NAMES
+from mild.data.queries import QUERY_NAMES, TEXTS, Recipe, RecipeError, type_name
+from mild.data.selection import Where, matching_rows
+from mild.data.tables import is_string, naming, read_table, table_suffix
+from mild.data.vectors import VECTOR_NAMES, read_vectors
 from mild.distributed.executors import process_pool, result_of
-from mild.errors import DataFileError, MildError, OptionError, UnsupportedError, check_option
+from mild.errors import (
+    DataFileError,
+    MildError,
+    OptionError,
+    UnsupportedError,
+    check_option,
+    listed,
+)
 from mild.policies import Decisions
 
 #: Bytes after which a block is full.
@@ -26,6 +40,10 @@ LONGEST_LINE = 32 << 20
 # Bytes of a read, and how many reads may wait.
 PIECE, WAITING = 64 << 10, 16
 FORMATS = ("auto", "json", "text")
+# Files that are tables, not lines; .gz may follow. JSON lines are read line by line.
+TABLES = (".csv", ".tsv", ".json", ".parquet")
+# Rows of a table that are turned into lines at a time.
+ROWS = 1000
 BOM = b"\xef\xbb\xbf"
 # Full blocks that are routed before processes are started, which takes a second.
 BEFORE_POOL = 4
@@ -371,6 +389,99 @@ def route_stream(
         for number, reason in block.bad:
             on_bad(number, reason)
     return routed
+
+
+def holds_rows(file: str, lines: str = "auto") -> bool:
+    """Whether a file is read as a table, row by row; JSON lines and text are read line by line.
+
+    >>> holds_rows("new.csv.gz"), holds_rows("new.jsonl"), holds_rows("new.csv", "text")
+    (True, False, False)
+    """
+    return lines == "auto" and file != "-" and table_suffix(file) in TABLES
+
+
+def route_file(
+    router: Router,
+    file: str,
+    sink: BinaryIO,
+    *,
+    where: Where = None,
+    lines: str = "auto",
+    query: str | None = None,
+    **options: Any,
+) -> Routed:
+    """Answer every line of a file, or every row of a table, with a JSON line.
+
+    ``file`` may be gzipped; "-" is the standard input. ``where`` selects rows of a table as in
+    ``mild.read_outcomes``. The other arguments are those of ``route_stream``; of a table, the number of a
+    row stands in place of that of a line.
+    """
+    if holds_rows(file, lines):
+        table = _query_columns(router, file, query, where)
+        return route_stream(router, _RowStream(table), sink, lines="json", query=query, **options)
+    if where:
+        rule = "is for tables (.csv, .tsv, .json, .parquet); lines have no columns."
+        raise OptionError(parameter="where", rule=rule)
+    with _opened(file) as stream:
+        return route_stream(router, stream, sink, lines=lines, query=query, **options)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[Any]:
+    if file == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with gzip.open(file) if file.lower().endswith(".gz") else open(file, "rb") as stream:
+            yield stream
+    except OSError as error:
+        if error.filename != file:
+            raise
+        raise DataFileError(f"cannot read {file}: {error.strerror or error}.") from error
+
+
+class _RowStream:
+    """The rows of a table as a binary stream of JSON lines."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._batches = iter(table.to_batches(max_chunksize=ROWS))
+
+    def read(self, size: int) -> bytes:
+        """The lines of the next rows, of any size; nothing at the end."""
+        rows = next(self._batches, None)
+        lines = () if rows is None else (json.dumps(row, default=str) for row in rows.to_pylist())
+        return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _query_columns(router: Router, file: str, query: str | None, where: Where) -> pa.Table:
+    """The columns of a table that make the queries, and its ids."""
+    known = router.info.query
+    recipe = Recipe(()) if known is None else Recipe.from_dict(known)
+    by_vectors = router.text is not None and router.text.kind == "vectors"
+    usual: tuple[str, ...] = VECTOR_NAMES if by_vectors else QUERY_NAMES
+    own: tuple[str | None, ...] = (recipe.vectors,) if by_vectors else recipe.columns
+    if query is not None and query != ",".join(recipe.columns):
+        own, usual = (query,), ()
+    with naming(file):
+        table = read_table(file, {*TEXTS, *filter(None, own)} - {*(usual if by_vectors else ())})
+        if where:
+            table = table.filter(pa.array(matching_rows(table, where)))
+        names = list(table.column_names)
+        if not any(name in names for name in (*own, *usual)):
+            wanted = " or ".join(repr(name) for name in own if name) or repr(usual[0])
+            raise DataFileError(
+                parameter="query",
+                rule=f"must name the column of the query, because there is no {wanted}; found "
+                f"{listed(names)}.",
+            )
+        wanted_names = {*own, *recipe.choices, *usual, "id"}
+        table = table.select([name for name in names if name in wanted_names])
+        for place, name in enumerate(table.column_names):
+            # A CSV holds vectors as JSON.
+            if by_vectors and name != "id" and is_string(table.schema.field(name).type):
+                vectors = read_vectors(table, name)
+                table = table.set_column(place, name, pa.array(vectors.tolist()))
+    return table
 
 
 def _routed_blocks(

@@ -15,13 +15,20 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from mild import metrics
+from mild.artifact.files import check_free
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.core.arrays import FloatArray, IntArray, as_python, check_costs, invalid
 from mild.data import CostTerms, Matrices, OutcomeTable, read_outcomes
 from mild.data.splits import Split, folds, random_splits
-from mild.errors import InvalidInputError, TuningInterruptedWarning, check_option, counted
+from mild.errors import (
+    DataFileError,
+    InvalidInputError,
+    TuningInterruptedWarning,
+    check_option,
+    counted,
+)
 from mild.evaluation.document import data_entries, document_header
-from mild.evaluation.figures import minority_recall
+from mild.evaluation.figures import minority_recall, named_baselines
 from mild.features import TextFeatures
 from mild.metrics.outcomes import Outcomes, Stratified, baselines
 from mild.metrics.routing import FEWEST_GROUPS
@@ -432,6 +439,23 @@ class Comparison:
         """Figures of each method, JSON-ready."""
         return [{**row.as_dict(), "headroom_captured": self.captured(row)} for row in self.rows]
 
+    @property
+    def choices(self) -> list[dict[str, Any]]:
+        """Name, loss, accuracy, dollars and seconds of each method, then of what they are compared with."""
+        methods = [
+            {
+                "name": row.label,
+                "loss": row.mean,
+                "accuracy": row.accuracy,
+                "dollars_per_1000": None if row.price is None else 1000 * row.price,
+                "seconds": row.latency,
+            }
+            for row in self.rows
+        ]
+        others = [row for row in self.baselines if row["key"] != "router"]
+        mix = f"the mix of {self.row(self.chosen).label} at random"
+        return methods + named_baselines(others, mix)
+
     def to_frame(self) -> Any:
         """One row per method."""
         library = None if self.table is None else self.table.library
@@ -498,7 +522,15 @@ class Comparison:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the document to a .json file, for ``mild report``."""
-        return write_document(self.document(), path)
+        return write_document(self.document(), check_results(path))
+
+
+def check_results(path: str | os.PathLike[str]) -> Path:
+    """Refuse a file to which a comparison cannot be saved."""
+    target = Path(path)
+    if target.suffix.lower() != ".json":
+        raise DataFileError(f"{target}: results must end in .json; got {target.suffix!r}.")
+    return check_free(target, overwrite=True)
 
 
 def compare(

@@ -12,7 +12,6 @@ import numpy as np
 
 from mild._version import __version__
 from mild.artifact import Router, fingerprint
-from mild.artifact.info import EstimatorInfo
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
 from mild.evaluation import sections
@@ -21,12 +20,6 @@ from mild.metrics.outcomes import Outcomes
 from mild.report.document import SCHEMA, Document
 from mild.tuning.tasks import Task
 from mild.tuning.training_rows import constant_at_fit, training_overlap
-
-# Parameters of the fit that the report lists; the others are in router.json.
-LISTED_PARAMS = (
-    "loss", "rewards", "margins", "counts", "surrogate", "alpha", "decision", "n_neighbors",
-    "families", "cv", "safe", "price_weight", "error_head", "hidden_sizes", "epochs", "random_state",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +120,7 @@ def build_document(
         "regrets": sections.regrets(routed, queries, labels),
         "comparison": comparison,
         **judged.overlap,
-        "router": _router_entries(router),
+        "router": [[name, fact] for name, fact in router.facts.items()],
         "data": data_entries(names, table, n, mark, cost.get("words"), split),
         "settings": [
             ["confidence", f"{confidence * 100:g} %"],
@@ -154,62 +147,6 @@ def document_header(
         "experts": list(names),
         "cost": dict(cost) or None,
     }
-
-
-def _router_entries(router: Router) -> list[list[str]]:
-    """Kind, parameters, margins and history of a router."""
-    info = router.info
-    estimator = info.estimator or EstimatorInfo("", {})
-    params = estimator.params or {}
-    inner = params.get("estimator")
-    if isinstance(inner, Mapping):
-        params = {**(inner.get("params") or {}), **params}
-    if isinstance(params.get("cv"), (list, tuple)):
-        params = {**params, "cv": f"{len(params['cv'])} folds"}
-    margins = router.margins
-    data = info.data
-    entries: dict[str, Any] = {
-        "kind": info.kind or type(router.policy).__name__,
-        "fitted as": estimator.class_name or None,
-        "family found": estimator.best_family,
-        **{f"found: {key}": value for key, value in (estimator.best_params or {}).items()},
-        **{key: params[key] for key in LISTED_PARAMS if params.get(key) is not None},
-        "margins in use": margins and dict(zip(router.expert_names, margins, strict=False)),
-        **_trust(router),
-        "features": router.n_features,
-        "text features": None if router.text is None else router.text.kind,
-        "fitted on": data and f"{data.rows:,} rows, fingerprint {data.fingerprint[:16]}…",
-        "written": info.created,
-        "by mild": info.mild_version,
-    }
-    return [[key, _plain_text(value)] for key, value in entries.items() if value is not None]
-
-
-def _trust(router: Router) -> dict[str, str]:
-    """How far expected costs can be trusted."""
-    entries = {}
-    found = router.info.calibration
-    if found is not None:
-        before, after = found.squared_error
-        use = "used for decisions" if found.decides else "shown, not used for decisions"
-        entries["calibration"] = (
-            f"held-out squared error {before:.4g} before, {after:.4g} after; {use}"
-        )
-    if router.novelty is not None:
-        names = router.expert_names
-        means = dict(zip(names, map(float, router.novelty.means[0]), strict=True))
-        what = "mean error" if len(router.novelty.means) > 1 else "mean cost"
-        entries["of novel inputs is expected"] = f"the {what} of each expert: {_plain_text(means)}"
-    return entries
-
-
-def _plain_text(value: Any) -> str:
-    """A setting without the brackets of lists and objects."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain_text(entry)}" for key, entry in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_plain_text, value))
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def data_entries(

@@ -20,10 +20,17 @@ from mild.data.cost_terms import CostTerms
 from mild.errors import listed
 from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
 from mild.evaluation.document import JudgedRows, build_document
-from mild.evaluation.figures import RoutingFigures
+from mild.evaluation.figures import RoutingFigures, named_baselines
 from mild.metrics import Verdict
 from mild.metrics.rows import evaluated_costs
-from mild.report import EVALUATION_FILE, check_report, optimism, write_document, write_report
+from mild.report import (
+    EVALUATION_FILE,
+    check_report,
+    optimism,
+    report_title,
+    write_document,
+    write_report,
+)
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import contents
 from mild.tuning.tasks import make_task
@@ -122,8 +129,12 @@ class Evaluation:
         return target
 
     def save(self, folder: str | os.PathLike[str], **options: Any) -> Path:
-        """Write evaluation.json into a router's folder, for ``mild report``."""
-        return write_document(self.document(**options), Path(folder) / EVALUATION_FILE)
+        """Write evaluation.json into a router's folder, for ``mild report``.
+
+        ``options`` are those of ``document``; the default title names the folder.
+        """
+        document = self.document(**{"title": report_title(folder), **options})
+        return write_document(document, Path(folder) / EVALUATION_FILE)
 
     def plot_frontier(self, ax: Any = None) -> FrontierDisplay:
         """Plot quality against dollars: the experts, the router, and its other trade-offs."""
@@ -156,7 +167,8 @@ class Evaluation:
     def _repr_html_(self) -> str:
         warning = [] if self.warning is None else [f"Warning: {self.warning}"]
         rows = f"{self.figures.summary['n_known']:,} rows"
-        return html_table(rows, self.figures.baselines, [*warning, self.verdict.sentence])
+        table = named_baselines(self.figures.baselines)
+        return html_table(rows, table, [*warning, self.verdict.sentence])
 
 
 def evaluate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -156,6 +156,36 @@ def routing_figures(
         constant_price,
         common.sentence,
     )
+
+
+def named_baselines(
+    baselines: Sequence[Mapping[str, Any]], mix: str = "the same mix at random"
+) -> list[dict[str, Any]]:
+    """The rows of ``baselines`` as people read them: a name in place of key and expert.
+
+    A single expert that was best in the fit and is best here, too, is named once.
+
+    >>> rows = [{"key": "router", "expert": None}, {"key": "best_single", "expert": "large"}]
+    >>> [row["name"] for row in named_baselines([*rows, {"key": "fit_constant", "expert": "large"}])]
+    ['router', 'always large, best here and at fit']
+    """
+    experts = {row["key"]: row["expert"] for row in baselines}
+    best, at_fit = experts.get("best_single"), experts.get("fit_constant")
+    same = "fit_constant" in experts and best == at_fit
+    names = {
+        "router": "router",
+        "best_single": f"always {best}, best here{' and at fit' if same else ''}"
+        if best
+        else "always the best single expert",
+        "fit_constant": f"always {at_fit}, best at fit",
+        "same_mix": mix,
+        "perfect": "perfect choice (oracle)",
+    }
+    return [
+        {"name": names[row["key"]], **{k: v for k, v in row.items() if k not in ("key", "expert")}}
+        for row in baselines
+        if not (same and row["key"] == "fit_constant")
+    ]
 
 
 def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:

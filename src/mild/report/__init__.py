@@ -4,7 +4,10 @@ from mild.report.document import (
     EVALUATION_FILE,
     SCHEMA,
     optimism,
+    read_comparison,
     read_document,
+    read_evaluation,
+    report_title,
     write_document,
 )
 from mild.report.page import check_report, render, write_report
@@ -14,8 +17,11 @@ __all__ = [
     "SCHEMA",
     "check_report",
     "optimism",
+    "read_comparison",
     "read_document",
+    "read_evaluation",
     "render",
+    "report_title",
     "write_document",
     "write_report",
 ]

@@ -64,6 +64,33 @@ def read_document(path: str | os.PathLike[str]) -> Document:
     return content
 
 
+def read_evaluation(path: str | os.PathLike[str]) -> Document:
+    """Read what ``Evaluation.save`` wrote into a router's folder, or a file of results."""
+    place = Path(path)
+    if not place.exists():
+        raise DataFileError(f"{place}: there is no such folder or file.")
+    file = place / EVALUATION_FILE if place.is_dir() else place
+    if not file.is_file():
+        raise DataFileError(
+            f"there is no saved evaluation {file}; name a table to judge the router by (--table), or "
+            f"run mild evaluate --save first."
+        )
+    return read_document(file)
+
+
+def read_comparison(path: str | os.PathLike[str]) -> Document:
+    """Read the comparison in a file that ``Comparison.save`` wrote."""
+    found = read_document(path).get("comparison")
+    if not isinstance(found, dict):
+        raise DataFileError(f"{path} must hold the results of mild compare --out; it has none.")
+    return found
+
+
+def report_title(folder: str | os.PathLike[str]) -> str:
+    """Title of the report on a router."""
+    return f"Router report: {Path(folder).resolve().name}"
+
+
 def write_text(target: Path, text: str) -> Path:
     """Write a file whole or not at all."""
     try:

@@ -81,6 +81,20 @@ class FittedData:
     costs: Any = None  # of a table of features and costs
     note: str | None = None  # why there was nothing to learn, in a sentence
 
+    def as_dict(self) -> dict[str, Any]:
+        """What ``mild fit --json`` prints about the router."""
+        router, estimator = self.router, self.router.info.estimator
+        found = {
+            "kind": router.policy.kind,
+            "estimator": None if estimator is None else estimator.as_dict(),
+            "n_features": router.n_features,
+            "margins": router.margins,
+        }
+        if self.task is not None:
+            found["text"] = None if router.text is None else router.text.kind
+            found |= {"cost": self.task.cost, "balance": self.task.balance}
+        return found
+
 
 def fit_data(
     data: Any,

@@ -1,0 +1,135 @@
+"""What there is to say about a router, name by name: for mild show, reports and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mild.artifact.info import EstimatorInfo, RouterInfo
+from mild.artifact.novelty import Novelty
+from mild.errors import counted
+from mild.policies import Policy
+
+# Parameters of a fit that are listed, if they were given; the others are in router.json.
+LISTED = (
+    "loss", "rewards", "margins", "counts", "alpha", "n_neighbors", "price_weight", "error_head",
+    "hidden_sizes", "epochs", "families", "cv", "safe", "random_state",
+)  # fmt: skip
+# Of these, the parameters of a search; the others are those of the router that it found.
+OF_SEARCH = ("families", "cv", "safe", "random_state")
+# Losses other than mild do not use them.
+OF_MILD_LOSS = ("rewards", "margins", "counts")
+# Features that are named; of the others the number is given.
+NAMED_FEATURES = 12
+
+
+def router_facts(
+    policy: Policy,
+    expert_names: Sequence[str],
+    feature_names: Sequence[str] | None,
+    info: RouterInfo,
+    text: str | None,
+    novelty: Novelty | None,
+) -> dict[str, str]:
+    """Facts about a router by name, those that are known. ``text`` is the kind of its text features."""
+    estimator = info.estimator or EstimatorInfo("", {})
+    margins = None if policy.margins is None else policy.margins.tolist()
+    trained = info.data or info.table
+    settings = {
+        "best family": estimator.best_family,
+        "best params": estimator.best_params,
+        **_fit_parameters(estimator, margins is not None),
+        **_policy_settings(policy.state()[0]),
+        "margins in use": margins and dict(zip(expert_names, margins, strict=True)),
+    }
+    facts: dict[str, Any] = {
+        "kind": " > ".join(policy.parts),
+        "fitted as": estimator.class_name,
+        **{name.replace("_", " "): value for name, value in settings.items()},
+        "calibration": _calibration(info),
+        "novel inputs": _novel_inputs(novelty, expert_names),
+        "features": feature_line(feature_names, policy.n_features),
+        "text features": text,
+        "cost": info.cost and info.cost.formula,
+        "target": info.target and info.target.sentence,
+        "table": info.table and info.table.explanation,
+        "fitted on": trained
+        and f"{counted(trained.rows, 'row')}, fingerprint {trained.fingerprint[:16]}...",
+        "written": info.created and f"{info.created} by mild {info.mild_version}",
+        "schema": info.schema_version,
+    }
+    return {name: as_text(fact) for name, fact in facts.items() if fact is not None and fact != ""}
+
+
+def feature_line(names: Sequence[str] | None, count: int) -> str:
+    """Names of the features, the first of them.
+
+    >>> feature_line(["age", "length"], 2), feature_line(None, 4)
+    ('age, length', '4, unnamed')
+    """
+    if names is None:
+        return f"{count}, unnamed"
+    rest = len(names) - NAMED_FEATURES
+    return ", ".join(names[:NAMED_FEATURES]) + (f" (+ {rest} more)" if rest > 0 else "")
+
+
+def as_text(value: Any) -> str:
+    """A setting without the brackets of lists and objects.
+
+    >>> as_text({"alpha": 0.01, "margins": [1.0, 2.5]})
+    'alpha 0.01, margins 1 2.5'
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {as_text(entry)}" for key, entry in value.items())
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(as_text, value))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _fit_parameters(estimator: EstimatorInfo, has_margins: bool) -> dict[str, Any]:
+    """Parameters that the fit used, without those that a search found."""
+    params = estimator.params or {}
+    found = estimator.best_params or {}
+    listed = LISTED
+    if estimator.best_family is not None:
+        inner = (params.get("estimator") or {}).get("params") or {}
+        params = {**inner, **{key: params.get(key) for key in OF_SEARCH}, **found}
+        # Only a linear router has the others, and a safe search may have kept a constant.
+        if estimator.best_family != "linear" or not has_margins:
+            listed = OF_SEARCH
+    if params.get("loss", "mild") != "mild":
+        listed = tuple(name for name in listed if name not in OF_MILD_LOSS)
+    elif params.get("margins") != "theory":
+        listed = tuple(name for name in listed if name != "counts")
+    known = {name: params[name] for name in listed if params.get(name) is not None}
+    if isinstance(known.get("cv"), (list, tuple)):
+        known["cv"] = f"{len(known['cv'])} folds"
+    return {name: value for name, value in known.items() if name not in found}
+
+
+def _policy_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the innermost policy, but for the number of features."""
+    while "parts" in settings:
+        settings = settings["parts"][-1]["settings"]
+    found = {name: value for name, value in settings.items() if name != "n_features"}
+    if "surrogate" in found:
+        form, tau = found["surrogate"]
+        name = {1.0: "logistic", 0.0: "exponential"}.get(float(tau), f"tau {tau:.4g}")
+        found["surrogate"] = {"hinge": "hinge", "comp_sum": name}.get(form, f"{form} {name}")
+    return found
+
+
+def _calibration(info: RouterInfo) -> str | None:
+    if info.calibration is None:
+        return None
+    before, after = info.calibration.squared_error
+    use = "used for decisions" if info.calibration.decides else "shown, not used for decisions"
+    return f"held-out squared error {before:.4g} before, {after:.4g} after; {use}"
+
+
+def _novel_inputs(novelty: Novelty | None, expert_names: Sequence[str]) -> str | None:
+    if novelty is None:
+        return None
+    means = dict(zip(expert_names, map(float, novelty.means[0]), strict=True))
+    what = "mean error" if len(novelty.means) > 1 else "mean cost"
+    return f"the estimate is the {what} of each expert: {as_text(means)}"
