@@ -62,7 +62,10 @@ def pytest_terminal_summary(terminalreporter):
     seconds = Counter()
     for report in reports:
         if hasattr(report, "duration"):
-            seconds["/".join(report.nodeid.partition("::")[0].split("/")[:2])] += report.duration
+            # tests/core for a package, src, docs or README.md for examples.
+            first, *rest = report.nodeid.partition("::")[0].split("/")
+            group = f"tests/{rest[0]}" if first == "tests" else first
+            seconds[group] += report.duration
     if seconds.total() > SHOWN_FROM:
         terminalreporter.section(f"{seconds.total():.0f} s by group of tests, over all workers")
         for group, time in seconds.most_common():

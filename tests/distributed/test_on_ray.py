@@ -82,13 +82,10 @@ def test_both_engines_give_the_same_files(ray, routed, tmp_path):
     assert (there.counts, there.partitions) == (here.counts, here.partitions)
     for file in (tmp_path / "out").glob("part-*"):
         assert (tmp_path / "ray" / file.name).read_bytes() == file.read_bytes()
-
-
-def test_one_engine_goes_on_where_the_other_was_ended(ray, routed, tmp_path):
-    _, table = routed(engine="ray")
+    # One engine goes on where the other was ended.
     for number in (2, 5):
-        (tmp_path / "out" / f"part-{number:06d}.parquet").unlink()
-    summary, same = routed()
+        (tmp_path / "ray" / f"part-{number:06d}.parquet").unlink()
+    summary, same = routed(out="ray")
     assert summary.skipped == 14
     assert same.equals(table)
 
@@ -429,9 +426,6 @@ def test_an_error_comes_back_as_it_is(pool):
     with pytest.raises(InvalidInputError, match="not like this"):
         Parallel(n_jobs=2)(delayed(fail)() for _ in range(3))
     assert Parallel(n_jobs=2)(delayed(abs)(-i) for i in range(3)) == [0, 1, 2]
-
-
-def test_one_job_stays_here(pool):
     assert set(Parallel(n_jobs=1)(delayed(os.getpid)() for _ in range(2))) == {os.getpid()}
 
 

@@ -89,13 +89,6 @@ def test_files_without_rows_have_no_partition(folder, tmp_path):
         parts_of(tmp_path / "00.parquet", ["embedding"], most_bytes=1)
 
 
-def test_a_file_with_a_column_twice_is_refused(tmp_path):
-    table = pa.table([pa.array([1]), pa.array([2])], names=["id", "id"])
-    parquet.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(DataFileError, match=r"x\.parquet: columns must have different names; 'id'"):
-        parts_of(tmp_path / "x.parquet", ["id"], most_rows=1)
-
-
 @pytest.mark.parametrize(
     ("other", "message"),
     [

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from mild.core.threads import cores
 from mild.distributed import ray_connection
 from mild.distributed.ray_connection import connect, waiting_message
 from mild.errors import InvalidInputError, MissingExtraError
@@ -80,7 +79,3 @@ def test_a_busy_cluster_is_described(free, waits):
     assert (message is not None) == waits
     if waits:
         assert f"has 4 CPUs, {free.get('CPU', 0):g} of them free" in message
-
-
-def test_there_is_a_core():
-    assert cores() >= 1

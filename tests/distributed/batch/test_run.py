@@ -14,7 +14,7 @@ import pytest
 from batch_cases import NAMES, WIDTH, make_vectors, write_file
 from mild.artifact import load, save
 from mild.distributed.batch import BatchOptions, route_dataset
-from mild.errors import DataFileError, OutputExistsError, UnsupportedError
+from mild.errors import DataFileError, OutputExistsError
 from mild.features import VectorFeatures
 from mild.routers.linear import LinearRouter
 
@@ -123,6 +123,10 @@ def test_another_router_input_or_option_is_refused_unless_it_may_overwrite(route
         routed(keep=())
     summary, _ = routed("regression", overwrite=True)
     assert summary.skipped == 0
+    info = (dataset / "2.parquet").stat()
+    os.utime(dataset / "2.parquet", ns=(info.st_atime_ns, info.st_mtime_ns + 1_000_000))
+    with pytest.raises(OutputExistsError, match="its files were changed since"):
+        routed("regression")
     write_file(dataset / "4.parquet", make_vectors(10, 5))
     with pytest.raises(OutputExistsError, match=r"another input .*overwrite"):
         routed("regression")
@@ -131,17 +135,13 @@ def test_another_router_input_or_option_is_refused_unless_it_may_overwrite(route
     assert table.num_rows == 410
 
 
-def test_a_file_that_was_written_again_is_another_input(routed, dataset):
-    routed()
-    file = dataset / "2.parquet"
-    info = file.stat()
-    os.utime(file, ns=(info.st_atime_ns, info.st_mtime_ns + 1_000_000))
-    with pytest.raises(OutputExistsError, match="its files were changed since"):
-        routed()
-
-
-def test_files_folders_patterns_and_addresses_are_the_same_input(routed, dataset):
+def test_files_folders_patterns_and_addresses_are_the_same_input(
+    routed, routers, dataset, tmp_path
+):
     _, table = routed()
+    out = f"file://{tmp_path}/at/an/address"
+    route_dataset(routers(), str(dataset), out, BatchOptions(keep=("id",), partition_bytes=1))
+    assert parquet.read_table(tmp_path / "at" / "an" / "address").equals(table)
     for place, source in enumerate(
         (f"{dataset}/*.parquet", f"file://{dataset}", f"{dataset}/[0-3].parquet")
     ):
@@ -149,21 +149,6 @@ def test_files_folders_patterns_and_addresses_are_the_same_input(routed, dataset
         assert other.equals(table)
     _, one = routed(out="one", source=dataset / "1.parquet")
     assert one["id"].to_pylist() == list(range(100, 200))
-
-
-def test_an_address_can_be_written_to(routed, routers, dataset, tmp_path):
-    out = f"file://{tmp_path}/at/an/address"
-    route_dataset(routers(), str(dataset), out, BatchOptions(keep=("id",), partition_bytes=1))
-    _, table = routed()
-    assert parquet.read_table(tmp_path / "at" / "an" / "address").equals(table)
-
-
-@pytest.mark.parametrize("kind", ["fixed", "lists", "bytes"])
-def test_vectors_may_be_lists_of_any_kind_or_bytes(routed, expected, tmp_path, kind):
-    X = np.concatenate([make_vectors(100, number) for number in range(4)])
-    file = write_file(tmp_path / "one.parquet", X, kind=kind)
-    _, table = routed(source=file)
-    assert table["expert"].to_pylist() == expected()
 
 
 def test_columns_of_numbers_are_found_by_name(routed, expected, tmp_path):
@@ -187,24 +172,6 @@ def test_probabilities_and_expected_costs_are_those_of_the_router(routed, router
         assert bool(known) == (name == "regression")
     costs = np.column_stack([table[f"expected_cost__{expert}"] for expert in NAMES])
     np.testing.assert_allclose(costs, router.expected_costs(X), rtol=1e-4, atol=1e-6)
-
-
-def test_another_decision_is_that_of_the_router_with_it(routed, routers):
-    X = np.concatenate([make_vectors(100, number) for number in range(4)])
-    by_score = load(routers("linear")).decision_function(X).argmax(axis=1)
-    _, table = routed("linear", decision="argmax")
-    assert table["expert"].to_pylist() == [NAMES[k] for k in by_score]
-    _, own = routed("linear", out="own")
-    assert not own.equals(table)
-    with pytest.raises(UnsupportedError, match="least expected cost"):
-        routed("regression", out="no", decision="argmax")
-
-
-def test_categories_come_back_as_texts(routed, tmp_path):
-    group = pa.array(["x", "y", None] * 20).dictionary_encode()
-    file = write_file(tmp_path / "c.parquet", make_vectors(60), group=25, kind_of=group)
-    _, table = routed(source=file, keep=("kind_of",))
-    assert table["kind_of"].to_pylist() == ["x", "y", None] * 20
 
 
 def test_an_interrupted_job_goes_on_where_it_was(routed, tmp_path):

@@ -33,14 +33,12 @@ def test_all_pieces_are_the_table(shards, monkeypatch, group):
     assert found.expert_names == whole.expert_names
 
 
-def test_queries_are_those_of_the_table(shards):
+def test_queries_are_those_of_the_table_also_with_categories(tmp_path):
     columns = make_texts(90)
     columns["question"] = columns.pop("prompt")
-    columns |= {"A": ["yes"] * 90, "B": ["no"] * 90}
-    data = shards(columns)
-    assert (
-        all_rows(open_dataset(str(data.folder), ASIS)).queries == read_outcomes(data.whole).queries
-    )
+    columns |= {"A": ["yes"] * 90, "B": pa.array(["no"] * 90).dictionary_encode()}
+    file = write(columns, tmp_path / "a.parquet")
+    assert all_rows(open_dataset(str(file), ASIS)).queries == read_outcomes(file).queries
 
 
 def test_parts_are_runs_of_row_groups(shards, monkeypatch):
@@ -59,22 +57,6 @@ def test_experts_are_found_by_name_in_any_order(shards):
     write(turned, data.folder / "1.parquet")
     found = all_rows(open_dataset(str(data.folder), ASIS))
     np.testing.assert_array_equal(found.scores, read_outcomes(data.whole).scores)
-
-
-def test_the_explanation_counts_rows_and_shards(shards):
-    dataset = open_dataset(str(shards(make_rows(60)).folder), ASIS)
-    assert dataset.explanation(60) == (
-        "read as wide: 3 experts, 60 queries with prices; there is no query, only vectors; vectors are "
-        "column 'embedding'; 3 shards."
-    )
-
-
-def test_a_shard_that_is_cut_off_is_named(shards):
-    data = shards(make_rows(90))
-    file = data.folder / "1.parquet"
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(DataFileError, match=r"1\.parquet: it is not a readable \.parquet file"):
-        open_dataset(str(data.folder), ASIS)
 
 
 def test_a_shard_with_damaged_pages_is_named(shards):
@@ -109,11 +91,30 @@ def test_columns_that_drift_are_named_with_both_files(shards, change, said):
     assert "0.parquet" in str(error.value)
 
 
-def test_vectors_of_another_width_are_named(shards):
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"embedding": [np.zeros(7, np.float32)] * 30}, "7"),
+        ({"embedding": pa.array([bytes(18)] * 30, pa.binary(18))}, "'embedding' holds 18 bytes"),
+        ({"cost__bee": [np.nan] * 30}, "price_weight needs the price"),
+    ],
+)
+def test_a_shard_whose_values_cannot_be_used_is_named(shards, change, said):
     data = shards(make_rows(90))
-    write(make_rows(30, d=7), data.folder / "1.parquet")
-    with pytest.raises(DataFileError, match=r"1\.parquet: .*7"):
-        sharded(data.folder)
+    write(make_rows(30) | change, data.folder / "1.parquet")
+    with pytest.raises(DataFileError, match=rf"1\.parquet: .*{said}"):
+        sharded(data.folder, terms=CostTerms(price_weight=1.0))
+
+
+def test_files_without_rows_or_cut_off_are_refused(shards):
+    data = shards(make_rows(90))
+    for file in data.folder.iterdir():
+        parquet.write_table(parquet.read_table(file).slice(0, 0), file)
+    with pytest.raises(DataFileError, match="there must be at least one row; got none"):
+        open_dataset(str(data.folder), ASIS)
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(DataFileError, match=rf"{file.name}: it is not a readable \.parquet file"):
+        open_dataset(str(data.folder), ASIS)
 
 
 def test_a_shard_in_which_nobody_is_known_is_like_the_others(shards):
@@ -137,23 +138,6 @@ def test_vectors_may_be_stored_in_several_ways(shards):
     np.testing.assert_array_equal(found.vectors, read_outcomes(data.whole).vectors)
 
 
-def test_bytes_that_are_no_float32_are_named(shards):
-    data = shards(make_rows(90))
-    columns = cut(make_rows(90), range(30))
-    columns["embedding"] = pa.array([bytes(18)] * 30, pa.binary(18))
-    write(columns, data.folder / "1.parquet")
-    with pytest.raises(DataFileError, match=r"1\.parquet: .*'embedding' holds 18 bytes each"):
-        sharded(data.folder)
-
-
-def test_no_rows_at_all_are_refused(shards):
-    data = shards(make_rows(90))
-    for file in data.folder.iterdir():
-        parquet.write_table(parquet.read_table(file).slice(0, 0), file)
-    with pytest.raises(DataFileError, match="there must be at least one row; got none"):
-        open_dataset(str(data.folder), ASIS)
-
-
 def test_rows_per_query_and_model_must_be_brought_together_first(tmp_path):
     columns = {"query": ["a", "a"], "model_name": ["x", "y"], "performance": [1.0, 0.0]}
     write(columns, tmp_path / "a.parquet")
@@ -161,44 +145,23 @@ def test_rows_per_query_and_model_must_be_brought_together_first(tmp_path):
         open_dataset(str(tmp_path), ASIS)
 
 
-def test_an_unknown_price_is_named_with_its_file(shards):
-    columns = make_rows(90)
-    columns["cost__bee"][70] = np.nan
-    data = shards(columns)
-    with pytest.raises(DataFileError, match=r"2\.parquet: price_weight needs the price"):
-        sharded(data.folder, terms=CostTerms(price_weight=1.0))
-
-
-def negative_price(columns):
-    columns["cost__bee"][170] = -1.0
-
-
-def infinite_vector(columns):
-    columns["embedding"][170] = np.full(5, np.inf, np.float32)
-
-
-def long_vector(columns):
-    columns["embedding"][170] = np.zeros(9, np.float32)
-
-
-def large_score(columns):
-    columns["correct__cat"][170] = 7.0
-
-
-def unknown_price(columns):
-    columns["cost__ant"][170] = np.nan
-
-
 @pytest.mark.parametrize(
-    "spoil", [negative_price, infinite_vector, long_vector, large_score, unknown_price]
+    ("name", "value"),
+    [
+        ("cost__bee", -1.0),
+        ("cost__ant", np.nan),
+        ("correct__cat", 7.0),
+        ("embedding", np.full(5, np.inf, np.float32)),
+        ("embedding", np.zeros(9, np.float32)),
+    ],
 )
-def test_a_row_has_the_number_that_it_has_in_its_file(tmp_path, monkeypatch, spoil):
+def test_a_row_has_the_number_that_it_has_in_its_file(tmp_path, monkeypatch, name, value):
     monkeypatch.setattr(module, "PIECE_ROWS", 16)
     monkeypatch.setattr(module, "PART_ROWS", 100)
     columns = make_rows(200)
-    for name in ("ant", "bee", "cat"):
-        columns[f"correct__{name}"][165] = np.nan
-    spoil(columns)
+    for expert in ("ant", "bee", "cat"):
+        columns[f"correct__{expert}"][165] = np.nan
+    columns[name][170] = value
     file = write(columns, tmp_path / "a.parquet", row_group_size=50)
     terms = CostTerms(price_weight=1.0)
     with pytest.raises(DataFileError, match=rf"^{file}: .*row 171") as streamed:
@@ -234,14 +197,6 @@ def test_a_piece_in_which_nobody_was_asked_is_passed_over(tmp_path, monkeypatch)
     for name in ("ant", "bee", "cat"):
         columns[f"correct__{name}"][100:150] = np.nan
     assert sharded(write(columns, tmp_path / "a.parquet")).rows == 250
-
-
-def test_categories_are_texts_like_any_others(tmp_path):
-    columns = make_texts(90)
-    columns["prompt"] = pa.array(columns["prompt"]).dictionary_encode()
-    file = write(columns, tmp_path / "a.parquet")
-    found = all_rows(open_dataset(str(file), ASIS))
-    assert found.queries == read_outcomes(file).queries
 
 
 def test_text_that_is_not_utf_8_is_named_with_its_file_and_column(tmp_path):

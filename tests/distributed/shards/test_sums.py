@@ -43,11 +43,6 @@ def test_surveys_add_up(rows):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-12)
 
 
-def test_an_expert_that_always_costs_least_is_found():
-    costs = np.array([[1.0, 0.0], [0.5, 0.5], [np.nan, 2.0]])
-    assert CostStats.of(costs).always.tolist() == [False, True]
-
-
 def test_target_sums_add_up(rows):
     X, costs = rows
     for router in (LinearRouter(), LinearRouter("cwce"), LinearRouter(margins="uniform")):

@@ -45,22 +45,6 @@ def test_bad_lines_say_why(line, reason):
         LineFormat("json").read(line)
 
 
-def test_a_named_field_is_the_only_one_that_counts():
-    form = LineFormat("json", "ask")
-    assert form.read(b'{"ask": "a", "prompt": "b"}').content == "a"
-    with pytest.raises(BadLineError, match="no field 'ask'"):
-        form.read(b'{"prompt": "b"}')
-
-
-def test_vectors_are_lists_of_numbers():
-    form = LineFormat("json", vectors=True)
-    assert form.read(b"[1, 2.5]").content == [1, 2.5]
-    assert form.read(b'{"embedding": [1]}').content == [1]
-    for line in (b'{"embedding": "a"}', b'{"embedding": [true]}'):
-        with pytest.raises(BadLineError, match="list of numbers"):
-            form.read(line)
-
-
 @pytest.mark.parametrize(
     ("lines", "kind"),
     [
@@ -84,35 +68,52 @@ def test_the_format_may_be_said():
         find_format([], "text", vectors=True)
 
 
-def test_objects_are_read_by_the_recipe_of_the_router():
-    form = LineFormat("json", recipe=Recipe(("question",), ("A", "B")))
-    assert form.read(b'{"id": 1, "prompt": "p", "question": "q", "A": "x", "B": 2}') == Query(
-        "q\nA. x\nB. 2", 1
-    )
-    assert form.read(b'{"prompt": "whole", "A": "x"}').content == "whole"
-    assert form.read(b'"whole"').content == "whole"
-    with pytest.raises(BadLineError, match="without its choices"):
-        form.read(b'{"question": "q"}')
+CHOICES = Recipe(("question",), ("A", "B"))
+JOINED = Recipe(("instruction", "input"))
 
 
-def test_a_part_of_the_recipe_is_not_a_whole_query():
-    form = LineFormat("json", recipe=Recipe(("instruction", "input")))
-    assert form.read(b'{"instruction": "a", "input": null}').content == "a\n"
-    with pytest.raises(BadLineError, match="no field 'input', which is a part"):
-        form.read(b'{"instruction": "a"}')
-    with pytest.raises(BadLineError, match="no field 'instruction' or 'prompt'"):
-        form.read(b'{"input": "b"}')
+@pytest.mark.parametrize(
+    ("form", "line", "content"),
+    [
+        (LineFormat("json", "ask"), b'{"ask": "a", "prompt": "b"}', "a"),
+        (
+            LineFormat("json", recipe=CHOICES),
+            b'{"question": "q", "A": "x", "B": 2}',
+            "q\nA. x\nB. 2",
+        ),
+        (LineFormat("json", recipe=CHOICES), b'{"prompt": "whole", "A": "x"}', "whole"),
+        (LineFormat("json", recipe=CHOICES), b'"whole"', "whole"),
+        (LineFormat("json", recipe=JOINED), b'{"instruction": "a", "input": null}', "a\n"),
+        (LineFormat("json", "text", recipe=CHOICES), b'{"question": "q", "text": "t"}', "t"),
+        (LineFormat("json", "question", recipe=CHOICES), b'{"question": "q", "A": "x"}', "q\nA. x"),
+        (LineFormat("json", vectors=True), b"[1, 2.5]", [1, 2.5]),
+        (LineFormat("json", vectors=True), b'{"embedding": [1]}', [1]),
+        (
+            LineFormat("json", vectors=True, recipe=Recipe((), (), "mine")),
+            b'{"embedding": [1], "mine": [2]}',
+            [2],
+        ),
+    ],
+)
+def test_a_query_is_found_by_its_field_or_the_recipe_of_the_router(form, line, content):
+    assert form.read(line).content == content
 
 
-def test_a_named_field_goes_before_the_recipe():
-    recipe = Recipe(("question",), ("A",))
-    named = LineFormat("json", "text", recipe=recipe)
-    assert named.read(b'{"question": "q", "A": "x", "text": "t"}').content == "t"
-    same = LineFormat("json", "question", recipe=recipe)
-    assert same.read(b'{"question": "q", "A": "x"}').content == "q\nA. x"
-
-
-def test_vectors_may_have_a_field_of_their_own():
-    form = LineFormat("json", vectors=True, recipe=Recipe((), (), "mine"))
-    assert form.read(b'{"embedding": [1], "mine": [2]}').content == [2]
-    assert form.read(b'{"embedding": [1]}').content == [1]
+@pytest.mark.parametrize(
+    ("form", "line", "reason"),
+    [
+        (LineFormat("json", "ask"), b'{"prompt": "b"}', "no field 'ask'"),
+        (LineFormat("json", recipe=CHOICES), b'{"question": "q"}', "without its choices"),
+        (LineFormat("json", recipe=JOINED), b'{"instruction": "a"}', "no field 'input', which is"),
+        (
+            LineFormat("json", recipe=JOINED),
+            b'{"input": "b"}',
+            "no field 'instruction' or 'prompt'",
+        ),
+        (LineFormat("json", vectors=True), b'{"embedding": "a"}', "list of numbers"),
+        (LineFormat("json", vectors=True), b'{"embedding": [true]}', "list of numbers"),
+    ],
+)
+def test_what_a_line_lacks_is_said(form, line, reason):
+    with pytest.raises(BadLineError, match=reason):
+        form.read(line)

@@ -85,11 +85,6 @@ def test_one_question_is_answered_before_the_next_is_asked(folders):
     assert not worker.is_alive()
 
 
-def test_a_very_long_query_is_a_query(folders):
-    _, answers = routed(folders("linear"), b"boil salt " * 200_000 + b"\nadd seven\n")
-    assert ["expert" in answer for answer in answers] == [True, True]
-
-
 def test_vectors_are_routed_as_vectors(folders):
     folder = folders("linear", "vectors")
     found, answers = routed(folder, b'[60.0, 3.0]\n{"embedding": [50, 9]}\n[1]\n[1, NaN]\n')

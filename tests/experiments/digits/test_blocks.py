@@ -36,21 +36,21 @@ def leader(block):
     return min(rows, key=lambda row: row["mean"])["method"]
 
 
-def test_a_clear_winner_is_marked_and_nobody_else():
-    block = gather(make_cells({"mild_tuned_stationary": 0.9}), 0.95)
-    assert [row["method"] for row in block["rows"] if row["best"]] == ["mild_tuned_stationary"]
-    assert leader(block) == "mild_tuned_stationary"
-
-
-def test_the_least_mean_alone_earns_no_mark():
-    block = gather(make_cells({"mild_tuned_stationary": 0.51}), 0.95)
-    assert leader(block) == "mild_tuned_stationary"
-    assert not any(row["best"] for row in block["rows"])
-
-
-def test_beating_all_but_one_earns_no_mark():
-    block = gather(make_cells({"knn": 0.9, "ce": 0.9}), 0.95)
-    assert not any(row["best"] for row in block["rows"])
+@pytest.mark.parametrize(
+    ("right", "marked"),
+    [
+        ({"mild_tuned_stationary": 0.9}, ["mild_tuned_stationary"]),
+        ({"constant": 0.9}, ["constant"]),
+        ({"mild_tuned_stationary": 0.51}, []),
+        ({"knn": 0.9, "ce": 0.9}, []),
+    ],
+    ids=["clear", "a constant", "the least mean only", "beats all but one"],
+)
+def test_a_clear_winner_is_marked_and_nobody_else(right, marked, row_of):
+    block = gather(make_cells(right), 0.95)
+    assert [row["method"] for row in block["rows"] if row["best"]] == marked
+    assert leader(block) in right
+    assert row_of(block, "oracle")["mean"] == 0
 
 
 def test_a_winner_of_too_few_splits_earns_no_mark(row_of):
@@ -75,13 +75,6 @@ def test_twins_share_the_mark():
     assert {row["method"] for row in block["rows"] if row["best"]} == {"knn", "ce"}
 
 
-def test_the_oracle_is_neither_marked_nor_in_the_way(row_of):
-    block = gather(make_cells({"knn": 0.9}), 0.95)
-    assert row_of(block, "oracle")["mean"] == 0
-    assert not row_of(block, "oracle")["best"]
-    assert row_of(block, "knn")["best"]
-
-
 def test_losses_shares_and_spread_are_those_of_the_seeds(row_of):
     cells = make_cells({"ce": 0.7})
     cells[1].result.choices["ce"].chosen[:] = 0
@@ -90,10 +83,7 @@ def test_losses_shares_and_spread_are_those_of_the_seeds(row_of):
     assert row["mean"] == pytest.approx(0.15)
     assert row["std"] == pytest.approx(np.std([0.3, 0.0], ddof=1))
     assert np.array(row["shares"]) == pytest.approx(np.array([[0.7, 0.3], [1.0, 0.0]]))
-
-
-def test_one_seed_has_no_spread(row_of):
-    assert row_of(gather(make_cells({}, repeats=1), 0.95), "ce")["std"] is None
+    assert row_of(gather(cells[:1], 0.95), "ce")["std"] is None
 
 
 def test_verdicts_against_tdef_follow_the_interval(row_of):
