@@ -287,3 +287,9 @@ def test_too_few_rows_are_refused(run, rows):
 def test_where_there_is_nothing_to_route_one_router_is_the_constant_too():
     columns = make_columns(40) | {f"correct__{name}": [1] * 40 for name in EXPERTS}
     assert mild.fit(table_of(columns)).policy.kind == "constant"
+
+
+def test_a_router_that_learns_prices_needs_a_table_of_outcomes():
+    with pytest.raises(InvalidInputError) as error:
+        mild.fit(Matrices(np.eye(3), np.eye(3), None, ["a", "b", "c"]), "priced")
+    assert error.value.code == "invalid_router"
