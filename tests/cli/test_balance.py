@@ -41,26 +41,6 @@ def over_values(values, rare):
     return pytest.approx((values[rare].mean() + values[~rare].mean()) / 2)
 
 
-def test_tune_reports_means_over_values_and_trains_by_them(mild, table, tmp_path, errors, rare):
-    plain = mild("tune", table, "--out", tmp_path / "p", *QUICK, "--json").json()
-    words = [*QUICK, "--balance", "origin", "--json"]
-    found = mild("tune", table, "--out", tmp_path / "b", *words).json()
-    assert (plain["balance"], found["balance"]) == (None, "origin")
-    constants = [one["verdict"]["constant"] for one in (plain, found)]
-    assert constants == ["adder", "poet"]
-    assert found["verdict"]["constant_cost"] == over_values(errors[:, 1], rare)
-    routers = load(tmp_path / "p"), load(tmp_path / "b")
-    queries = read_outcomes(table).queries
-    shares = [np.mean(np.array(router.predict_texts(queries)) == 1) for router in routers]
-    assert shares[1] > shares[0]
-    notes = [router.info.notes for router in routers]
-    assert [note.get("balance") for note in notes] == [None, "origin"]
-    assert [note["constant"] for note in notes] == constants
-    # Nothing is added to a router without the option.
-    assert "balance" not in notes[0]
-    assert not {"balance", "strata"} & set(routers[0].info.estimator.params)
-
-
 def test_fit_and_evaluate_report_means_over_values(mild, table, tmp_path, errors, rare):
     out = tmp_path / "r"
     fitted = mild("fit", table, "--out", out, "--balance", "origin", "--json").json()
@@ -80,32 +60,6 @@ def test_fit_and_evaluate_report_means_over_values(mild, table, tmp_path, errors
     assert ["means", "over the values of origin"] in document["settings"]
     (router,) = [point for point in document["frontier"]["points"] if point["kind"] == "router"]
     assert router["cost"] == loss
-
-
-def test_compare_reports_means_over_values(mild, table, tmp_path):
-    words = ["compare", table, "--splits", 2, "--cv", 2, "--method", "regression", "--jobs", 1]
-    found = mild(*words, "--balance", "origin", "--json").json()
-    plain = mild(*words, "--json").json()
-    assert (found["balance"], plain["balance"]) == ("origin", None)
-    shares = [one["methods"][0]["shares"] for one in (found, plain)]
-    assert [EXPERTS[int(np.argmax(share))] for share in shares] == ["poet", "adder"]
-    shown = mild(*words, "--balance", "origin", "--out", tmp_path / "results.json")
-    assert "mean over the values of origin" in shown.out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--balance", "topic"], "there must be a column 'topic'"),
-        (["--balance", "day", "--where", "day=3"], "at least two different values"),
-        (["--balance", "origin", "--keep-quality", "0.9"], "--balance is for searches without a target"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_balanced_is_refused(mild, table, tmp_path, words, said):
-    done = mild("tune", table, "--out", tmp_path / "r", *words)
-    assert done.code == 1
-    assert said in done.err
-    assert not (tmp_path / "r").exists()
 
 
 def test_tables_of_numbers_and_shards_have_no_values_to_balance(mild, tables, table, tmp_path):

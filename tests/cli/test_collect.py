@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow.parquet as parquet
@@ -96,20 +95,6 @@ def test_the_summary_for_people_shows_experts_spending_and_where_things_are(mild
     assert len(small.requests) == 5
 
 
-def test_a_finished_run_asks_nothing_again_and_replaces_its_own_table(mild, place):
-    with FakeEndpoint(answer=number_of) as small:
-        place.write(small)
-        assert mild(*place.words).code == 0
-        first = place.table.read_bytes()
-        assert mild(*place.words).code == 0
-        assert len(small.requests) == 60
-        assert place.table.read_bytes() == first
-        place.table.write_bytes(b"mine")
-        done = mild(*place.words)
-        assert done.code == 1
-        assert "exists; choose another file" in done.err
-
-
 def test_experts_are_chosen_and_a_dry_run_asks_nothing(mild, place):
     with FakeEndpoint() as small, FakeEndpoint() as large:
         place.write(small, large, price_out=1e6, max_tokens=10)
@@ -143,21 +128,6 @@ def test_a_killed_run_goes_on_and_only_what_was_in_flight_is_asked_twice(mild, p
         assert result["spent_by_ledger"] >= 0.01 * len(small.requests) - 1e-9
         assert result["experts"]["small"]["answered"] == 60
         assert result["experts"]["small"]["asked"] < 45
-
-
-def test_killed_runs_together_stay_below_the_spending_limit(mild, place):
-    with FakeEndpoint(answer=number_of, delay=0.02) as small:
-        place.write(small, concurrency=4, price_per_query=0.01)
-        for _ in range(2):
-            seen = len(small.requests)
-            process = place.start("--max-spend", "0.3")
-            wait_for(small, seen + 5)
-            process.kill()
-            process.communicate()
-        done = mild(*place.words, "--max-spend", "0.3", "--json")
-        assert "small was stopped: the spending limit is reached." in done.err
-        assert 20 <= len(small.requests) <= 30
-        assert done.json()["spent_by_ledger"] <= 0.3 + 1e-9
 
 
 def test_ctrl_c_waits_for_what_is_in_flight_and_writes_the_table(mild, place):
@@ -223,62 +193,14 @@ def test_the_secret_is_sent_and_shows_up_nowhere(mild, place):
     assert "[secret]" in table["response__small"].to_pylist()[5]
 
 
-def test_an_endpoint_that_refuses_is_named_once_and_the_table_is_written(mild, place):
-    refuse = [("status", 401, {}, "wrong key")] * 90
-    with FakeEndpoint(answer=number_of) as small, FakeEndpoint(script=refuse) as large:
-        place.write(small, large)
-        done = mild(*place.words)
-    assert done.code == 0
-    assert done.err.count("large was stopped: HTTP 401: wrong key.") == 1
-    table = parquet.read_table(place.table)
-    assert table["correct__large"].null_count == 60
-
-
-def test_no_answer_at_all_is_an_error_and_writes_no_table(mild, place):
-    with FakeEndpoint(script=[("status", 403, {}, "forbidden")] * 90) as small:
-        place.write(small)
-        done = mild(*place.words, "--json")
-    assert done.code == 1
-    assert "no expert answered anything (small: HTTP 403: forbidden)" in done.json()["error"]
-    assert not place.table.exists()
-
-
-def test_a_scorer_gives_scores_between(mild, place):
-    scorer = place.folder / "score.py"
-    scorer.write_text("import json; t = json.loads(input()); print(len(t['response']) / 4)")
-    with FakeEndpoint(answer=number_of) as small:
-        place.write(small)
-        command = f"{sys.executable} -I -S {scorer}"
-        done = mild(*place.words, "--limit", 11, "--scorer", command, "--json")
-    assert done.code == 0, done.err
-    assert parquet.read_table(place.table)["score__small"].to_pylist() == [0.25] * 10 + [0.5]
-
-
-def test_multiple_choice_from_a_csv(mild, place):
-    questions = place.folder / "mc.csv"
-    questions.write_text("question,A,B,C,D,answer\nCapital of Italy?,Paris,Rome,Oslo,Bern,B\n")
-    with FakeEndpoint(answer=lambda prompt: "The answer is (B).") as small:
-        place.write(small)
-        done = mild(
-            "collect", questions, place.experts, "--out", place.folder / "mc.jsonl", "--json"
-        )
-    assert done.json()["experts"]["small"]["accuracy"] == 1
-    assert "A. Paris\nB. Rome" in small.prompts[0]
-    row = json.loads((place.folder / "mc.jsonl").read_text())
-    assert (row["query"], row["answer"], row["correct__small"]) == ("Capital of Italy?", "B", 1)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--score", "numerc"], "Did you mean 'numeric'?"),
         (["--experts", "big"], "experts must be among small; got 'big'"),
-        (["--query", "text"], "there must be a column 'text'"),
         (["--scorer", ""], "--scorer must be a command"),
         (["--dry-run", "--scorer", "no-such-program"], "there is no 'no-such-program'"),
-        (["--max-spend", "1"], "needs the price of every expert"),
         (["--max-spend", "inf"], "--max-spend must be a number of at least 0; got inf"),
-        (["--tolerance", "inf"], "--tolerance must be a number of at least 0; got inf"),
         (["--ledger", "{folder}/questions.jsonl"], "cannot be used as a ledger"),
     ],
 )
@@ -290,18 +212,6 @@ def test_wrong_options_are_one_sentence_and_ask_nothing(mild, place, words, mess
     assert done.code == 1
     assert message in done.err
     assert small.requests == []
-
-
-def test_two_runs_on_one_ledger_are_refused(mild, place):
-    with FakeEndpoint(answer=number_of, delay=0.1) as small:
-        place.write(small)
-        process = place.start()
-        wait_for(small, 1)
-        done = mild(*place.words)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
-    assert done.code == 1
-    assert "in use by another run" in done.err
 
 
 def test_programs_need_no_other_package(place):
@@ -327,12 +237,6 @@ def test_programs_need_no_other_package(place):
     assert done.stderr.endswith(
         "error: asking an endpoint needs aiohttp; install mild-learn[collect].\n"
     )
-
-
-def test_the_example_in_the_help_names_files_that_it_explains(mild):
-    done = mild("collect", "--help")
-    assert "mild collect questions.jsonl experts.toml --out outcomes.parquet" in done.out
-    assert Path("outcomes.parquet").suffix in done.out
 
 
 def test_a_dry_run_needs_no_key(mild, place, monkeypatch):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
-
-from mild.cli.console import progress_bar
-from outcome_cases import make_columns, write_outcomes
 
 FAST = ["--splits", 4, "--cv", 3, "--jobs", 1]
 TWO = [*FAST, "--method", "regression", "--method", "knn"]
@@ -38,15 +34,6 @@ def test_every_method_is_a_row_between_the_constant_and_the_oracle(found):
         "perfect choice",
     ):
         assert any(line.startswith(f"│ {name}") for line in lines), name
-
-
-def test_of_a_table_with_a_split_column_the_training_rows_are_compared(mild, tmp_path):
-    columns = make_columns(90) | {"split": ["train"] * 60 + ["test"] * 30}
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    words = ["--method", "regression", "--splits", 1, "--cv", 2, "--jobs", 1]
-    done = mild("compare", file, *words, "--json")
-    assert json.loads(done.out)["rows"] == 60
-    assert "split" in done.err
 
 
 def test_the_verdict_stands_last_but_for_the_file(found):
@@ -92,63 +79,11 @@ def test_json_is_one_object_with_every_figure(mild, logs):
     assert report["cost"]["words"] == "error"
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_tables_fit_the_terminal(mild, logs, monkeypatch, width):
-    monkeypatch.setenv("COLUMNS", str(width))
-    out = mild("compare", logs.log, "--price-weight", 5, *TWO).out
-    rows = [line for line in out.splitlines() if line.startswith(("┃", "│"))]
-    assert max(map(len, rows)) <= width
-
-
-def test_whole_groups_are_on_one_side(mild, logs, monkeypatch):
-    seen = []
-    import mild.evaluation.comparison as comparison
-
-    run = comparison.compare
-
-    def spy(inputs, costs, splits, *rest, **more):
-        seen.extend(splits)
-        return run(inputs, costs, splits, *rest, **more)
-
-    monkeypatch.setattr(comparison, "compare", spy)
-    assert mild("compare", logs.log, *TWO, "--group", "subject").code == 0
-    subject = np.array(make_columns(150)["subject"])
-    assert len(seen) == 4
-    for split in seen:
-        assert not set(subject[split.train]) & set(subject[split.test])
-
-
 def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
     report = mild("compare", logs.log, "--cv", 3, "--method", "knn", "--time", "day", "--json")
     assert report.json()["splits"] == 1
     assert report.json()["rows_to_train_on"] == 105
     assert "one split" in report.json()["statement"]["sentence"]
-
-
-def test_repeated_queries_are_dropped_from_the_future_and_counted(mild, tmp_path):
-    columns = make_columns(120)
-    columns["prompt"][110:] = columns["prompt"][:10]
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    done = mild("compare", file, "--cv", 3, "--method", "knn", "--time", "day")
-    assert "10 test rows were left out: their query is in the training rows, too." in done.out
-
-
-def test_progress_counts_every_method_of_every_split(mild, logs, monkeypatch):
-    steps = []
-
-    class Bar:
-        def __enter__(self):
-            return lambda done, total, text: steps.append((done, total, text))
-
-        def __exit__(self, *error):
-            return None
-
-    monkeypatch.setattr("mild.cli.compare.progress_bar", lambda title: Bar())
-    assert mild("compare", logs.log, *TWO).code == 0
-    assert steps[0][:2] == (0, 12)
-    assert steps[-1] == (12, 12, "split 4, kNN")
-    with progress_bar("comparing") as progress:
-        assert progress is None  # not at a terminal
 
 
 @pytest.mark.parametrize(
@@ -157,14 +92,10 @@ def test_progress_counts_every_method_of_every_split(mild, logs, monkeypatch):
         (["--method", "svm"], "method must be one of"),
         (["--out", "results.csv"], "results must end in .json"),
         (["--out", "nowhere/results.json"], "is not a writable folder"),
-        (["--out", f"{'x' * 300}.json"], "cannot write to"),
         (["--group", "topic"], "there must be a column 'topic'"),
-        (["--time", "prompt"], "column 'prompt' holds the queries"),
         (["--time", "subject"], "must hold numbers or dates"),
         (["--test-share", "1.5"], "--test-share must lie between 0 and 1"),
         (["--model", "x"], "--model is for --text encoder, hashing+encoder or static"),
-        (["--text", "vectors"], "needs a column of vectors"),
-        (["--text", "words"], "'words'"),
         (["--cv", "1"], "--cv must be at least 2"),
     ],
 )
@@ -179,26 +110,9 @@ def test_wrong_words_are_one_sentence(mild, logs, words, said):
 def test_without_a_table_the_one_that_comes_with_mild_is_used(mild, logs, monkeypatch):
     from mild.data import read_outcomes
 
-    monkeypatch.setattr(
-        "mild.cli.outcomes.embedded_table", lambda where=None: read_outcomes(logs.log)
-    )
+    monkeypatch.setattr("mild.data.datasets.load_outcomes", lambda where: read_outcomes(logs.log))
     report = mild("compare", *TWO, "--json").json()
     assert (report["data"], report["rows"]) == (None, 150)
-
-
-@pytest.mark.parametrize(("rows", "exit_code"), [(3, 1), (6, 0)])
-def test_a_handful_of_rows_has_no_verdict(mild, tmp_path, rows, exit_code):
-    table = tmp_path / "few.csv"
-    write_outcomes(make_columns(rows), table)
-    done = mild("compare", table, "--method", "regression", "--json")
-    assert done.code == exit_code
-    if exit_code:
-        assert done.json()["code"] == "invalid_table"
-        return
-    assert done.json()["statement"]["pays"] is None
-    shown = mild("compare", table, "--method", "regression").out
-    assert "too few" in shown
-    assert "level" not in shown
 
 
 def test_ctrl_c_prints_the_splits_that_have_finished(mild, logs, monkeypatch):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 
 from mild.cli.options import PriceOptions
@@ -57,14 +55,6 @@ def test_a_person_can_read_it(mild, log, monkeypatch, width):
     assert max(map(len, table_lines)) <= width
 
 
-def test_columns_that_would_be_empty_are_not_shown(mild, tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("prompt,correct__a,correct__b\nx,1,0\ny,0,1\n")
-    out = mild("data", "describe", path).out
-    for words in ("asked │", "per 1,000", "seconds", "cheapest"):
-        assert words not in out
-
-
 def test_experts_and_columns_can_be_chosen(mild, tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("task,acc_a,acc_b,usd_a,usd_b\nx,1,0.5,1,2\ny,0,1,1,2\n")
@@ -73,19 +63,6 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
     assert [expert["name"] for expert in report["experts"]] == ["acc_b"]
     assert report["experts"][0]["mean_cost"] == 0.5
     assert report["form"] == "plain"
-
-
-def test_choices_can_be_left_out(mild, tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("question,A,B,correct__a\nx,1,2,1\nx,3,4,0\n")
-    kinds = {
-        switch: [
-            finding["kind"]
-            for finding in mild("data", "describe", path, switch, "--json").json()["findings"]
-        ]
-        for switch in ("--choices", "--no-choices")
-    }
-    assert kinds == {"--choices": [], "--no-choices": ["duplicates"]}
 
 
 @pytest.mark.parametrize(
@@ -109,35 +86,6 @@ def test_what_cannot_be_done_is_one_sentence(mild, log, words, sentence):
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (
-            b"task,correct__a\nx,1\n",
-            "name its column with --query, or one of vectors with --vectors",
-        ),
-        (b"prompt,correct__a\nx,1\ny,1,1\n", "line 3 has 3 columns where the header has 2"),
-        (b"prompt,correct__a\ncaf\xe9,1\n", "line 2 is not UTF-8"),
-        (b"prompt,score__a\nx,85\n", "scores must lie in [0, 1]; 1 cell does not"),
-        (b"prompt,a,b\nx,1,0\n", "no shape fits"),
-    ],
-)
-def test_a_bad_table_is_one_sentence(mild, tmp_path, content, sentence):
-    (tmp_path / "bad.csv").write_bytes(content)
-    done = mild("data", "describe", tmp_path / "bad.csv", "--json")
-    assert done.code == 1
-    assert sentence in done.json()["error"]
-    assert str(tmp_path / "bad.csv") in done.err
-
-
-def test_experts_that_are_all_right_or_all_wrong_are_described(mild, tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("prompt,correct__a,correct__b\nx,1,0\ny,1,0\n")
-    done = mild("data", "describe", path)
-    assert done.code == 0
-    assert "2 experts never vary: a is always right, b is always wrong." in done.out
-
-
-@pytest.mark.parametrize(
     ("text", "value"),
     [("7B=1.0,1.5B=0.6,", {"7B": 1.0, "1.5B": 0.6}), ("a=b=2", {"a=b": 2.0}), (None, None)],
 )
@@ -152,26 +100,6 @@ def test_betas_that_are_no_pairs_are_refused(text):
 
 
 # convert
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
-def test_what_is_converted_is_the_same(mild, log, tmp_path, suffix):
-    out = tmp_path / f"wide.{suffix}"
-    report = mild("data", "convert", log, out, "--json").json()
-    assert report["rows"] == 4
-    assert report["experts"] == ["Q-1B", "Q-7B"]
-    assert read_outcomes(out).fingerprint() == report["fingerprint"]
-    assert report["fingerprint"] == read_outcomes(log).fingerprint()
-
-
-def test_every_shape_becomes_wide(mild, tmp_path):
-    path = tmp_path / "bench.parquet"
-    parquet.write_table(pa.table({"prompt": ["a"], "m": [0.5], "m|total_cost": [0.01]}), path)
-    done = mild("data", "convert", path, tmp_path / "wide.parquet")
-    assert "read as RouterBench: 1 expert, 1 query with prices" in done.out
-    assert f"Written to {tmp_path / 'wide.parquet'}." in done.out
-    written = parquet.read_table(tmp_path / "wide.parquet")
-    assert written.column_names == ["prompt", "score__m", "cost__m"]
 
 
 def test_findings_are_said_beside_the_result(mild, log, tmp_path):

@@ -52,7 +52,13 @@ def test_it_prints_commands_figures_and_an_answer_through_the_gateway(mild, quic
     (tmp_path / "here" / "report.html").write_text("of an earlier demo")
     done = mild("demo", "--out", tmp_path / "here")
     assert done.code == 0, done.err
-    for part in ("$ mild tune", "$ mild evaluate", "$ mild explain", "perfect choice", "rules: "):
+    for part in (
+        "$ mild tune",
+        "$ mild evaluate",
+        "$ mild explain",
+        "perfect choice",
+        "rules is asked",
+    ):
         assert part in done.out
     assert "rules answers: 391" in done.out
     assert str(tmp_path / "here" / "report.html") in done.out

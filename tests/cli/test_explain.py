@@ -48,23 +48,6 @@ def test_an_empty_query_is_explained_with_a_warning(mild, readers):
     assert "empty" not in mild("explain", readers(), QUERY).err
 
 
-def test_expected_costs_are_shown_where_they_were_learned(mild, readers):
-    out = mild("explain", readers("regression"), QUERY).out
-    assert "expected loss" in out
-    assert "its expected loss is" in out
-
-
-def test_a_query_far_from_the_training_data_is_said_to_be_novel(mild, readers):
-    far = "SELECT id FROM users WHERE age > 30;"
-    report = mild("explain", readers("regression"), far, "--json").json()
-    assert report["novel"] is True
-    shown = mild("explain", readers("regression"), far).out
-    assert "The query is novel" in shown
-    assert "P(right)" in shown
-    assert "calibrated" in shown
-    assert mild("explain", readers("regression"), QUERY, "--json").json()["novel"] is False
-
-
 def test_new_prices_change_the_answer(mild, readers):
     words = ["explain", readers("priced"), QUERY, "--json"]
     assert mild(*words).json()["expert"] == "cook"

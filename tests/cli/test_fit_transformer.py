@@ -40,21 +40,5 @@ def test_it_reads_queries_itself(mild, encoder, logs, tmp_path):
     words = ["--router", "transformer", "--model", encoder, "--text", "hashing"]
     done = mild("fit", logs.log, "--out", tmp_path / "r", *words)
     assert done.code != 0
-    assert "leave out --text" in done.err
-    assert not (tmp_path / "r").exists()
-
-
-def test_numbers_are_no_queries(mild, encoder, tmp_path):
-    file = tmp_path / "log.csv"
-    file.write_text("f,cost__a,cost__b\n1,0,1\n2,1,0\n")
-    done = mild("fit", file, "--out", tmp_path / "r", "--router", "transformer", "--model", encoder)
-    assert done.code != 0
-    assert "learns from queries" in done.err
-
-
-def test_an_encoder_that_is_not_there_is_named(mild, logs, tmp_path):
-    words = ["--router", "transformer", "--model", tmp_path / "nowhere"]
-    done = mild("fit", logs.log, "--out", tmp_path / "r", *words)
-    assert done.code != 0
-    assert "nowhere" in done.err
+    assert "--text is for routers that read features" in done.err
     assert not (tmp_path / "r").exists()

@@ -55,14 +55,6 @@ def test_help_lists_few_options_first_and_the_rest_under_headings(mild):
     ]
 
 
-@pytest.mark.parametrize(
-    ("jobs", "rows", "used"), [(None, 150, None), (None, 20_000, -1), (3, 150, 3)]
-)
-def test_large_tables_use_all_cores(jobs, rows, used):
-    assert EngineOptions().workers(jobs, rows) == used
-    assert EngineOptions("ray").workers(jobs, rows) == (jobs or -1)
-
-
 def test_folders_patterns_and_urls_are_read_in_passes(tmp_path):
     options = ShardOptions()
     assert not options.apply_to(None)
@@ -71,3 +63,26 @@ def test_folders_patterns_and_urls_are_read_in_passes(tmp_path):
     assert options.apply_to("s3://bucket/log.parquet")
     assert options.apply_to(str(tmp_path))
     assert ShardOptions(stream=True).apply_to("log.parquet")
+
+
+def test_an_unknown_engine_is_named():
+    with pytest.raises(OptionError, match="engine must be one of 'local', 'ray'; got 'rya'"):
+        EngineOptions("rya").check()
+
+
+@pytest.mark.parametrize("verb", ["tune", "compare"])
+def test_an_address_is_for_ray(mild, logs, verb):
+    words = ["--out", logs.folder / "never"] if verb == "tune" else []
+    done = mild(verb, logs.log, *words, "--address", "127.0.0.1:1")
+    assert done.code == 1
+    assert "--address is for --engine ray" in done.err
+
+
+@pytest.mark.parametrize("verb", ["tune", "compare"])
+def test_an_address_that_does_not_answer_is_refused(mild, logs, verb):
+    pytest.importorskip("ray", reason="ray is not installed")
+    words = ["--out", logs.folder / "never"] if verb == "tune" else []
+    done = mild(verb, logs.log, *words, "--engine", "ray", "--address", "127.0.0.1:1")
+    assert done.code == 1
+    assert "no Ray cluster answers at 127.0.0.1:1" in done.err
+    assert not (logs.folder / "never").exists()

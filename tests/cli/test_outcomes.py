@@ -38,28 +38,11 @@ def test_a_table_becomes_a_router_that_reads(mild, logs, tmp_path):
     assert np.mean(router.predict_texts(prompts) == topic) > 0.6
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_other_files_give_the_same_router(mild, logs, tmp_path, suffix):
-    file = write_outcomes(make_columns(150, 0, prices=True), tmp_path / f"log{suffix}")
-    for data, out in ((logs.log, "a"), (file, "b")):
-        assert mild("fit", data, "--out", tmp_path / out).code == 0
-    a, b = load(tmp_path / "a"), load(tmp_path / "b")
-    np.testing.assert_array_equal(a.policy.coef, b.policy.coef)
-
-
 def test_dollars_and_seconds_count_as_they_are_told(mild, logs, tmp_path):
     words = ["--router", "priced", "--price-weight", 100]
     report = mild("fit", logs.log, "--out", tmp_path / "r", *words, "--json").json()
     assert report["cost"]["words"] == "error + 100 × dollars"
     assert report["training"]["dollars_per_1000"]["experts"] == pytest.approx([1, 2, 3])
-
-
-def test_vectors_in_the_table_can_be_the_features(mild, tmp_path):
-    columns = make_columns(60)
-    columns["embedding"] = [[float(len(p)), float(p.count("o"))] for p in columns["prompt"]]
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    report = mild("fit", file, "--out", tmp_path / "r", "--text", "vectors", "--json").json()
-    assert (report["text"], report["n_features"]) == ("vectors", 2)
 
 
 def test_unknown_text_features_are_refused_by_the_name_of_their_option(mild, logs, tmp_path):
@@ -68,61 +51,6 @@ def test_unknown_text_features_are_refused_by_the_name_of_their_option(mild, log
     last = done.err.splitlines()[-1]
     assert last.startswith("error: --text must be one of ")
     assert last.endswith("Did you mean 'hashing'?")
-
-
-# tune
-
-
-def test_a_search_ends_in_a_router_and_a_verdict(mild, logs, tmp_path):
-    done = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK)
-    assert done.code == 0, done.err
-    assert "Routing pays: the mean loss of the router is" in done.out
-    assert "Saved to" in done.out
-    assert load(tmp_path / "r").text.kind == "hashing"
-
-
-def test_by_default_every_kind_of_router_is_tried(mild, logs, tmp_path):
-    words = ["--cv", 3, "--jobs", 1, "--alphas", "0.01", "--margin-factors", "1", "--json"]
-    report = mild("tune", logs.log, "--out", tmp_path / "r", *words).json()
-    tried = {candidate["family"] for candidate in report["candidates"]}
-    assert {"linear", "regression", "knn", "stack"} <= tried
-
-
-@pytest.mark.parametrize("words", [["--group", "subject"], ["--time", "day"]])
-def test_folds_keep_groups_whole_and_the_past_first(mild, logs, tmp_path, monkeypatch, words):
-    import mild.tuning.tasks as tasks
-
-    seen = []
-    make = tasks.search_folds
-
-    def spy(*given):
-        seen.extend(make(*given))
-        return seen
-
-    monkeypatch.setattr(tasks, "search_folds", spy)
-    assert mild("tune", logs.log, "--out", tmp_path / "r", *QUICK, *words).code == 0
-    columns = make_columns(150)
-    for train, held in seen:
-        if words[0] == "--group":
-            subject = np.array(columns["subject"])
-            assert not set(subject[train]) & set(subject[held])
-        else:
-            assert columns["day"][train].max() < columns["day"][held].min()
-
-
-def test_equal_queries_are_never_on_both_sides(mild, tmp_path, monkeypatch):
-    import mild.tuning.tasks as tasks
-
-    columns = make_columns(90)
-    columns["prompt"][60:] = columns["prompt"][:30]
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    seen = []
-    make = tasks.search_folds
-    monkeypatch.setattr(tasks, "search_folds", lambda *given: seen.append(make(*given)) or seen[0])
-    assert mild("tune", file, "--out", tmp_path / "r", *QUICK).code == 0
-    prompts = np.array(columns["prompt"])
-    for train, held in seen[0]:
-        assert not set(prompts[train]) & set(prompts[held])
 
 
 # evaluate
@@ -148,65 +76,11 @@ def test_the_verdict_shows_all_that_it_rests_on(mild, logs, readers):
     assert "optimistic" not in done.err
 
 
-def test_costs_are_those_of_the_fit_unless_said_anew(mild, logs, readers):
-    report = mild("evaluate", logs.new, "--router", readers(), "--json").json()
-    assert report["cost"]["beta"]["cook"] == 0.2
-    other = mild("evaluate", logs.new, "--router", readers(), "--beta", "poet=0.5", "--json")
-    assert other.json()["cost"]["beta"] == {"adder": 0, "poet": 0.5, "cook": 0}
-    assert "the router was fitted under another cost" in other.err
-
-
-def test_what_was_trained_on_is_recognised(mild, logs, readers, tmp_path):
-    same = mild("evaluate", logs.log, "--router", readers())
-    assert "fitted on this very data: the figures are optimistic" in same.err
-    columns = make_columns(90, 1, prices=True)
-    columns["prompt"][:20] = make_columns(150, 0)["prompt"][:20]
-    file = write_outcomes(columns, tmp_path / "mixed.parquet")
-    mixed = mild("evaluate", file, "--router", readers())
-    assert "20 of 90 queries were in the training data" in mixed.err
-
-
-def test_a_group_makes_the_interval_count_groups(mild, logs, readers):
-    rows = mild("evaluate", logs.new, "--router", readers(), "--json").json()["verdict"]
-    words = ["evaluate", logs.new, "--router", readers(), "--group", "subject", "--json"]
-    groups = mild(*words).json()["verdict"]
-    assert rows["estimate"] == groups["estimate"]
-    assert (rows["low"], rows["high"]) != (groups["low"], groups["high"])
-    assert (groups["rows"], groups["units"], groups["pays"]) == (90, 6, None)
-    assert "90 rows in 6 groups" in groups["sentence"]
-
-
 def test_a_report_by_groups_says_what_evaluate_says(mild, logs, readers, tmp_path):
     words = ["--group", "subject", "--json"]
     told = mild("evaluate", logs.new, "--router", readers(), *words).json()["verdict"]
     out = ["--table", logs.new, "--out", tmp_path / "page.html"]
     assert mild("report", readers(), *out, *words).json()["verdict"]["sentence"] == told["sentence"]
-
-
-def test_a_search_in_time_counts_the_rows_that_it_judged(mild, logs, tmp_path):
-    found = mild("tune", logs.log, "--out", tmp_path / "r", *QUICK, "--time", "day", "--json")
-    verdict = found.json()["verdict"]
-    assert verdict["rows"] == verdict["n_rows"] < 150
-    assert f", {verdict['n_rows']} rows" in verdict["sentence"]
-
-
-def test_a_search_counts_equal_queries_once(mild, tmp_path):
-    columns = {name: list(values) * 3 for name, values in make_columns(50).items()}
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    found = mild("tune", file, "--out", tmp_path / "r", *QUICK, "--json").json()["verdict"]
-    assert (found["n_rows"], found["n_units"]) == (150, 50)
-    assert "150 rows of 50 distinct queries" in found["sentence"]
-
-
-def test_experts_that_the_router_does_not_know_are_left_out(mild, readers, tmp_path):
-    columns = make_columns(90, 1)
-    columns["correct__oracle"] = [1] * 90
-    file = write_outcomes(columns, tmp_path / "four.parquet")
-    done = mild("evaluate", file, "--router", readers())
-    assert done.code == 0, done.err
-    assert "left out, the router does not know them: oracle." in done.err
-    # What is odd about that expert is no finding any more.
-    assert "right" not in done.err
 
 
 def test_an_evaluation_can_be_saved_for_a_report(mild, logs, tmp_path):
@@ -222,31 +96,20 @@ def test_an_evaluation_can_be_saved_for_a_report(mild, logs, tmp_path):
 # Bad input
 
 
-BAD = {
-    "no prompts": (
-        b"task,correct__a,correct__b\nx,1,0\ny,0,1\n",
-        "name its column with --query, or one of vectors with --vectors",
-    ),
-    "ragged rows": (
-        b"prompt,correct__a,correct__b\nx,1,0\ny,1\n",
-        "line 3 has 2 columns where the header has 3",
-    ),
-    "mixed encodings": (
-        "prompt,correct__a,correct__b\nnaïve,1,0\n".encode() + b"caf\xe9,1,0\n",
-        "line 3 is not UTF-8",
-    ),
-    "one query": (b"prompt,correct__a,correct__b\nx,1,0\nx,0,1\nx,1,1\n", "the same query"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-@pytest.mark.parametrize("verb", ["tune", "compare"])
-def test_a_bad_table_is_one_sentence(mild, tmp_path, verb, case):
-    content, sentence = BAD[case]
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            b"prompt,correct__a,correct__b\nx,1,0\ny,1\n",
+            "line 3 has 2 columns where the header has 3",
+        ),
+        (b"prompt,correct__a,correct__b\nx,1,0\nx,0,1\nx,1,1\n", "the same query"),
+    ],
+)
+def test_a_bad_table_is_one_sentence(mild, tmp_path, content, sentence):
     file = tmp_path / "log.csv"
     file.write_bytes(content)
-    out = [] if verb == "compare" else ["--out", tmp_path / "r"]
-    done = mild(verb, file, *out)
+    done = mild("tune", file, "--out", tmp_path / "r")
     assert done.code == 1
     errors = [line for line in done.err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
@@ -254,74 +117,11 @@ def test_a_bad_table_is_one_sentence(mild, tmp_path, verb, case):
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("value", [0, 1])
-def test_experts_that_are_all_right_or_all_wrong_leave_nothing_to_route(mild, tmp_path, value):
-    columns = make_columns(60) | {f"correct__{name}": [value] * 60 for name in EXPERTS}
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    done = mild("compare", file, "--method", "regression", "--splits", 2, "--cv", 3)
-    assert done.code == 0, done.err
-    assert done.out.splitlines()[-1].startswith("Routing does not pay: ")
-    fitted = mild("fit", file, "--out", tmp_path / "r")
-    assert fitted.code == 0, fitted.err
-    judged = mild("evaluate", file, "--router", tmp_path / "r")
-    assert judged.out.splitlines()[-1].startswith("Routing does not pay: ")
-
-
-def test_unknown_prices_are_refused_where_they_are_weighed(mild, tmp_path):
-    columns = make_columns(60, prices=True)
-    columns["cost__poet"][3] = np.nan
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    done = mild("fit", file, "--out", tmp_path / "r", "--price-weight", 5)
-    assert done.code == 1
-    assert "--price-weight needs the price of every answer; 1 is unknown" in done.err
-    assert mild("fit", file, "--out", tmp_path / "r").code == 0
-
-
-@pytest.mark.parametrize("words", [["tune"], ["tune", "--max-dollars", "1"], ["compare"]])
-def test_two_rows_are_too_few_for_a_search_in_one_sentence(mild, tmp_path, words):
-    columns = {"prompt": ["a b", "c d"], "correct__x": [0, 1], "correct__y": [1, 0]}
-    columns |= {"cost__x": [0.1, 0.1], "cost__y": [0.2, 0.2]}
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    out = [] if words == ["compare"] else ["--out", tmp_path / "r"]
-    done = mild(words[0], file, *out, *words[1:])
-    assert done.code == 1
-    assert "rows to fit on in every" in done.err
-    assert "of 2 rows leaves 1. Add rows." in done.err
-    assert not (tmp_path / "r").exists()
-
-
-def test_a_million_characters_in_one_prompt_do_no_harm(mild, tmp_path):
-    columns = make_columns(60)
-    columns["prompt"][5] = "boil salt " * 100_001
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    done = mild("fit", file, "--out", tmp_path / "r")
-    assert done.code == 0, done.err
-    assert "1 query has more than 1,000,000 characters" in done.err
-    assert mild("compare", file, "--method", "knn", "--splits", 2, "--cv", 3).code == 0
-
-
-@pytest.mark.parametrize("verb", ["evaluate", "report"])
-def test_a_table_of_other_experts_is_refused_by_name(mild, readers, tmp_path, verb):
-    columns = make_columns(60)
-    columns["correct__baker"] = columns.pop("correct__cook")
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    words = {
-        "evaluate": ["evaluate", file, "--router", readers()],
-        "report": ["report", readers(), "--table", file, "--out", tmp_path / "report.html"],
-    }[verb]
-    done = mild(*words)
-    assert done.code == 1
-    assert "the router was trained on adder, poet, cook; the table has no cook" in done.err
-    assert not (tmp_path / "report.html").exists()
-
-
 @pytest.mark.parametrize("verb", ["fit", "tune"])
 def test_without_a_table_the_one_that_comes_with_mild_is_used(
     mild, logs, tmp_path, monkeypatch, verb
 ):
-    monkeypatch.setattr(
-        "mild.cli.outcomes.embedded_table", lambda where=None: read_outcomes(logs.log)
-    )
+    monkeypatch.setattr("mild.data.datasets.load_outcomes", lambda where: read_outcomes(logs.log))
     done = mild(verb, "--out", tmp_path / "r", *(QUICK if verb == "tune" else []))
     assert done.code == 0, done.err
     assert "read as wide: 3 experts, 150 queries" in done.err
@@ -336,8 +136,8 @@ def test_options_of_outcomes_are_refused_for_other_tables(mild, tables):
 
 def test_a_model_needs_features_that_have_one():
     with pytest.raises(OptionError, match="--model is for"):
-        TextOptions(model="folder").arguments()
-    assert TextOptions("static", "folder").arguments() == {"source": "folder"}
+        TextOptions(model="folder").features()
+    assert TextOptions("static", "folder").features().source == "folder"
 
 
 # Rows, and what a column means
@@ -368,18 +168,6 @@ def test_training_uses_training_rows_and_judging_test_rows(mild, tmp_path):
         "--json",
     ).json()  # fmt: skip
     assert some["rows"] == 2
-
-
-def test_conditions_select_rows_to_learn_from_and_to_describe(mild, tmp_path):
-    file = split_log(tmp_path / "log.parquet", "part")
-    words = ["--where", "part=train", "--where", "part=validation"]
-    described = mild("data", "describe", file, *words, "--json").json()
-    assert described["rows"] == 120 - 28
-    report = mild("fit", file, "--out", tmp_path / "r", *words, "--json").json()
-    assert report["training"]["rows"] == described["rows"]
-    refused = mild("fit", file, "--out", tmp_path / "s", "--where", "part=none")
-    assert refused.code == 1
-    assert "no row has 'part=none'" in refused.err
 
 
 def test_shards_are_selected_by_rows_too(mild, tmp_path):

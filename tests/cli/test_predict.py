@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 
 import numpy as np
-import pyarrow.parquet as parquet
 import pytest
 
 from mild.artifact import load
@@ -32,19 +30,6 @@ def test_csv_on_stdout_holds_choices_and_probabilities(mild, tables, fitted, exp
     assert [row["name"] for row in rows] == [names[k] for k in expected[0]]
     found = np.array([[float(row[name]) for name in COLUMNS[2:]] for row in rows])
     np.testing.assert_allclose(found, expected[1])
-
-
-def test_every_output_format_holds_the_choices(mild, tables, fitted, expected):
-    for suffix in ("csv", "parquet", "jsonl"):
-        out = tables.folder / f"choices.{suffix}"
-        done = mild("predict", tables.new, "--router", fitted, "--out", out)
-        assert done.code == 0, done.err
-        assert f"Written to {out}" in done.out
-    table = parquet.read_table(tables.folder / "choices.parquet")
-    assert table.column_names == COLUMNS
-    assert table["expert"].to_pylist() == expected[0].tolist()
-    lines = (tables.folder / "choices.jsonl").read_text().splitlines()
-    assert [json.loads(line)["expert"] for line in lines] == expected[0].tolist()
 
 
 def test_json_holds_the_choices_or_says_where_they_are(mild, tables, fitted, expected):
@@ -76,19 +61,6 @@ def test_a_file_that_exists_is_kept_unless_overwriting(mild, tables, fitted):
     assert out.read_text() == "mine"
     assert mild("predict", tables.new, "-r", fitted, "-o", out, "--overwrite").code == 0
     assert out.read_text().startswith('"expert"')
-
-
-def test_an_unknown_output_format_is_refused(mild, tables, fitted):
-    done = mild("predict", tables.new, "--router", fitted, "--out", tables.folder / "x.xlsx")
-    assert done.code == 1
-    assert "the output must end in .csv, .parquet, .jsonl; got '.xlsx'" in done.err
-
-
-def test_features_without_names_must_be_as_many(mild, tables, fitted):
-    np.savez(tables.folder / "few.npz", X=np.ones((3, 2)))
-    done = mild("predict", tables.folder / "few.npz", "--router", fitted)
-    assert done.code == 1
-    assert "features cannot be chosen by name: the file has 2 without names" in done.err
 
 
 def test_the_help_speaks_of_features_only(mild):

@@ -104,15 +104,6 @@ def test_a_comparison_is_rendered_alone_or_beside(mild, router, outcomes, tmp_pa
     assert kinds.count("method") == 1
 
 
-def test_a_router_trained_on_other_experts_is_refused_by_name(mild, router, outcomes, tmp_path):
-    done = mild("report", router, "--table", outcomes / "two.parquet", "--out", tmp_path / "a.html")
-    assert done.code == 1
-    errors = [line for line in done.err.splitlines() if line.startswith("error:")]
-    assert len(errors) == 1
-    assert "the router was trained on small, medium, large; the table has no small" in errors[0]
-    assert not (tmp_path / "a.html").exists()
-
-
 def test_a_router_of_numbers_has_a_report_on_its_matrices(mild, fitted, tables):
     page = tables.folder / "report.html"
     done = mild("report", fitted, "--table", tables.new, "--out", page, "--json")

@@ -62,8 +62,6 @@ def test_a_neural_router_is_fitted_and_saved(mild, logs, tmp_path):
     result = mild("fit", logs.log, "--out", tmp_path / "router", *words).json()
     assert result["kind"] == "perceptron"
     assert result["estimator"]["params"]["hidden"] == [8, 4]
-    done = mild("fit", logs.log, "--out", tmp_path / "other", "--router", "knn", "--batch-size", 3)
-    assert "--batch-size is no option of a knn router" in done.err
 
 
 def torchrun(*words):

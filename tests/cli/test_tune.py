@@ -6,13 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mild.artifact import load
-from mild.cli.tune import describe_tuning, note_skipped
 from mild.data import read_matrices
 from mild.routers import search
 from mild.routers.search import RouterCV
@@ -56,20 +54,6 @@ def test_the_search_is_that_of_the_library(mild, tables):
     np.testing.assert_array_equal(load(tables.folder / "r").predict(X), search.predict(X))
 
 
-def test_families_are_part_of_the_search(mild, tables):
-    result = mild(
-        "tune",
-        tables.log,
-        "--out",
-        tables.folder / "r",
-        *QUICK,
-        "--families",
-        "regression, knn",
-        "--json",
-    ).json()
-    assert {entry["family"] for entry in result["candidates"]} == {"regression", "knn"}
-
-
 def test_an_unknown_family_is_refused(mild, tables):
     done = mild("tune", tables.log, "--out", tables.folder / "r", "--families", "linaer")
     assert done.code == 1
@@ -82,50 +66,6 @@ def test_the_paper_s_grid_is_an_option(mild, tables):
     result = mild("tune", log, "--out", tables.folder / "r", *words).json()
     assert result["dropped_margins"] > 0
     assert len({tuple(entry["params"]["margins"]) for entry in result["candidates"]}) > 10
-
-
-@pytest.mark.parametrize("missing", ["skipped_families_", "dropped_margins_"])
-def test_a_search_that_lacks_an_attribute_is_not_described_as_if_it_had_it(missing):
-    search = SimpleNamespace(
-        best_family_="linear",
-        best_index_=0,
-        best_params_={},
-        interrupted_=False,
-        skipped_families_=["knn"],
-        dropped_margins_=3,
-        choice_="stack",
-        decides_as_constant_=False,
-        cv_results_={"family": ["linear"]},
-        verdict_=SimpleNamespace(
-            constant_expert=0, n_rows=1, named=lambda *words: SimpleNamespace(as_dict=dict)
-        ),
-    )
-    assert describe_tuning(search, ["a"])["skipped_families"] == ["knn"]
-    assert describe_tuning(search, ["a"])["dropped_margins"] == 3
-    delattr(search, missing)
-    with pytest.raises(AttributeError, match=missing):
-        describe_tuning(search, ["a"])
-
-
-def test_safe_keeps_the_constant_where_routing_does_not_pay(mild, tables):
-    columns = tables.make(120, 0)
-    rng = np.random.default_rng(5)
-    for k, name in enumerate(("small", "medium", "large")):
-        columns[f"cost__{name}"] = rng.uniform(size=120) + 0.3 * k
-    file = tables.write(columns, "noise.csv")
-    result = mild("tune", file, "--out", tables.folder / "r", *QUICK, "--safe", "--json").json()
-    assert result["verdict"]["pays"] is not True
-    assert result["routes_as_constant"] is True
-    assert set(load(tables.folder / "r").predict(read_matrices(file).X)) == {0}
-    done = mild("tune", file, "--out", tables.folder / "r", *QUICK, "--safe", "--overwrite")
-    assert "(always small)" in done.out
-
-
-def test_more_folds_than_rows_are_refused(mild, tables):
-    done = mild("tune", tables.log, "--out", tables.folder / "r", "--cv", "1000")
-    assert done.code == 1
-    assert "cv must not exceed" in done.err
-    assert not (tables.folder / "r").exists()
 
 
 @pytest.fixture
@@ -198,18 +138,6 @@ def test_the_table_names_a_family_only_where_there_are_several(mild, tables):
     assert "family" in mild("tune", tables.log, "--out", out, *QUICK, *two).out.split()
 
 
-@pytest.mark.parametrize("width", ["60", "80"])
-def test_the_table_breaks_no_word(mild, tables, monkeypatch, width):
-    monkeypatch.setenv("COLUMNS", width)
-    done = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK)
-    words = set(done.out.replace(",", " ").split())
-    assert {"mean", "loss", "constant", "margins", "parameters", "alpha", "0.01"} <= words
-    result = mild("tune", tables.log, "--out", tables.folder / "j", *QUICK, "--json").json()
-    for entry in result["candidates"]:
-        assert {f"{margin:.3g}" for margin in entry["params"]["margins"]} <= words
-        assert {f"{entry['mean_cost']:.4f}", f"{entry['difference']:.4f}"} <= words
-
-
 def test_no_candidates_to_list_are_refused(mild, tables):
     done = mild("tune", tables.log, "--out", tables.folder / "r", "--candidates", "0")
     assert (done.code, done.err) == (1, "error: --candidates must be at least 1; got 0.\n")
@@ -221,41 +149,12 @@ def test_a_factor_of_zero_is_refused_by_the_name_of_its_option(mild, tables):
     assert done.err.splitlines()[-1].startswith("error: --margin-factors must be ")
 
 
-def test_the_features_are_named(mild, tables):
-    done = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK, "--json")
-    assert done.json()["features"] == ["f_0", "f_1", "f_2", "f_3"]
-    assert "features: f_0, f_1, f_2, f_3\n" in done.err
-
-
 def test_few_groups_are_noted_and_searched(mild, logs, tmp_path):
     words = ("--group", "subject", "--cv", 8, "--families", "regression")
     done = mild("tune", logs.log, "--out", tmp_path / "router", *words)
     assert done.code == 0, done.err
     assert "note: subject has 6 values: 6 folds instead of 8." in done.err
     assert "6 folds" in done.out
-
-
-def test_where_nothing_is_to_route_a_constant_is_saved(mild, tmp_path):
-    columns = make_columns(40)
-    columns |= {name: [1] * 40 for name in columns if name.startswith("correct__")}
-    table = write_outcomes(columns, tmp_path / "table.parquet")
-    for verb in ("tune", "fit"):
-        done = mild(verb, table, "--out", tmp_path / verb)
-        assert done.code == 0, done.err
-        assert "there is nothing to route: every expert that was asked is right" in done.err
-        assert "warning" not in done.err.lower()
-        assert load(tmp_path / verb).info.kind == "constant"
-    told = mild("tune", table, "--out", tmp_path / "again", "--json").json()
-    assert told["verdict"]["constant"] == "adder"
-    assert told["routes_as_constant"] is True
-
-
-def test_one_row_is_refused_in_a_sentence(mild, tmp_path):
-    table = write_outcomes(make_columns(1), tmp_path / "table.parquet")
-    for verb in ("tune", "fit"):
-        done = mild(verb, table, "--out", tmp_path / verb)
-        assert done.code == 1
-        assert "error: a table to learn from must have at least two rows" in done.err
 
 
 def test_a_negative_seed_is_refused(mild, logs, tmp_path):
@@ -276,23 +175,6 @@ def test_the_candidate_that_is_taken_is_marked_and_listed(mild, logs, tmp_path):
     assert [entry["family"] for entry in taken] == [again["best_family"]] == ["stack"]
 
 
-def test_the_verdict_is_in_dollars_too_where_prices_are_known(mild, tmp_path):
-    columns = make_columns(150, prices=True)
-    file = write_outcomes(columns, tmp_path / "log.parquet")
-    words = ["--cv", 2, "--jobs", 1, "--families", "regression", "--json"]
-    verdict = mild("tune", file, "--out", tmp_path / "r", *words).json()["verdict"]
-    money = verdict["dollars_per_1000"]
-    # Experts cost 1, 2 and 3 dollars per 1,000.
-    assert 0 < abs(money) < 2
-    assert f"{'saves' if money < 0 else 'adds'} ${abs(money):,.2f} per 1,000" in verdict["sentence"]
-    for name in [name for name in columns if name.startswith("cost__")]:
-        del columns[name]
-    bare = write_outcomes(columns, tmp_path / "bare.parquet")
-    verdict = mild("tune", bare, "--out", tmp_path / "s", *words).json()["verdict"]
-    assert verdict["dollars_per_1000"] is None
-    assert "$" not in verdict["sentence"]
-
-
 def test_a_table_with_holes_says_which_rows_the_verdict_leaves_out(mild, tmp_path):
     columns = make_columns(150)
     asked = columns["correct__poet"].astype(float)
@@ -302,11 +184,6 @@ def test_a_table_with_holes_says_which_rows_the_verdict_leaves_out(mild, tmp_pat
     done = mild("tune", file, "--out", tmp_path / "r", *words)
     assert "note: 50 of 150 rows are left out: not every expert was asked there.\n" in done.err
     assert ", 100 rows, " in done.out
-
-
-def test_a_family_that_is_left_out_is_named_with_the_reason(capsys):
-    note_skipped(["mlp"])
-    assert "torch is not installed: mlp" in capsys.readouterr().err
 
 
 COOKING = "boil salt butter flour oven stir simmer onion"
@@ -339,89 +216,6 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     assert target["sentence"] in mild("explain", out, COOKING).out.replace("\n", " ")
 
 
-def test_a_target_that_cannot_be_met_is_noted(mild, priced, tmp_path):
-    done = mild("tune", priced, "--out", tmp_path / "r", *FAST, "--max-dollars", "0.1")
-    assert done.code == 0, done.err
-    assert "cannot be met" in done.err
-    found = load(tmp_path / "r").info.notes["target"]
-    assert found["met"] is False
-    assert found["dollars_per_1000"]["estimate"] == pytest.approx(1.0)
-
-
-def test_a_guarantee_keeps_calibration_rows_apart(mild, priced, tmp_path):
-    given = ["--max-quality-loss", "0.3", "--guarantee", "0.8", "--calibration-share", "0.4"]
-    done = mild("tune", priced, "--out", tmp_path / "r", *FAST, *given, "--json")
-    result = done.json()
-    target = result["target"]
-    assert (target["certified"], target["guarantee"]) == (True, 0.8)
-    assert result["verdict"]["n_rows"] == 96
-    assert target["n_units"] == 64
-    assert load(tmp_path / "r").info.data.rows == 160
-    wrong = mild(
-        "tune", priced, "--out", tmp_path / "x", *FAST, *given[:4], "--calibration-share", "1"
-    )
-    assert wrong.code == 1
-    assert "--calibration-share must lie between 0 and 1" in wrong.err
-
-
-def test_without_a_target_the_price_can_be_changed_without_a_refit(mild, priced, tmp_path):
-    out = tmp_path / "r"
-    result = mild("tune", priced, "--out", out, *FAST, "--json").json()
-    assert (result["target"], result["routes_as_constant"]) == (None, False)
-    assert load(out).info.kind == "tradeoff"
-    found = mild("explain", out, COOKING, "--price-weight", "1e9", "--json").json()
-    assert found["expert"] == "adder"
-
-
-@pytest.mark.parametrize("given", [[], ["--price-weight", "0.1"], ["--save-dollars", "0.1"]])
-@pytest.mark.parametrize("family", ["regression", "knn"])
-def test_a_tuned_router_with_expected_costs_explains_its_choices(
-    mild, priced, tmp_path, family, given
-):
-    out = tmp_path / "r"
-    done = mild("tune", priced, "--out", out, "--families", family, "--cv", "2", *given)
-    assert done.code == 0, done.err
-    for query in (COOKING, "zzz qqq"):
-        for more in ([], ["--price-weight", "3"]):
-            found = mild("explain", out, query, *more, "--json").json()
-            assert set(found["expected_costs"]) == {"adder", "cook", "poet"}
-            assert all(0 <= share <= 1 for share in (found["right"] or {}).values())
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--guarantee", "0.9"], "--guarantee must come with"),
-        (["--strong-share", "0.3"], "--strong-share is for two experts; got 3"),
-        (["--keep-quality", "0"], "--keep-quality must be above 0"),
-        (["--keep-quality", "95"], "--keep-quality must be a share"),
-    ],
-)
-def test_targets_that_make_no_sense_are_refused(mild, priced, tmp_path, given, message):
-    done = mild("tune", priced, "--out", tmp_path / "r", *FAST, *given)
-    assert done.code == 1
-    assert message in done.err
-
-
-def test_targets_need_prices_and_outcomes(mild, tables, tmp_path):
-    bare = write_outcomes(make_columns(40), tmp_path / "bare.parquet")
-    done = mild("tune", bare, "--out", tmp_path / "r", *FAST, "--save-dollars", "0.5")
-    assert done.code == 1
-    assert "--save-dollars needs the prices of the experts" in done.err
-    done = mild("tune", tables.log, "--out", tmp_path / "r", *QUICK, "--keep-quality", "0.9")
-    assert done.code == 1
-    assert "--keep-quality is for tables of outcomes" in done.err
-
-
-def test_where_one_expert_is_always_right_a_target_still_saves_dollars(mild, tmp_path):
-    columns = make_columns(80, noise=0.0, prices=True)
-    columns["correct__cook"] = np.ones(80, int)
-    file = write_outcomes(columns, tmp_path / "settled.parquet")
-    done = mild("tune", file, "--out", tmp_path / "r", *FAST, "--save-dollars", "0.2", "--json")
-    assert done.code == 0, done.err
-    assert done.json()["target"]["saved"] >= 0.2
-
-
 def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables):
     columns = tables.make(120, 0)
     rng = np.random.default_rng(5)
@@ -433,31 +227,3 @@ def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables)
     assert "* is not used (its mean cost on held-out rows is not lower" in done.out
     assert "(always small)" in done.out
     assert set(load(tables.folder / "r").predict(read_matrices(file).X)) == {0}
-    result = mild(
-        "tune", file, "--out", tables.folder / "r", *QUICK, "--overwrite", "--json",
-        "--alphas", "0.0001,0.001", "--no-constant-if-better",
-    ).json()  # fmt: skip
-    assert result["routes_as_constant"] is False
-    assert result["verdict"]["estimate"] >= 0
-    assert load(tables.folder / "r").info.kind == "standardized"
-
-
-def test_a_column_of_topics_is_found_named_or_left_out(mild, tmp_path):
-    columns = make_columns(60)
-    columns["subject"] = ["law", "maths"] * 30
-    columns["kind"] = ["a", "b", "c"] * 20
-    file = write_outcomes(columns, tmp_path / "t.csv")
-    words = ["tune", file, "--cv", 2, "--jobs", 1, "--families", "groups", "--json", "--overwrite"]
-    words += ["--out", tmp_path / "r"]
-    for extra, topic in (
-        ([], "subject"),
-        (["--topic", "kind"], "kind"),
-        (["--topic", "none"], None),
-    ):
-        result = mild(*words, *extra).json()
-        assert result["topic"] == topic
-        labelled = [entry["params"].get("labelled") for entry in result["candidates"]]
-        assert any(labelled) == (topic is not None)
-    done = mild(*words, "--topic", "colour")
-    assert done.code != 0
-    assert "colour" in done.err

@@ -7,12 +7,14 @@ import json
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import mild
 from mild.data import Matrices
 from mild.data.datasets import load_outcomes
 from mild.errors import InvalidInputError, OutputExistsError
+from outcome_cases import make_columns
 
 mpl.use("Agg")
 
@@ -153,3 +155,40 @@ def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
     for bad in ({"price_weight": 1}, {"groups": groups[:5]}, {"methods": ["nothing"]}):
         with pytest.raises(InvalidInputError):
             mild.compare(X, costs, **bad)
+
+
+def test_groups_change_the_interval_only():
+    columns = make_columns(240, 1, prices=True)
+    table = mild.read_outcomes(pa.table(columns))
+    router = mild.fit(table.take(np.arange(150)))
+    new = table.take(np.arange(150, 240))
+    by_row, by_group = (
+        mild.evaluate(router, new, groups=name).verdict for name in (None, "subject")
+    )
+    assert by_row.estimate == by_group.estimate
+    assert (by_row.low, by_row.high) != (by_group.low, by_group.high)
+    assert (by_group.n_rows, by_group.n_groups) == (90, 6)
+
+
+@pytest.mark.parametrize("unpriced", ["poet", "cook"])
+def test_an_expert_without_prices_leaves_the_dollars_of_a_router_unknown(unpriced):
+    columns = make_columns(240, 1, prices=True)
+    columns.pop(f"cost__{unpriced}")
+    table = mild.read_outcomes(pa.table(columns))
+    found = mild.evaluate(mild.fit(table.take(np.arange(150))), table.take(np.arange(150, 240)))
+    report = found.as_dict()
+    assert min(report["summary"]["shares"]) > 0.1
+    assert found.to_frame().to_pylist()[0]["dollars_per_1000"] is None
+    assert report["dollars_per_1000"]["router"] is None
+    assert report["verdict"]["dollars_per_1000"] is None
+
+
+def test_means_over_different_rows_have_no_share_of_the_gain():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0, np.full(200, 0.5)])
+    router = mild.LinearRouter().fit(X, costs)
+    costs[20:, 1] = np.nan
+    found = mild.evaluate(router, X, costs)
+    assert found.figures.left_out is not None
+    assert found.as_dict()["summary"]["headroom_captured"] is None

@@ -18,6 +18,7 @@ from mild.data.datasets import load_outcomes
 from mild.errors import InvalidInputError, OutputExistsError
 from mild.features import HashingFeatures
 from mild.routers.cost_models import KNNRouter
+from outcome_cases import EXPERTS, make_columns
 
 FAST = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3}
 QUERIES = ["What is 17 * 23?", "What is the capital of France?"]
@@ -114,6 +115,7 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
     assert loaded.feature_names == ["length", "age"]
     np.testing.assert_array_equal(loaded.predict(X), found.router.predict(X))
     assert "cost" not in found.as_dict()
+    assert found.verdict.constant in ("small", "large")
     with pytest.raises(InvalidInputError, match="keep_quality is for tables of outcomes"):
         mild.tune(table, keep_quality=0.9)
 
@@ -193,3 +195,101 @@ def test_a_table_that_does_not_fit_the_router_is_refused(parts, tmp_path):
     with pytest.raises(InvalidInputError, match="fitted on numbers"):
         mild.save(numbers, tmp_path / "r", table=train)
     assert not (tmp_path / "r").exists()
+
+
+def table_of(columns):
+    return mild.read_outcomes(pa.table(columns))
+
+
+def test_by_default_every_kind_of_router_is_tried():
+    found = mild.tune(table_of(make_columns(150)), cv=3, alphas=[0.01], margin_factors=[1.0])
+    tried = {row["family"] for row in found.rows}
+    assert {"linear", "regression", "knn", "stack"} <= tried
+
+
+def test_groups_times_and_equal_queries_count_as_what_they_are():
+    table = table_of(make_columns(150))
+    by_group = mild.tune(table, groups="subject", **FAST).verdict
+    assert (by_group.n_rows, by_group.n_groups) == (150, 6)
+    assert mild.tune(table, time="day", **FAST).verdict.n_rows < 150
+    repeated = {name: list(values) * 3 for name, values in make_columns(50).items()}
+    found = mild.tune(table_of(repeated), **FAST).verdict
+    assert (found.n_rows, found.n_groups) == (150, 50)
+
+
+def test_a_balance_column_changes_the_constant_and_the_decisions():
+    columns, rare = make_columns(150), np.arange(150) % 10 == 0
+    columns["origin"] = np.where(rare, "rare", "usual")
+    columns["correct__adder"] |= np.arange(150) % 3 == 0
+    for name in EXPERTS:
+        columns[f"correct__{name}"] = np.where(rare, name == "poet", columns[f"correct__{name}"])
+    table = table_of(columns)
+    plain, balanced = (mild.tune(table, balance=name, **FAST) for name in (None, "origin"))
+    assert [one.verdict.constant for one in (plain, balanced)] == ["adder", "poet"]
+    assert balanced.router.info.balance == "origin"
+    shares = [one.router.route(table.queries).count("poet") for one in (plain, balanced)]
+    assert shares[1] > shares[0]
+    with pytest.raises(InvalidInputError):
+        mild.tune(table, balance="origin", keep_quality=0.9, **FAST)
+
+
+def test_a_column_of_topics_is_found_named_or_left_out():
+    columns = make_columns(60) | {"subject": ["law", "maths"] * 30, "kind": ["a", "b", "c"] * 20}
+    table = table_of(columns)
+    for topic, expected in ((None, "subject"), ("kind", "kind"), ("none", None)):
+        found = mild.tune(table, topic=topic, families="groups", cv=2)
+        assert found.topic == expected
+        assert any(row["params"].get("labelled") for row in found.rows) == (expected is not None)
+
+
+@pytest.mark.parametrize("options", [{}, {"price_weight": 0.1}, {"save_dollars": 0.1}])
+@pytest.mark.parametrize("family", ["regression", "knn"])
+def test_a_tuned_router_explains_its_choices_and_takes_other_prices(family, options):
+    table = table_of(make_columns(160, noise=0.05, prices=True))
+    router = mild.tune(table, families=family, cv=2, **options).router
+    for one in (router, router.with_prices(price_weight=3.0, in_dollars=True)):
+        for query in (table.queries[0], "zzz qqq"):
+            found = one.explain(query)
+            assert set(found.expected_costs) == set(EXPERTS)
+            assert all(0 <= share <= 1 for share in (found.right or {}).values())
+    dear = router.with_prices(price_weight=1e9, in_dollars=True)
+    assert set(dear.route(table.queries)) == {"adder"}
+
+
+def test_where_one_expert_is_always_right_a_target_still_saves_dollars():
+    columns = make_columns(80, noise=0.0, prices=True) | {"correct__cook": np.ones(80, int)}
+    found = mild.tune(table_of(columns), save_dollars=0.2, **FAST)
+    assert found.target.as_dict()["saved"] >= 0.2
+
+
+def test_a_verdict_is_in_dollars_where_every_expert_has_a_price():
+    columns = make_columns(150, prices=True)
+    assert (
+        0 < abs(mild.tune(table_of(columns), **FAST).as_dict()["verdict"]["dollars_per_1000"]) < 2
+    )
+    del columns["cost__cook"]
+    found = mild.tune(table_of(columns), **FAST)
+    assert found.as_dict()["verdict"]["dollars_per_1000"] is None
+    with pytest.raises(InvalidInputError) as error:
+        mild.tune(table_of(make_columns(40)), save_dollars=0.5, **FAST)
+    assert error.value.parameter == "save_dollars"
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("run", [mild.tune, mild.compare])
+def test_too_few_rows_are_refused(run, rows):
+    columns = {"prompt": ["a b", "c d"], "correct__x": [0, 1], "correct__y": [1, 0]}
+    with pytest.raises(InvalidInputError) as error:
+        run(table_of({name: values[:rows] for name, values in columns.items()}))
+    assert error.value.code == "invalid_table"
+
+
+def test_where_there_is_nothing_to_route_one_router_is_the_constant_too():
+    columns = make_columns(40) | {f"correct__{name}": [1] * 40 for name in EXPERTS}
+    assert mild.fit(table_of(columns)).policy.kind == "constant"
+
+
+def test_a_router_that_learns_prices_needs_a_table_of_outcomes():
+    with pytest.raises(InvalidInputError) as error:
+        mild.fit(Matrices(np.eye(3), np.eye(3), None, ["a", "b", "c"]), "priced")
+    assert error.value.code == "invalid_router"

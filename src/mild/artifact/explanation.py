@@ -58,7 +58,7 @@ class Explanation:
     ...     "words left out", "expected cost",
     ... )
     >>> found.sentence.partition(": ")[2]
-    'its expected loss is 0.3000 below that of large, the runner-up, mainly because of "hello".'
+    "its expected loss is 0.3000 below that of large, the runner-up, mainly because of 'hello'."
     """
 
     expert: str
@@ -94,7 +94,7 @@ class Explanation:
             reason = f"probability {shares[expert]:.3f}, the runner-up {other} {shares[other]:.3f}"
         parts = [entry.part for entry in self.evidence if entry.effect > 0][:NAMED_PARTS]
         # Names of numbers, such as the length of the text, are in parentheses.
-        named = ", ".join(part if part.startswith("(") else f'"{part}"' for part in parts)
+        named = ", ".join(part if part.startswith("(") else repr(part) for part in parts)
         return f"{expert} is asked: {reason}{f', mainly because of {named}' if named else ''}."
 
     @property
@@ -114,6 +114,7 @@ class Explanation:
     def columns(self) -> dict[str, list[Any]]:
         """The figures of each expert, the most probable one first, by the name of the figure."""
         names = sorted(self.probabilities, key=lambda name: -self.probabilities[name])
+        figures: dict[str, dict[str, float] | None]
         figures = {self.by: self.values, "probability": self.probabilities}
         if self.by == "expected cost" and self.expected_costs != self.values:
             # The choice rests on the router's own estimates, before calibration.

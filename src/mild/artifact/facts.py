@@ -12,8 +12,8 @@ from mild.policies import Policy
 
 # Parameters of a fit that are listed, if they were given; the others are in router.json.
 LISTED = (
-    "loss", "rewards", "margins", "counts", "alpha", "n_neighbors", "price_weight", "error_head",
-    "hidden_sizes", "epochs", "families", "cv", "safe", "random_state",
+    "loss", "rewards", "margins", "counts", "surrogate", "alpha", "decision", "n_neighbors", "families",
+    "cv", "safe", "price_weight", "error_head", "hidden_sizes", "epochs", "random_state",
 )  # fmt: skip
 # Of these, the parameters of a search; the others are those of the router that it found.
 OF_SEARCH = ("families", "cv", "safe", "random_state")
@@ -35,28 +35,27 @@ def router_facts(
     estimator = info.estimator or EstimatorInfo("", {})
     margins = None if policy.margins is None else policy.margins.tolist()
     trained = info.data or info.table
-    settings = {
+    features = feature_line(feature_names, policy.n_features)
+    facts: dict[str, Any] = {
+        "kind": " > ".join(policy.parts),
+        "fitted as": estimator.class_name,
         "best family": estimator.best_family,
         "best params": estimator.best_params,
         **_fit_parameters(estimator, margins is not None),
         **_policy_settings(policy.state()[0]),
         "margins in use": margins and dict(zip(expert_names, margins, strict=True)),
-    }
-    facts: dict[str, Any] = {
-        "kind": " > ".join(policy.parts),
-        "fitted as": estimator.class_name,
-        **{name.replace("_", " "): value for name, value in settings.items()},
         "calibration": _calibration(info),
         "novel inputs": _novel_inputs(novelty, expert_names),
-        "features": feature_line(feature_names, policy.n_features),
+        "features": features if text is None else policy.n_features,
         "text features": text,
+        "fitted on": trained
+        and f"{counted(trained.rows, 'row')}, fingerprint {trained.fingerprint[:16]}…",
+        "written": info.created,
+        "by mild": info.mild_version,
+        "schema": info.schema_version,
         "cost": info.cost and info.cost.formula,
         "target": info.target and info.target.sentence,
         "table": info.table and info.table.explanation,
-        "fitted on": trained
-        and f"{counted(trained.rows, 'row')}, fingerprint {trained.fingerprint[:16]}...",
-        "written": info.created and f"{info.created} by mild {info.mild_version}",
-        "schema": info.schema_version,
     }
     return {name: as_text(fact) for name, fact in facts.items() if fact is not None and fact != ""}
 
@@ -90,7 +89,7 @@ def _fit_parameters(estimator: EstimatorInfo, has_margins: bool) -> dict[str, An
     """Parameters that the fit used, without those that a search found."""
     params = estimator.params or {}
     found = estimator.best_params or {}
-    listed = LISTED
+    listed: tuple[str, ...] = LISTED
     if estimator.best_family is not None:
         inner = (params.get("estimator") or {}).get("params") or {}
         params = {**inner, **{key: params.get(key) for key in OF_SEARCH}, **found}

@@ -25,7 +25,7 @@ def collect(
         str | None, Option(help="Names of the experts to ask: a,b. Default: all.")
     ] = None,
     limit: Annotated[
-        int | None, Option(min=1, help="Ask only this many questions, from the first.")
+        int | None, Option(min=1, help="Number of questions to ask, from the first. Default: all.")
     ] = None,
     max_spend: Annotated[
         float | None,
@@ -36,7 +36,7 @@ def collect(
     ] = None,
     score: Annotated[
         str | None,
-        Option(help="choice, numeric, exact, contains. Default: by the file; a note says which."),
+        Option(help="choice, numeric, exact, contains. Default: detected; a note says which."),
     ] = None,
     tolerance: Annotated[
         float,
@@ -109,7 +109,8 @@ def collect(
         )
     result = done.as_dict()
     emit(result, as_json, lambda: _show_collected(result))
-    _print_notes(result)
+    for kind, sentence in done.notes:
+        note(sentence, kind)
     if done.interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -137,24 +138,6 @@ def _show_plan(plan: dict[str, Any]) -> None:
         "at most": [_spend(row["cost_at_most"]) for row in rows],
     }
     print_table(f"{plan['questions']} questions", columns)
-
-
-def _print_notes(result: dict[str, Any]) -> None:
-    """Print what went wrong, one line each."""
-    if result["lost_in_flight"]:
-        note(
-            f"{result['lost_in_flight']} requests were in flight when an earlier run was ended: they "
-            "count as paid and are asked again."
-        )
-    for name, run in result["experts"].items():
-        if run["stopped"]:
-            note(f"{name} was stopped: {run['stopped']}.", "warning")
-        for reason, count in run["reasons"].items():
-            note(f"{name}: {reason} ({count}x)")
-        if run["maybe_lost"]:
-            note(f"{name}: lost replies may have cost up to {_spend(run['maybe_lost'])} more.")
-    for reason, count in result["unscored"].items():
-        note(f"not scored: {reason} ({count}x)", "warning")
 
 
 def _spend(value: float | None) -> str:

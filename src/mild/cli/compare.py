@@ -30,7 +30,7 @@ def compare(
     topic: o.Topic = None,
     time: o.Time = None,
     splits: Annotated[
-        int | None, Option(min=1, help="Number of splits. Default: 5, with --time 1.")
+        int | None, Option(min=1, help="Number of splits. Default: 5, or 1 with --time.")
     ] = None,
     test_share: Annotated[float, Option(help="Share of the rows in each test set.")] = 0.3,
     method: Annotated[
@@ -91,7 +91,7 @@ def compare(
     for sentence in found.notes:
         note(sentence)
     if found.left_out:
-        note(f"left out, a package is missing: {', '.join(found.left_out)}.")
+        note(f"skipped because a package is missing: {', '.join(found.left_out)}.")
     if out is not None:
         result["out"] = str(found.save(out))
     emit(result, as_json, lambda: _show(found, result))
@@ -112,7 +112,7 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         "method",
         found.choices,
     )
-    say("The best constant is the expert of least loss on the rows to fit on. " + TIES)
+    say("The best constant is the expert with the lowest loss on the training rows. " + TIES)
     intervals = [
         "" if row.difference is None else "{:+.4f} [{:+.4f}, {:+.4f}]".format(*row.difference)
         for row in rows
@@ -138,7 +138,7 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         further["± over splits"] = [fixed(float(row.costs.std(ddof=1))) for row in rows]
     print_table("further losses", further)
     print_table(
-        "which experts they ask",
+        "which experts the methods ask",
         {
             "method": names,
             "largest share": [percent(float(row.shares.max())) for row in rows],
@@ -153,12 +153,14 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         "best constant": found.row("constant").shares,
     }
     print_table(
-        f"experts, as {chosen.label} asks them",
+        f"how often {chosen.label} asks each expert",
         {"expert": found.expert_names}
         | {name: [percent(float(value)) for value in values] for name, values in columns.items()},
     )
     if found.dropped:
-        say(f"{found.dropped:,} test rows were left out: their query is in the training rows, too.")
+        say(
+            f"{found.dropped:,} test rows were left out because their query is also in the training rows."
+        )
     if found.not_compared is not None:
         say(found.not_compared[:1].upper() + found.not_compared[1:])
     say(found.verdict.sentence)

@@ -25,10 +25,10 @@ __all__ = [
 
 # Exit code of a program that was ended by Ctrl-C.
 INTERRUPTED = 130
-# What Ctrl-C leaves, where that is more than nothing.
+# What is left after Ctrl-C, where something is.
 LEFT_BY_INTERRUPT = {
     "compare": "no split had finished.",
-    "route": "what was written is complete up to there.",
+    "route": "the output is complete up to that point.",
     "collect": "the answers so far are in the ledger; run the same command again.",
 }
 # Options that are not named like the parameter they set.

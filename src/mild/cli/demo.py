@@ -228,6 +228,4 @@ def _ask_gateway(steps: _Steps) -> None:
         process.communicate(timeout=PATIENCE)
     text = answer["choices"][0]["message"]["content"]
     steps.keep(asked, {"expert": expert, "price": price, "answer": answer})
-    steps.say(
-        f"   {expert} answers: {text} (a stand-in for the expert; put your own in a mild.toml)"
-    )
+    steps.say(f"   {expert} answers: {text} (a stand-in; name your own experts in a mild.toml)")

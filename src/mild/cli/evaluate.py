@@ -17,11 +17,10 @@ from mild.money import amount
 if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.data import Matrices, OutcomeTable
-    from mild.evaluation.evaluate import Evaluation
 
 TIES = (
-    "The oracle is perfect choice, known only afterwards; where experts tie in loss it takes the lower "
-    "price, then the higher accuracy."
+    "The oracle is the perfect choice, which is known only afterwards. Among experts of equal loss it "
+    "takes the one with the lower price, then the one with the higher accuracy."
 )
 
 
@@ -59,7 +58,12 @@ def evaluate(
     saved = load(router)
     table = read_known(saved, source)
     found = judge(saved, table, confidence=confidence, random_state=seed, **source.arguments)
-    note_judged(found)
+    for sentence in found.notes:
+        note(sentence)
+    if found.judged.task is not None:
+        note_findings(found.judged.task.table)
+    if found.warning is not None:
+        note(found.warning, "warning")
     report = {"router": str(router), "data": data, **found.as_dict()}
     if save:
         report["saved"] = str(found.save(router, split="a separate table"))
@@ -86,16 +90,6 @@ def read_known(router: Router, source: OutcomeSource) -> OutcomeTable | Matrices
     if source.file is None:
         raise OptionError("name a table: this router was fitted on columns of numbers.")
     return source.matrices(router.feature_names, "test")
-
-
-def note_judged(found: Evaluation) -> None:
-    """Print what to know about the rows that a router was judged by."""
-    for sentence in found.notes:
-        note(sentence)
-    if found.judged.task is not None:
-        note_findings(found.judged.task.table)
-    if found.warning is not None:
-        note(found.warning, "warning")
 
 
 def print_evaluation(report: Mapping[str, Any], title: str) -> None:

@@ -67,8 +67,9 @@ def _vector(text: str) -> Any:
 def _show(found: Explanation, target: str | None) -> None:
     from mild.artifact.explanation import as_loss
 
-    for sentence in (*found.sentences, *([] if target is None else [target])):
-        say(sentence)
+    for sentence in (*found.sentences, target):
+        if sentence is not None:
+            say(sentence)
     columns = found.columns
     names = [name + " *" * (name == found.expert) for name in columns.pop("expert")]
     figures = {name: [fixed(value) for value in values] for name, values in columns.items()}

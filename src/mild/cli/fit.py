@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from typer import Option
 
@@ -13,6 +13,9 @@ from mild.cli.evaluate import print_evaluation
 from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices
 from mild.cli.torchrun import first_process_only, leave_writing_to_first, training_together
 from mild.errors import OptionError
+
+if TYPE_CHECKING:
+    from mild.distributed.shards.fitting import DatasetFit
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class RouterOptions(o.LossOptions):
     hidden: Annotated[
         str | None, Option(help="Layer widths of a neural router: 64,32. Default: 64.")
     ] = None
-    epochs: Annotated[int | None, Option(help="Maximal number of epochs of a neural router.")] = (
+    epochs: Annotated[int | None, Option(help="Maximum number of epochs of a neural router.")] = (
         None
     )
     batch_size: Annotated[
@@ -105,7 +108,7 @@ def fit(
     costs 1; --beta, --price-weight and --latency-weight add what asking costs. A folder, a pattern or a
     URL of Parquet shards need not fit into memory: a linear router is fitted in passes, here or on Ray,
     and resumes after an interruption. The figures printed are for the training data; judge the router
-    by mild evaluate.
+    with mild evaluate.
 
     \b
     Example:
@@ -139,8 +142,9 @@ def fit(
     matrices = None if outcomes else source.matrices()
     with training_together(router):
         if streamed:
-            fitted, facts = _fit_shards(unfitted, source, standardize, shards, out, overwrite)
-            folder = facts.pop("folder")
+            found = _fit_shards(unfitted, source, standardize, shards, out, overwrite)
+            fitted, folder = found.fitted, found.folder
+            facts = {"engine": shards.engine, **found.as_dict()}
         else:
             table = source.read() if matrices is None else matrices
             with progress_bar("fitting") as progress:
@@ -168,7 +172,7 @@ def _fit_shards(
     shards: ShardOptions,
     out: str,
     overwrite: bool,
-) -> tuple[Any, dict[str, Any]]:
+) -> DatasetFit:
     """Fit on a dataset of many files and save the router; print what to know about it."""
     from mild.distributed.shards.fitting import fit_dataset
 
@@ -191,15 +195,7 @@ def _fit_shards(
         )
     for sentence in found.notes:
         note(sentence)
-    facts = {
-        "folder": found.folder,
-        "rows": found.fit.rows,
-        "shards": found.n_files,
-        "engine": shards.engine,
-        "evaluations": found.fit.evaluations,
-        "remembered": found.fit.remembered,
-    }
-    return found.fitted, facts
+    return found
 
 
 def _show(result: dict[str, Any]) -> None:

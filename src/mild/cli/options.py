@@ -27,7 +27,7 @@ Source = Annotated[
     Argument(
         metavar="TABLE",
         help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, also .gz; several files, a "
-        "folder, a pattern; - for stdin. Default: the one of mild.",
+        "folder, a pattern; - for stdin. Default: the table that comes with mild.",
         show_default=False,
     ),
 ]
@@ -54,7 +54,7 @@ Balance = Annotated[
     str | None,
     Option(
         metavar="COLUMN",
-        help="Let the values of this column count alike: means over its values instead of over rows.",
+        help="Weight the values of this column equally: average over its values, not over rows.",
         rich_help_panel="Router",
     ),
 ]
@@ -63,13 +63,13 @@ Topic = Annotated[
     Option(
         metavar="COLUMN",
         help="Column of subjects, tasks or sources that the router learns to recognise. Default: a column "
-        "of such a name; none: no column.",
+        "with such a name. none: no topics.",
         rich_help_panel="Router",
     ),
 ]
 Time = Annotated[
     str | None,
-    Option(metavar="COLUMN", help="Column of times: fit on the past, test on what follows."),
+    Option(metavar="COLUMN", help="Column of times: fit on earlier rows, test on later ones."),
 ]
 Features = Annotated[
     str | None,
@@ -83,7 +83,7 @@ WhereOption = Annotated[
     list[str] | None,
     Option(
         metavar="COLUMN=VALUE",
-        help="Use these rows alone, such as split=test. Can be repeated; a pattern is a value, too.",
+        help="Use only these rows, such as split=test. May be repeated; a value may be a pattern.",
     ),
 ]
 Jobs = Annotated[
@@ -315,7 +315,8 @@ class LossOptions:
         str | None, Option(help="others, complement, contrast, baseline. Default: others.")
     ] = None
     strength: Annotated[
-        float | None, Option(help="Of baseline rewards: 0 is contrast, 1 is others. Default: 0.5.")
+        float | None,
+        Option(help="Strength of baseline rewards: 0 is contrast, 1 is others. Default: 0.5."),
     ] = None
     surrogate: Annotated[
         str | None,

@@ -56,7 +56,7 @@ class OutcomeSource:
             )
         if not outcomes and Path(self.file).is_file():
             self.refuse(
-                "--features or --costs is given" if columns.given else f"{self.file} is none"
+                "--features or --costs is given" if columns.given else f"{self.file} is not one"
             )
         return outcomes
 
@@ -132,4 +132,4 @@ def note_matrices(table: Matrices) -> None:
 
     note(feature_line(table.feature_names, table.X.shape[1]), "features")
     if table.left_out:
-        note(f"left out, no numbers or identifiers of rows: {', '.join(table.left_out)}.")
+        note(f"columns left out (text, or identifiers of rows): {', '.join(table.left_out)}.")

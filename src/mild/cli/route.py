@@ -41,7 +41,7 @@ class DatasetOptions(o.EngineOptions):
 
     keep: Annotated[
         list[str] | None,
-        Option(metavar="COLUMN", help="Column to copy, such as an id. Can be repeated."),
+        Option(metavar="COLUMN", help="Column to copy, such as an id. May be repeated."),
     ] = None
     probabilities: Annotated[
         bool,
@@ -124,7 +124,7 @@ def route(
     if not file:
         raise OptionError(
             "FILE must be the name of a file with queries, or - for the standard input; got an empty "
-            "name. One query is routed by echo QUERY | mild route DIR."
+            "name. To route one query: echo QUERY | mild route DIR."
         )
     if out is None:
         _refuse(dataset, "needs --out FOLDER and a parquet dataset")
@@ -191,8 +191,7 @@ def _route_queries(
     if routed.queries:
         text += f": {', '.join(f'{name} {n:,}' for name, n in asked if n)}"
     if routed.blank:
-        were = counted(routed.blank, "blank line was", "blank lines were")
-        text += f". {were} passed over and {'has' if routed.blank == 1 else 'have'} no answer"
+        text += f". {counted(routed.blank, 'blank line was', 'blank lines were')} skipped"
     note(f"{text}.", "routed")
     if routed.empty:
         were = counted(routed.empty, "query is", "queries are")

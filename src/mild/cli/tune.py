@@ -32,10 +32,11 @@ class SearchOptions:
     ] = False
     confidence: o.Confidence = 0.95
     one_standard_error: Annotated[
-        bool, Option(help="Without a stack: the simplest router within one standard error.")
+        bool, Option(help="Without a stack, take the simplest router within one standard error.")
     ] = True
     constant_if_better: Annotated[
-        bool, Option(help="Decide as the best constant unless the winner's mean cost is lower.")
+        bool,
+        Option(help="Always ask the best single expert unless the winner's mean cost is lower."),
     ] = True
     candidates: Annotated[int, Option(help="Number of candidates to list.")] = 10
 
@@ -61,19 +62,19 @@ class TargetOptions:
     panel: ClassVar[str] = "Targets"
 
     keep_quality: Annotated[
-        float | None, Option(help="Least quality, as a share of the best expert's: 0.95.")
+        float | None, Option(help="Minimum quality, as a share of the best expert's: 0.95.")
     ] = None
     max_quality_loss: Annotated[
-        float | None, Option(help="Largest loss of quality against the best expert: 0.01.")
+        float | None, Option(help="Maximum loss of quality compared with the best expert: 0.01.")
     ] = None
     max_dollars: Annotated[
-        float | None, Option(help="Most dollars per 1,000 queries, at the best quality: 2.")
+        float | None, Option(help="Maximum dollars per 1,000 queries, at the highest quality: 2.")
     ] = None
     strong_share: Annotated[
-        float | None, Option(help="Largest share of queries for the better of two experts: 0.3.")
+        float | None, Option(help="Maximum share of queries for the better of two experts: 0.3.")
     ] = None
     save_dollars: Annotated[
-        float | None, Option(help="Least share of the best expert's dollars to save: 0.4.")
+        float | None, Option(help="Minimum share of the best expert's dollars to save: 0.4.")
     ] = None
     guarantee: Annotated[
         float | None,

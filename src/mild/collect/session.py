@@ -25,7 +25,7 @@ from mild.data import OutcomeTable, check_output, read_outcomes, write_columns
 from mild.data.tables import infer_array
 from mild.endpoints.expert import Expert
 from mild.endpoints.redaction import redactor
-from mild.errors import DataFileError, OptionError
+from mild.errors import DataFileError, OptionError, counted
 
 # Prefix of a column -> its Arrow type.
 COLUMNS = {
@@ -74,6 +74,24 @@ class Collected:
     def cached(self) -> int:
         """Answers that were in the ledger already, and cost nothing now."""
         return sum(run["from_ledger"] for run in self.summary["experts"].values())
+
+    @property
+    def notes(self) -> list[tuple[str, str]]:
+        """What went wrong: pairs of a kind, "note" or "warning", and a sentence."""
+        found = []
+        if self.summary["lost_in_flight"]:
+            count = counted(self.summary["lost_in_flight"], "request was", "requests were")
+            text = f"{count} in flight when an earlier run ended; they count as paid and are asked again."
+            found.append(("note", text))
+        for name, run in self.summary["experts"].items():
+            if run["stopped"]:
+                found.append(("warning", f"{name} was stopped: {run['stopped']}."))
+            found += [("note", f"{name}: {why} ({n}x)") for why, n in run["reasons"].items()]
+            if run["maybe_lost"]:
+                most = f"${run['maybe_lost']:.4f}"
+                found.append(("note", f"{name}: lost replies may have cost up to {most} more."))
+        unscored = self.summary["unscored"].items()
+        return found + [("warning", f"not scored: {why} ({n}x)") for why, n in unscored]
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild collect --json`` prints."""

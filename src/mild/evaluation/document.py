@@ -21,6 +21,9 @@ from mild.report.document import SCHEMA, Document
 from mild.tuning.tasks import Task
 from mild.tuning.training_rows import constant_at_fit, training_overlap
 
+# Facts about a router that have a place of their own in a report, or are of no use there.
+ELSEWHERE = ("cost", "target", "table", "schema")
+
 
 @dataclass(frozen=True, eq=False)
 class JudgedRows:
@@ -120,7 +123,7 @@ def build_document(
         "regrets": sections.regrets(routed, queries, labels),
         "comparison": comparison,
         **judged.overlap,
-        "router": [[name, fact] for name, fact in router.facts.items()],
+        "router": [[name, fact] for name, fact in router.facts.items() if name not in ELSEWHERE],
         "data": data_entries(names, table, n, mark, cost.get("words"), split),
         "settings": [
             ["confidence", f"{confidence * 100:g} %"],

@@ -408,9 +408,12 @@ def _result(model: Any, expert_names: Sequence[str], task: Task | None = None) -
     """What a fitted search chose, from which candidates, and its verdict; the router is to follow."""
     search = model[-1] if hasattr(model, "steps") else model
     results, verdict = search.cv_results_, search.verdict_
-    if task is not None:
+    constant = expert_names[verdict.constant_expert]
+    if task is None:
+        verdict = verdict.named(constant)
+    else:
         dollars = _dollars(search, task.table.prices, task.weight)
-        verdict = verdict.named(expert_names[verdict.constant_expert], task.counted, dollars)
+        verdict = verdict.named(constant, task.counted, dollars)
     skipped = tuple(search.skipped_families_)
     notes = (f"left out, torch is not installed: {', '.join(skipped)}.",) if skipped else ()
     return TuneResult(

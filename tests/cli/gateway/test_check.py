@@ -132,7 +132,7 @@ def test_as_json_it_is_one_document(place):
 def test_without_a_router_the_file_alone_is_checked(place):
     done = place.run(config=CONFIG.replace('router = "router"\n', ""))
     assert done.code == 0
-    assert "no router is named" in done.err
+    assert "no router is given" in done.err
     named = place.run(
         "--router", place.folder / "router", config=CONFIG.replace('router = "router"\n', "")
     )

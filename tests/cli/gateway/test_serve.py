@@ -34,7 +34,7 @@ def run(verb, *arguments):
         (["--demo", "--endpoint", "smollm2=ftp://x/v1"], "must be an address such as"),
         (["--demo", "--endpoint", "smollm2=http://u:secret@x/v1"], "must hold no user"),
         (["--demo", *["--endpoint", "gemma3=http://x/v1"] * 2], "gemma3 is named twice"),
-        (["--demo", "--host", "0.0.0.0"], "--demo listens on this machine alone"),
+        (["--demo", "--host", "0.0.0.0"], "--demo listens only on this machine"),
         (["router", "-c", "x.toml", "--tls-key", "k"], "must be given together"),
         (["router", "-c", "x.toml", "--tls-certificate", "c"], "must be given together"),
         (["--demo", "--tls-certificate", "c", "--tls-key", "k"], "not with --demo"),

@@ -45,7 +45,7 @@ def check(
     if not result["ok"]:
         raise typer.Exit(1)
     if result["router"] is None and not as_json:
-        note("no router is named, so expert names are not checked against it: --router DIR.")
+        note("no router is given, so the names of the experts are not checked; add --router DIR.")
 
 
 def _show_config(result: dict[str, Any], settings: Settings) -> None:

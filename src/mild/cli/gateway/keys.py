@@ -53,7 +53,7 @@ def add(
     store: StoreUrl = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Create a key. It is printed once, alone on stdout; only a hash of it is stored.
+    """Create a key. It is printed once, as the only output on stdout; only its hash is stored.
 
     \b
     Example:

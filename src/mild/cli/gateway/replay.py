@@ -66,7 +66,7 @@ def replay(
 
     if ledger.lower().endswith((".vw", ".csv")):
         raise DataFileError(
-            f"{ledger} is no ledger; logs of Vowpal Wabbit and obp are read by `python -m "
+            f"{ledger} is not a ledger; logs of Vowpal Wabbit and obp are read by `python -m "
             f"experiments.bandit_logs replay` in a checkout of mild.",
             code="moved_to_experiments",
         )

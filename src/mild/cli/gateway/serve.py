@@ -81,11 +81,12 @@ def serve(
     endpoints: dict[str, str] = {}
     if demo:
         from mild.endpoints.expert import is_loopback
+        from mild.gateway.demo.answers import read_endpoints
 
         endpoints = read_endpoints(endpoint or [])
         if host is not None and not is_loopback(host):
             raise InvalidInputError(
-                f"--demo listens on this machine alone, because it needs no key; got --host {host}. "
+                f"--demo listens only on this machine, because it needs no key; got --host {host}. "
                 "To serve other machines, use a router with --config.",
                 parameter="host",
             )
@@ -101,54 +102,21 @@ def serve(
             parameter="config",
         )
     options = {
-        "router": None if router is None else str(router),
-        "config": None if config is None else str(config),
+        "router": router,
+        "config": config,
         "host": host,
         "port": port,
         "workers": workers,
-        "tls_certificate": None if tls_certificate is None else str(tls_certificate),
-        "tls_key": None if tls_key is None else str(tls_key),
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
         "demo": demo,
         "endpoints": endpoints,
     }
     # Replace this process, so that the server does not keep the command line in memory.
     sys.stdout.flush()
     sys.stderr.flush()
-    command = [sys.executable, "-m", "mild.gateway.server", json.dumps(options)]
+    command = [sys.executable, "-m", "mild.gateway.server", json.dumps(options, default=str)]
     os.execv(sys.executable, command)
-
-
-def read_endpoints(given: list[str]) -> dict[str, str]:
-    """Endpoints that take the places of stand-ins of the demo, by their names.
-
-    >>> read_endpoints(["smollm2=http://127.0.0.1:8131/v1"])
-    {'smollm2': 'http://127.0.0.1:8131/v1'}
-    """
-    from mild.endpoints.expert import check_base_url
-    from mild.errors import InvalidInputError
-    from mild.gateway.demo.answers import STAND_INS
-
-    found: dict[str, str] = {}
-    for text in given:
-        name, is_there, url = text.partition("=")
-        if not is_there:
-            raise InvalidInputError(
-                "--endpoint must be NAME=URL, as smollm2=http://127.0.0.1:8131/v1."
-            )
-        if name not in STAND_INS:
-            raise InvalidInputError(
-                f"--endpoint must name a stand-in of the demo ({', '.join(STAND_INS)}); got {name!r}."
-            )
-        if name in found:
-            raise InvalidInputError(
-                f"--endpoint takes one address for each name; {name} is named twice."
-            )
-        # The address is not quoted: a secret may stand in it.
-        try:
-            found[name] = check_base_url(url)
-        except ValueError as error:
-            raise InvalidInputError(f"the address of --endpoint {name} {error}.") from None
-    return found
 
 
 def reload(

@@ -284,6 +284,15 @@ class DatasetFit:
     n_files: int
     notes: tuple[str, ...]  # what to know about the rows and the fit
 
+    def as_dict(self) -> dict[str, Any]:
+        """Counts that ``mild fit --json`` prints beside the figures of the router."""
+        return {
+            "rows": self.fit.rows,
+            "shards": self.n_files,
+            "evaluations": self.fit.evaluations,
+            "remembered": self.fit.remembered,
+        }
+
 
 def fit_dataset(
     source: str,

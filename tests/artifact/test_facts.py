@@ -1,0 +1,80 @@
+"""What is said about a router: what the fit was told, what a search found, and nothing twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mild
+from mild.data import Matrices
+from mild.data.datasets import load_outcomes
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    costs = 1 + np.clip(X + 0.2 * rng.normal(size=X.shape), -1, None)
+    return Matrices(X, costs, ["a", "b", "c"], ["small", "medium", "large"])
+
+
+def test_what_the_fit_was_told_is_listed(table):
+    told = {
+        "kind": "standardized > linear",
+        "fitted as": "LinearRouter",
+        "loss": "mild",
+        "rewards": "others",
+        "margins": "theory",
+        "counts": "reward",
+        "alpha": "0.001",
+        "surrogate": "logistic",
+        "decision": "stationary",
+        "features": "a, b, c",
+    }
+    facts = mild.fit(table).facts
+    assert {name: facts[name] for name in told} == told
+    assert facts["fitted on"].startswith("120 rows, fingerprint ")
+    assert facts["margins in use"].startswith("small ")
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "words"),
+    [
+        ("exponential", "exponential"),
+        (0.5, "tau 0.5"),
+        ("hinge", "hinge"),
+        ("pairwise_logistic", "pairwise logistic"),
+    ],
+)
+def test_the_surrogate_has_its_name(table, surrogate, words):
+    facts = mild.fit(table, surrogate=surrogate, margins=[1.0, 2.0, 0.5]).facts
+    assert (facts["surrogate"], facts["margins"]) == (words, "1 2 0.5")
+    assert "counts" not in facts
+
+
+def test_what_a_router_does_not_use_is_not_listed(table):
+    facts = mild.fit(table, loss="ce").facts
+    assert facts["loss"] == "ce"
+    assert not {"rewards", "margins", "counts"} & set(facts)
+    for kind in ("constant", "cascade"):
+        facts = mild.fit(table, kind).facts
+        assert not {"n features", "loss", "margins in use"} & set(facts)
+        assert "None" not in facts.values()
+
+
+def test_a_search_lists_what_it_was_told_and_what_it_found_once_each(table):
+    found = mild.tune(table, cv=2, alphas=[0.01], margin_factors=[1.0], rewards="contrast")
+    facts = found.router.facts
+    assert facts["best params"].startswith("alpha 0.01, margins")
+    assert (facts["rewards"], facts["cv"]) == ("contrast", "2")
+    assert not {"alpha", "margins"} & set(facts)
+
+
+def test_a_router_of_texts_says_what_is_expected_of_novel_ones():
+    router = mild.fit(load_outcomes(), "regression", price_weight=50)
+    facts = router.facts
+    assert facts["text features"] == "hashing"
+    assert facts["cost"] == "error + 50 × dollars"
+    assert facts["novel inputs"].startswith("the estimate is the mean ")
+    assert facts["calibration"].startswith("held-out squared error ")
+    assert "<th>novel inputs</th>" in router._repr_html_()
