@@ -9,6 +9,7 @@ from mild.artifact import Router, RouterInfo
 from mild.data import CostTerms, outcome_costs, read_outcomes
 from mild.evaluation.document import JudgedRows, build_document
 from mild.evaluation.sections import RoutedRows
+from mild.metrics.outcomes import Outcomes
 from mild.policies import LinearCostPolicy, PricedPolicy
 from mild.tuning.tasks import Task
 
@@ -46,8 +47,11 @@ def make_table(scores, names=NAMES, prices=PRICES, **columns):
 def routed_rows(names, costs, chosen, probabilities=None, table=None):
     """Rows with these choices."""
     shares = None if probabilities is None else np.asarray(probabilities, float)
-    rows = RoutedRows(list(names), np.asarray(costs, float), np.asarray(chosen), shares)
-    return rows if table is None else rows.with_table(table)
+    outcomes, queries = Outcomes(np.asarray(costs, float)), None
+    if table is not None:
+        outcomes = Outcomes(outcomes.costs, table.scores, table.prices, table.latencies)
+        queries = table.queries if table.has_queries else None
+    return RoutedRows(list(names), outcomes, np.asarray(chosen), shares, queries)
 
 
 def expect(chosen, p=3):

@@ -350,7 +350,7 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
     methods = list(first.result.choices)
     paid = {key: [one.paid(key) for one in results] for key in methods}
     losses = {key: [float(part.mean()) for part in paid[key]] for key in methods}
-    units = np.concatenate([one.units for one in results])
+    units = np.concatenate([one.groups for one in results])
 
     def interval(key: str, other: str) -> metrics.Interval:
         a, b = np.concatenate(paid[key]), np.concatenate(paid[other])

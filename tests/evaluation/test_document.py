@@ -38,7 +38,10 @@ def plain(document):
 def compared(table, costs, X, names=("ce", "regression")):
     splits = random_splits(np.arange(len(costs)), 2, 0.3)
     rows = ComparedRows(
-        matrix_inputs(X), Outcomes(costs, prices=table.prices), table.expert_names, counted="row"
+        matrix_inputs(X),
+        Outcomes(costs, table.scores, table.prices),
+        table.expert_names,
+        counted="row",
     )
     found = compare_methods(rows, splits, chosen_methods(names)[0], n_folds=3)
     return replace(found, table=table)

@@ -19,7 +19,7 @@ from mild.evaluation import sections
 from mild.evaluation.figures import RoutingFigures, routing_figures, task_figures
 from mild.metrics.outcomes import Outcomes
 from mild.report.document import SCHEMA, Document
-from mild.tuning.tasks import Task
+from mild.tuning.tasks import Task, topics
 from mild.tuning.training_rows import constant_at_fit, training_overlap
 
 # Parameters of the fit that the report lists; the others are in router.json.
@@ -39,15 +39,19 @@ class JudgedRows:
     chosen: IntArray  # (n_samples,) the router's choices
     task: Task | None = None  # None if only costs are known
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """What is known of every expert."""
+        return Outcomes(self.costs) if self.task is None else self.task.outcomes
+
     def figures(self, confidence: float, seed: int) -> RoutingFigures:
         """The figures of the router's choices."""
         names, fitted = self.router.expert_names, constant_at_fit(self.router)
-        if self.task is None:
-            outcomes = Outcomes(self.costs)
-            return routing_figures(
-                outcomes, self.chosen, names, confidence=confidence, seed=seed, fitted=fitted
-            )
-        return task_figures(self.task, self.chosen, confidence, seed, fitted)
+        if self.task is not None:
+            return task_figures(self.task, self.chosen, confidence, seed, fitted)
+        return routing_figures(
+            self.outcomes, self.chosen, names, confidence=confidence, seed=seed, fitted=fitted
+        )
 
     @property
     def overlap(self) -> dict[str, Any]:
@@ -70,22 +74,20 @@ def build_document(
     """Every number of a report on a router; the result is ready for JSON.
 
     ``group`` names the column of the section on groups, by default that of the task, that of ``balance``,
-    or source, subject, ... if there. ``comparison`` is ``Comparison.as_dict()`` on the same table,
-    ``split`` how the rows were chosen, ``queries`` how many with the largest regret are shown; 0 leaves
-    all texts out.
+    or that of the topics. ``comparison`` is ``Comparison.as_dict()`` on the same table, ``split`` how the
+    rows were chosen, ``queries`` how many with the largest regret are shown; 0 leaves all texts out.
     """
     router, task, X = judged.router, judged.task, judged.X
     names, table = list(router.expert_names), None if task is None else task.table
     cost = {} if task is None else task.cost
     balance = None if task is None else task.balance
     shares = router.predict_proba(X).astype(np.float64)
-    strata = None if task is None else task.strata
-    routed = sections.RoutedRows(names, judged.costs, judged.chosen, shares, strata=strata)
+    texts = None if table is None or not table.has_queries else table.queries
+    routed = sections.RoutedRows(names, judged.outcomes, judged.chosen, shares, texts)
     column, labels, groups = None, None, None
     if task is not None and table is not None:
-        routed, groups = routed.with_table(table), task.groups
-        column = group or task.group_column or balance
-        column = column or sections.find_group_column(table.columns)
+        groups = task.groups
+        column = group or task.group_column or balance or topics(table)[0]
         labels = None if column is None else table.column(column)
     if not found.rows.all():
         routed, X = routed.take(found.rows), X[found.rows]
@@ -117,7 +119,7 @@ def build_document(
         "frontier": sections.frontier(
             routed,
             sections.operating_points(router, X, routed, cost),
-            sections.method_points(comparison, names, cost),
+            sections.method_points(comparison, names),
             sections.target_limits(routed, router.info.target),
         ),
         "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),
