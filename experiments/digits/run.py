@@ -274,10 +274,12 @@ def run_cells(scenario: Scenario, settings: DigitsSettings) -> list[Cell]:
             halves, gamma = data.halves(random_state=seed), REGION_GAMMA
             problems = [("error", *halves, 1.0)]
         else:
-            digits = datasets.digits_scenario(setup, experts, random_state=seed)
             gamma = DIGITS_GAMMA
-            priced = [(cost, digits.with_cost(cost)) for cost in settings.costs]
-            problems = [(cost, one.train, one.test, one.largest_cost) for cost, one in priced]
+            problems = []
+            for cost in settings.costs:
+                digits = datasets.digits_scenario(setup, experts, cost, random_state=seed)
+                largest = 1.0 + float(digits.train.betas.max())
+                problems.append((cost, digits.train, digits.test, largest))
         features = radial_features(problems[0][1].X, gamma)
         cells = []
         for cost, train, test, scale in problems:

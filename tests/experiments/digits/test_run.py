@@ -97,7 +97,9 @@ def scenario():
 
 @pytest.fixture(scope="module")
 def routed(scenario, small_settings):
-    return run_methods(scenario.train, scenario.test, small_settings, scenario.largest_cost)
+    return run_methods(
+        scenario.train, scenario.test, small_settings, 1.0 + scenario.train.betas.max()
+    )
 
 
 def test_every_method_of_the_table_decides_for_every_row(scenario, routed):
