@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from mild.artifact import Router, RouterInfo
 from mild.data import CostTerms, outcome_costs, read_outcomes
-from mild.evaluation.document import JudgedRows, build_document
+from mild.evaluation.document import JudgedRows
+from mild.evaluation.evaluate import Evaluation
 from mild.evaluation.sections import RoutedRows
 from mild.metrics.outcomes import Outcomes
 from mild.policies import LinearCostPolicy, PricedPolicy
@@ -85,4 +86,4 @@ def document_of(
         groups = table.groups() if groups is None else np.asarray(groups)
         task = Task(table, terms, costs, terms.formula(table), groups, None, balance, strata)
     judged = JudgedRows(router, costs, X, router.predict(X), task)
-    return build_document(judged, judged.figures(0.95, 0), **more)
+    return Evaluation(judged.figures(0.95, 0), judged).document(**more)

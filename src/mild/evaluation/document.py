@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from mild._version import __version__
-from mild.artifact import Router, fingerprint
+from mild.artifact import Router
 from mild.artifact.info import EstimatorInfo
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
-from mild.evaluation import sections
 from mild.evaluation.figures import RoutingFigures, routing_figures, task_figures
 from mild.metrics.outcomes import Outcomes
 from mild.report.document import SCHEMA, Document
-from mild.tuning.tasks import Task, topics
+from mild.tuning.tasks import Task
 from mild.tuning.training_rows import constant_at_fit, training_overlap
 
 # Parameters of the fit that the report lists; the others are in router.json.
@@ -60,85 +59,6 @@ class JudgedRows:
         return training_overlap(self.router, table, self.costs, self.X)
 
 
-def build_document(
-    judged: JudgedRows,
-    found: RoutingFigures,
-    *,
-    group: str | None = None,
-    comparison: Mapping[str, Any] | None = None,
-    split: str | None = None,
-    title: str = "Router report",
-    queries: int = 20,
-    seed: int = 0,
-) -> Document:
-    """Every number of a report on a router; the result is ready for JSON.
-
-    ``group`` names the column of the section on groups, by default that of the task, that of ``balance``,
-    or that of the topics. ``comparison`` is ``Comparison.as_dict()`` on the same table, ``split`` how the
-    rows were chosen, ``queries`` how many with the largest regret are shown; 0 leaves all texts out.
-    """
-    router, task, X = judged.router, judged.task, judged.X
-    names, table = list(router.expert_names), None if task is None else task.table
-    cost = {} if task is None else task.cost
-    balance = None if task is None else task.balance
-    shares = router.predict_proba(X).astype(np.float64)
-    texts = None if table is None or not table.has_queries else table.queries
-    routed = sections.RoutedRows(names, judged.outcomes, judged.chosen, shares, texts)
-    column, labels, groups = None, None, None
-    if task is not None and table is not None:
-        groups = task.groups
-        column = group or task.group_column or balance or topics(table)[0]
-        labels = None if column is None else table.column(column)
-    if not found.rows.all():
-        routed, X = routed.take(found.rows), X[found.rows]
-        groups = None if groups is None else groups[found.rows]
-        if labels is not None:
-            labels = [labels[i] for i in np.flatnonzero(found.rows)]
-    confidence = found.verdict.confidence
-    constant = found.summary["constant_expert"]
-    n = len(routed.costs)
-    mark = fingerprint(judged.X, judged.costs) if table is None else table.fingerprint()
-    form, scale, strength = sections.reward_form(router.info.estimator)
-    return document_header("evaluation", title, names, cost) | {
-        "rows": n,
-        "balance": balance,
-        "left_out": found.left_out,
-        "verdict": found.verdict.as_dict(),
-        "figures": found.summary
-        | {
-            "constant_losses": [
-                None if np.isnan(loss) else float(loss) for loss in found.constant_losses
-            ],
-            "means": {
-                "router": routed.means(routed.chosen),
-                "constant": routed.means(np.full(n, constant)),
-                "oracle": routed.means(routed.outcomes.oracle()),
-            },
-            "baselines": found.baselines,
-        },
-        "frontier": sections.frontier(
-            routed,
-            sections.operating_points(router, X, routed, cost),
-            sections.method_points(comparison, names),
-            sections.target_limits(routed, router.info.target),
-        ),
-        "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),
-        "groups": None
-        if column is None or labels is None
-        else sections.groups(routed, column, labels, constant, confidence),
-        "regrets": sections.regrets(routed, queries, labels),
-        "comparison": comparison,
-        **judged.overlap,
-        "router": _router_entries(router),
-        "data": data_entries(names, table, n, mark, cost.get("words"), split),
-        "settings": [
-            ["confidence", f"{confidence * 100:g} %"],
-            ["seed", str(seed)],
-            *([] if balance is None else [["means", f"over the values of {balance}"]]),
-        ],
-    }
-
-
 def document_header(
     kind: str, title: str, names: Sequence[str], cost: Mapping[str, Any]
 ) -> Document:
@@ -158,7 +78,7 @@ def document_header(
     }
 
 
-def _router_entries(router: Router) -> list[list[str]]:
+def router_entries(router: Router) -> list[list[str]]:
     """Kind, parameters, margins and history of a router."""
     info = router.info
     estimator = info.estimator or EstimatorInfo("", {})
@@ -201,7 +121,7 @@ def _trust(router: Router) -> dict[str, str]:
         names = router.expert_names
         means = dict(zip(names, map(float, router.novelty.means[0]), strict=True))
         what = "mean error" if len(router.novelty.means) > 1 else "mean cost"
-        entries["of novel inputs is expected"] = f"the {what} of each expert: {_plain_text(means)}"
+        entries["estimate for novel inputs"] = f"the {what} of each expert: {_plain_text(means)}"
     return entries
 
 
@@ -218,7 +138,7 @@ def data_entries(
     experts: Sequence[str],
     table: OutcomeTable | None,
     rows: int,
-    mark: str,
+    fingerprint: str,
     words: str | None,
     split: str | None,
 ) -> list[list[str]]:
@@ -229,7 +149,7 @@ def data_entries(
         "experts": ", ".join(experts),
         "table": None if table is None else table.explanation or None,
         "cost": words,
-        "fingerprint": mark,
+        "fingerprint": fingerprint,
     }
     found = [] if table is None else [[f.kind, f.sentence] for f in table.findings]
     return [[key, str(value)] for key, value in entries.items() if value is not None] + found
