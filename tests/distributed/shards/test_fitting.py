@@ -192,7 +192,7 @@ def test_an_expert_that_always_costs_least_settles_it(shards):
     columns = make_rows(300)
     columns["correct__bee"] = np.ones(300)
     found = sharded(shards(columns).folder)
-    assert found.settled == (
+    assert found.constant_reason == (
         "there is nothing to route: in no row does another expert cost less than bee. The router always "
         "asks bee."
     )
