@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from mild.core.arrays import IntArray, invalid
 from mild.errors import DataFileError, InvalidInputError
@@ -34,6 +32,9 @@ def joined_groups(*labels: Sequence[Hashable] | np.ndarray[Any, Any]) -> IntArra
 
     Each of ``labels`` is a sequence of n_rows labels: texts, subjects, ...; None is no label.
     """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     if not labels:
         raise InvalidInputError("groups must be made from at least one kind of labels; got none.")
     n = len(labels[0])
