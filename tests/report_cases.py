@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from mild.artifact import Router, RouterInfo
-from mild.data import CostTerms, outcome_costs, read_outcomes
+from mild.data import CostTerms, read_outcomes
 from mild.evaluation.document import JudgedRows
 from mild.evaluation.evaluate import Evaluation
 from mild.evaluation.sections import RoutedRows
@@ -73,7 +73,7 @@ def larger_case(n=400, seed=0, noise=0.3, gain=True):
     table = make_table(scores.tolist(), source=source.tolist())
     signal = np.eye(3)[place] if gain else rng.random((n, 3))
     X = np.clip(0.65 - 0.6 * signal + noise * rng.normal(size=(n, 3)), 0, 1)
-    return table, outcome_costs(table), X
+    return table, table.costs(), X
 
 
 def document_of(

@@ -5,7 +5,6 @@ import pytest
 
 from mild.artifact import Router
 from mild.artifact.info import TargetInfo
-from mild.data import outcome_costs
 from mild.evaluation.sections import (
     efficient,
     frontier,
@@ -20,7 +19,7 @@ SCORES = [[1, 1, 1], [1, 1, 1], [0, 1, 1], [0, 0, 1]]
 
 
 def gathered(table, chosen, **cost):
-    costs = outcome_costs(table, **cost)
+    costs = table.costs(**cost)
     return routed_rows(table.expert_names, costs, chosen, None, table)
 
 
