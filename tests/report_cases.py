@@ -6,9 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from mild.artifact import Router, RouterInfo
-from mild.data import CostTerms, outcome_costs, read_outcomes
-from mild.evaluation.document import JudgedRows, build_document
+from mild.data import CostTerms, read_outcomes
+from mild.evaluation.document import JudgedRows
+from mild.evaluation.evaluate import Evaluation
 from mild.evaluation.sections import RoutedRows
+from mild.metrics.outcomes import Outcomes
 from mild.policies import LinearCostPolicy, PricedPolicy
 from mild.tuning.tasks import Task
 
@@ -46,8 +48,11 @@ def make_table(scores, names=NAMES, prices=PRICES, **columns):
 def routed_rows(names, costs, chosen, probabilities=None, table=None):
     """Rows with these choices."""
     shares = None if probabilities is None else np.asarray(probabilities, float)
-    rows = RoutedRows(list(names), np.asarray(costs, float), np.asarray(chosen), shares)
-    return rows if table is None else rows.with_table(table)
+    outcomes, queries = Outcomes(np.asarray(costs, float)), None
+    if table is not None:
+        outcomes = Outcomes(outcomes.costs, table.scores, table.prices, table.latencies)
+        queries = table.queries if table.has_queries else None
+    return RoutedRows(list(names), outcomes, np.asarray(chosen), shares, queries)
 
 
 def expect(chosen, p=3):
@@ -68,7 +73,7 @@ def larger_case(n=400, seed=0, noise=0.3, gain=True):
     table = make_table(scores.tolist(), source=source.tolist())
     signal = np.eye(3)[place] if gain else rng.random((n, 3))
     X = np.clip(0.65 - 0.6 * signal + noise * rng.normal(size=(n, 3)), 0, 1)
-    return table, outcome_costs(table), X
+    return table, table.costs(), X
 
 
 def document_of(
@@ -81,4 +86,4 @@ def document_of(
         groups = table.groups() if groups is None else np.asarray(groups)
         task = Task(table, terms, costs, terms.formula(table), groups, None, balance, strata)
     judged = JudgedRows(router, costs, X, router.predict(X), task)
-    return build_document(judged, judged.figures(0.95, 0), **more)
+    return Evaluation(judged.figures(0.95, 0), judged).document(**more)

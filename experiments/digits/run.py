@@ -274,10 +274,12 @@ def run_cells(scenario: Scenario, settings: DigitsSettings) -> list[Cell]:
             halves, gamma = data.halves(random_state=seed), REGION_GAMMA
             problems = [("error", *halves, 1.0)]
         else:
-            digits = datasets.digits_scenario(setup, experts, random_state=seed)
             gamma = DIGITS_GAMMA
-            priced = [(cost, digits.with_cost(cost)) for cost in settings.costs]
-            problems = [(cost, one.train, one.test, one.largest_cost) for cost, one in priced]
+            problems = []
+            for cost in settings.costs:
+                digits = datasets.digits_scenario(setup, experts, cost, random_state=seed)
+                largest = 1.0 + float(digits.train.betas.max())
+                problems.append((cost, digits.train, digits.test, largest))
         features = radial_features(problems[0][1].X, gamma)
         cells = []
         for cost, train, test, scale in problems:
@@ -350,7 +352,7 @@ def gather(cells: Sequence[Cell], confidence: float) -> dict[str, Any]:
     methods = list(first.result.choices)
     paid = {key: [one.paid(key) for one in results] for key in methods}
     losses = {key: [float(part.mean()) for part in paid[key]] for key in methods}
-    units = np.concatenate([one.units for one in results])
+    units = np.concatenate([one.groups for one in results])
 
     def interval(key: str, other: str) -> metrics.Interval:
         a, b = np.concatenate(paid[key]), np.concatenate(paid[other])

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from mild.cli.options import PriceOptions
-from mild.data import describe_outcomes, outcome_costs, read_outcomes
+from mild.data import read_outcomes
 from mild.errors import OptionError
 
 ROWS = """prompt,correct__Q-1B,correct__Q-7B,cost__Q-1B,cost__Q-7B,latency_ms__Q-1B,latency_ms__Q-7B
@@ -34,7 +34,7 @@ def test_the_figures_are_those_of_the_table(mild, log):
     assert done.code == 0
     report = done.json()
     table = read_outcomes(log)
-    expected = describe_outcomes(table, outcome_costs(table, beta={"7B": 0.5}))
+    expected = table.describe(beta={"7B": 0.5}).as_dict()
     assert {key: report[key] for key in expected} == expected
     assert report["cost"]["words"] == "error + what asking costs (Q-1B 0, Q-7B 0.5)"
     assert report["cost"]["beta"] == {"Q-1B": 0, "Q-7B": 0.5}

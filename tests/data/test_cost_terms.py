@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.data import check_terms, cost_formula, expert_betas, outcome_costs, read_outcomes
+from mild.data import CostTerms, read_outcomes
 from mild.errors import InvalidInputError
 
 
@@ -26,7 +26,7 @@ def make(**columns):
 
 
 def test_an_error_costs_one_and_not_asked_is_not_a_number():
-    np.testing.assert_array_equal(outcome_costs(make()), [[0, 0], [0.75, np.nan]])
+    np.testing.assert_array_equal(make().costs(), [[0, 0], [0.75, np.nan]])
 
 
 weights = st.one_of(st.none(), st.floats(0, 1e6))
@@ -34,8 +34,8 @@ weights = st.one_of(st.none(), st.floats(0, 1e6))
 
 @given(weights, weights, st.floats(0, 1e6), st.floats(0, 1e6))
 def test_the_cost_is_error_plus_beta_plus_dollars_plus_seconds(price, latency, small, large):
-    costs = outcome_costs(
-        make(), beta={"1B": small, "7B": large}, price_weight=price, latency_weight=latency
+    costs = make().costs(
+        beta={"1B": small, "7B": large}, price_weight=price, latency_weight=latency
     )
     dollars = np.array([[0.001, 0.01], [0.002, np.nan]])
     seconds = np.array([[0.1, 1.0], [0.2, np.nan]])
@@ -45,8 +45,8 @@ def test_the_cost_is_error_plus_beta_plus_dollars_plus_seconds(price, latency, s
 
 
 def test_experts_without_a_beta_cost_nothing():
-    np.testing.assert_array_equal(expert_betas(make(), {"7b": 0.5}), [0, 0.5])
-    np.testing.assert_array_equal(expert_betas(make(), None), [0, 0])
+    np.testing.assert_array_equal(CostTerms({"7b": 0.5}).betas(make()), [0, 0.5])
+    np.testing.assert_array_equal(CostTerms(None).betas(make()), [0, 0])
 
 
 @pytest.mark.parametrize(
@@ -63,20 +63,20 @@ def test_experts_without_a_beta_cost_nothing():
 )
 def test_what_breaks_its_rule_is_refused_and_without_a_table_where_it_can_be(options, code, words):
     with pytest.raises(InvalidInputError, match=words) as caught:
-        outcome_costs(make(), **options)
+        make().costs(**options)
     assert caught.value.code == code
     if words in ("got 7B=-1", "finite", "got -1.0"):
         with pytest.raises(InvalidInputError) as caught:
-            check_terms(**options)
+            CostTerms(**options)
         assert caught.value.code == code
 
 
 def test_an_unknown_price_matters_only_where_prices_count():
     table = make(**{"cost__Q-1B": [None, 0.002]})
     assert np.isnan(table.prices[0, 0])
-    np.testing.assert_array_equal(outcome_costs(table, price_weight=0), outcome_costs(table))
+    np.testing.assert_array_equal(table.costs(price_weight=0), table.costs())
     with pytest.raises(InvalidInputError, match=r"1 is unknown, such as row 1 of 'Q-1B'"):
-        outcome_costs(table, price_weight=1)
+        table.costs(price_weight=1)
 
 
 def test_a_table_without_prices_or_latencies_cannot_weigh_them():
@@ -84,12 +84,12 @@ def test_a_table_without_prices_or_latencies_cannot_weigh_them():
     with pytest.raises(
         InvalidInputError, match="price_weight needs prices, and the table has none"
     ):
-        outcome_costs(table, price_weight=1)
+        table.costs(price_weight=1)
     with pytest.raises(InvalidInputError, match="latency_weight needs latencies"):
-        outcome_costs(table, latency_weight=1)
+        table.costs(latency_weight=1)
 
 
 def test_the_cost_is_spelled_out():
-    assert cost_formula(make()) == "error"
-    words = cost_formula(make(), beta={"7b": 1}, price_weight=50, latency_weight=0.1)
+    assert CostTerms().formula(make()) == "error"
+    words = CostTerms(beta={"7b": 1}, price_weight=50, latency_weight=0.1).formula(make())
     assert words == "error + what asking costs (Q-1B 0, Q-7B 1) + 50 × dollars + 0.1 × seconds"

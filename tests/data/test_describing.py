@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild.data import describe_outcomes, outcome_costs, read_outcomes
+from mild.data import read_outcomes
 from mild.metrics import best_constant, oracle_loss
 
 
@@ -37,7 +37,7 @@ def test_every_share_is_that_of_counting_row_by_row(rows, data):
     betas = data.draw(st.lists(st.sampled_from([0.0, 0.1, 0.6]), min_size=3, max_size=3))
     table = make(rows)
     beta = {str(k): value for k, value in enumerate(betas)}
-    report = describe_outcomes(table, outcome_costs(table, beta=beta))
+    report = table.describe(beta=beta).as_dict()
     first, only, everyone, nobody = [0] * 3, [0] * 3, 0, 0
     for row in rows:
         asked = [k for k in range(3) if not math.isnan(row[k])]
@@ -66,8 +66,8 @@ def test_every_share_is_that_of_counting_row_by_row(rows, data):
 
 def test_yardsticks_are_those_of_the_metrics():
     table = make([[1, 0], [0, 1], [1, 1], [1, 0]])
-    costs = outcome_costs(table, beta={"0": 0.5})
-    report = describe_outcomes(table, costs)
+    costs = table.costs(beta={"0": 0.5})
+    report = table.describe(beta={"0": 0.5}).as_dict()
     constant = best_constant(costs)
     assert report["best_constant"] == {"expert": "1", "cost": 0.5, "accuracy": 0.5}
     assert report["best_constant"]["cost"] == constant.cost
@@ -79,29 +79,29 @@ def test_yardsticks_are_those_of_the_metrics():
 
 def test_prices_say_who_is_cheapest_where_the_cost_does_not():
     table = make([[1, 1], [1, 1], [0, 1]], prices=[[0.2, 0.1], [0.1, 0.2], [0.1, 0.2]])
-    report = describe_outcomes(table, outcome_costs(table))
+    report = table.describe().as_dict()
     assert [expert["cheapest_and_right"] for expert in report["experts"]] == [1 / 3, 2 / 3]
     assert report["experts"][0]["mean_price"] == pytest.approx(0.4 / 3)
     table = make([[1, 1], [0, 1]], prices=[[np.nan, 0.5], [np.nan, 0.25]])
-    report = describe_outcomes(table, outcome_costs(table))
+    report = table.describe().as_dict()
     assert [expert["mean_price"] for expert in report["experts"]] == [None, 0.375]
     assert report["experts"][0]["mean_latency"] is None
 
 
 def test_ties_of_the_oracle_go_to_the_lower_price_then_to_the_higher_score():
     tied = make([[1, 1], [0, 0], [1, 0]], prices=[[0.2, 0.1], [0.2, 0.1], [0.2, 0.1]])
-    report = describe_outcomes(tied, outcome_costs(tied))
+    report = tied.describe().as_dict()
     assert [expert["oracle_share"] for expert in report["experts"]] == [1 / 3, 2 / 3]
     # A right answer for 0.5 and half of one for nothing have the same loss.
     soft = make([[0.5, 1.0], [0.5, 1.0]])
-    report = describe_outcomes(soft, outcome_costs(soft, beta={"1": 0.5}))
+    report = soft.describe(beta={"1": 0.5}).as_dict()
     assert [expert["oracle_share"] for expert in report["experts"]] == [0, 1]
     assert report["oracle"] == {"cost": 0.5, "accuracy": 1.0}
 
 
 def test_the_report_is_json():
     table = make([[1, 0.5], [0, 0.5], [1, np.nan]])
-    report = describe_outcomes(table, outcome_costs(table))
+    report = table.describe().as_dict()
     assert json.loads(json.dumps(report, allow_nan=False)) == report
     assert report["soft_scores"] is True
     assert [finding["kind"] for finding in report["findings"]] == [
@@ -114,8 +114,8 @@ def test_the_report_is_json():
 def test_the_gain_is_taken_over_rows_that_have_every_expert():
     whole = [[1, 0], [0, 1], [1, 0], [1, 1], [1, 0], [0, 0]]
     table = make([*whole, [0, np.nan], [0, np.nan], [np.nan, 1]])
-    report = describe_outcomes(table, outcome_costs(table))
-    alone = describe_outcomes(make(whole), outcome_costs(make(whole)))
+    report = table.describe().as_dict()
+    alone = make(whole).describe().as_dict()
     for key in ("oracle", "best_constant", "headroom"):
         assert report[key] == alone[key]
     assert report["compared"]["rows"] == 6
@@ -127,7 +127,7 @@ def test_the_gain_is_taken_over_rows_that_have_every_expert():
 
 def test_few_whole_rows_say_nothing_about_the_gain():
     table = make([[1, 0], [0, 1], [np.nan, 1]])
-    report = describe_outcomes(table, outcome_costs(table))
+    report = table.describe().as_dict()
     assert report["headroom"] is None
     assert report["oracle"]["cost"] is None
     assert "is not said: there are only 2 rows" in report["findings"][-1]["sentence"]

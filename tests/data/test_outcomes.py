@@ -11,7 +11,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.data import is_outcome_table, outcome_costs, read_outcomes
+from mild.data import is_outcome_table, read_outcomes
 from mild.errors import DataFileError, InvalidInputError, MildError
 from table_cases import kinds, refused, wide
 
@@ -108,9 +108,9 @@ def test_an_answer_without_a_price_is_named_by_its_number_in_the_file():
     columns = {"prompt": ["a", "b", "c"], "correct__x": [1, None, 0], "cost__x": [1.0, 1.0, None]}
     table = read_outcomes(pa.table(columns))
     with pytest.raises(InvalidInputError, match="1 is unknown, such as row 3 of 'x'"):
-        outcome_costs(table, price_weight=1.0)
+        table.costs(price_weight=1.0)
     with pytest.raises(InvalidInputError, match="1 is unknown, such as row 3 of 'x'"):
-        outcome_costs(table.take([1]), price_weight=1.0)
+        table.take([1]).costs(price_weight=1.0)
 
 
 def test_the_fingerprint_sees_every_outcome():

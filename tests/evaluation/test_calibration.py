@@ -28,13 +28,13 @@ def test_one_bin_by_hand_with_rewards_of_others():
     assert bin_["low"] == pytest.approx(max(0, 1.5 / 3.5 - reach), abs=1e-6)
 
 
-def test_rows_of_a_bundle_count_once_in_the_interval():
+def test_rows_of_a_group_count_once_in_the_interval():
     rng = np.random.default_rng(0)
     costs = np.repeat((rng.random((60, 2)) < 0.5).astype(float), 4, axis=0)
     evidence = gathered(costs, np.tile([[0.5, 0.5]], (240, 1)))
 
-    def width(bundle):
-        (bin_,) = calibration(evidence, "cheapest", bundle=bundle)["experts"][0]["bins"]
+    def width(group):
+        (bin_,) = calibration(evidence, "cheapest", groups=group)["experts"][0]["bins"]
         return bin_["high"] - bin_["low"]
 
     assert width(np.arange(240)) == width(None)

@@ -6,7 +6,6 @@ import pytest
 
 from mild.artifact import Router, RouterInfo, fingerprint, load
 from mild.artifact.info import DataInfo
-from mild.data import outcome_costs
 from mild.data.cost_terms import CostTerms
 from mild.data.splits import random_splits
 from mild.errors import DataFileError
@@ -38,7 +37,10 @@ def plain(document):
 def compared(table, costs, X, names=("ce", "regression")):
     splits = random_splits(np.arange(len(costs)), 2, 0.3)
     rows = ComparedRows(
-        matrix_inputs(X), Outcomes(costs, prices=table.prices), table.expert_names, counted="row"
+        matrix_inputs(X),
+        Outcomes(costs, table.scores, table.prices),
+        table.expert_names,
+        counted="row",
     )
     found = compare_methods(rows, splits, chosen_methods(names)[0], n_folds=3)
     return replace(found, table=table)
@@ -46,7 +48,7 @@ def compared(table, costs, X, names=("ce", "regression")):
 
 def test_the_figures_by_hand():
     table = make_table(SCORES)
-    document = document_of(cost_router(), table, outcome_costs(table), expect([0, 0, 0, 1, 1, 2]))
+    document = document_of(cost_router(), table, table.costs(), expect([0, 0, 0, 1, 1, 2]))
     assert document["schema"] == 1
     assert document["rows"] == 6
     assert document["experts"] == NAMES
@@ -72,7 +74,7 @@ def test_the_order_of_experts_in_the_table_does_not_matter():
     )  # fmt: skip
     one = document_of(cost_router(), table, costs, X)
     ordered = turned.with_experts(NAMES)
-    other = document_of(cost_router(), ordered, outcome_costs(ordered), X)
+    other = document_of(cost_router(), ordered, ordered.costs(), X)
     for part in ("verdict", "figures", "frontier", "calibration", "groups", "regrets"):
         assert one[part] == other[part]
 
@@ -102,7 +104,7 @@ def test_a_partial_table_has_a_report():
     scores = np.where(rng.random((150, 3)) < 0.3, np.nan, table.scores)
     scores[np.isnan(scores).all(axis=1), 0] = 1
     holes = make_table([[None if np.isnan(v) else v for v in row] for row in scores], prices=None)
-    document = plain(document_of(cost_router(), holes, outcome_costs(holes), X))
+    document = plain(document_of(cost_router(), holes, holes.costs(), X))
     asked = int((~np.isnan(holes.scores)).all(axis=1).sum())
     assert (
         document["rows"] == document["figures"]["n_known"] == document["verdict"]["rows"] == asked
@@ -134,7 +136,7 @@ def test_one_expert_and_one_row_have_a_report():
 
 def test_experts_that_are_all_right_have_a_report():
     table = make_table([[1, 1, 1]] * 30, prices=None)
-    document = plain(document_of(cost_router(), table, outcome_costs(table), expect([0] * 30)))
+    document = plain(document_of(cost_router(), table, table.costs(), expect([0] * 30)))
     assert document["calibration"] is None
     assert document["verdict"]["pays"] is False
     assert "<h1>Routing does not pay</h1>" in render(document)
@@ -159,7 +161,7 @@ def test_texts_go_through_the_routers_own_features(tmp_path):
     fitted = fit_task(task, ConstantRouter(), make_features("hashing"))
     router = load(save_task(fitted, task, str(tmp_path / "router")))
     fresh = make_table([[1, 0, 0], [0, 1, 1]], prompt=["new one", "question number 3"])
-    document = document_of(router, fresh, outcome_costs(fresh), router.features(fresh.queries))
+    document = document_of(router, fresh, fresh.costs(), router.features(fresh.queries))
     assert document["same_data_as_fit"] is False
     assert document["seen_in_fit"] == {"queries": 1, "checked": 2}
     assert "1 of 2 queries were in the training data, too" in render(document)

@@ -151,7 +151,7 @@ def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
     groups = np.arange(240) // 2
     numbers = mild.compare(X, costs, groups=groups, methods=["ce"], n_splits=5, cv=3)
     assert numbers.row("ce").verdict == "better"
-    assert numbers.row("ce").units <= 120
+    assert numbers.row("ce").n_groups <= 120
     for bad in ({"price_weight": 1}, {"groups": groups[:5]}, {"methods": ["nothing"]}):
         with pytest.raises(InvalidInputError):
             mild.compare(X, costs, **bad)

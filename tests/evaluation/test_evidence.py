@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from mild.data import outcome_costs
 from report_cases import make_table, routed_rows
 
 SCORES = [[1, 1, 1], [0, 1, 1], [0, 0, 1], [1, 0, 0]]
@@ -13,7 +12,7 @@ def gather(table, costs, chosen):
 
 def test_means_are_those_of_the_chosen_cells():
     table = make_table(SCORES)
-    costs = outcome_costs(table, price_weight=10)
+    costs = table.costs(price_weight=10)
     found = gather(table, costs, [0, 1, 2, 1]).means(np.array([0, 1, 2, 1]))
     assert found["quality"] == 0.75
     assert found["dollars"] == pytest.approx(1000 * (0.001 + 0.004 + 0.02 + 0.004) / 4)
@@ -25,7 +24,7 @@ def test_means_are_those_of_the_chosen_cells():
 
 def test_means_leave_out_experts_that_were_never_asked():
     table = make_table([[1, None, 0], [1, 1, None], [None, 0, 1]], prices=None)
-    found = gather(table, outcome_costs(table), [1, 1, 1]).means(np.array([1, 1, 1]))
+    found = gather(table, table.costs(), [1, 1, 1]).means(np.array([1, 1, 1]))
     assert found["quality"] == 0.5
     assert found["cost"] == 0.5
     assert found["dollars"] is None
@@ -33,4 +32,4 @@ def test_means_leave_out_experts_that_were_never_asked():
 
 def test_asking_costs_nothing_where_costs_are_errors():
     table = make_table(SCORES)
-    assert gather(table, outcome_costs(table), [0] * 4).asking is None
+    assert gather(table, table.costs(), [0] * 4).asking is None

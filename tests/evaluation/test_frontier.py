@@ -5,7 +5,6 @@ import pytest
 
 from mild.artifact import Router
 from mild.artifact.info import TargetInfo
-from mild.data import outcome_costs
 from mild.evaluation.sections import (
     efficient,
     frontier,
@@ -20,7 +19,7 @@ SCORES = [[1, 1, 1], [1, 1, 1], [0, 1, 1], [0, 0, 1]]
 
 
 def gathered(table, chosen, **cost):
-    costs = outcome_costs(table, **cost)
+    costs = table.costs(**cost)
     return routed_rows(table.expert_names, costs, chosen, None, table)
 
 
@@ -169,7 +168,8 @@ def test_limits_of_a_target_are_those_of_the_best_expert_on_these_rows(
 
 def test_a_target_is_for_means_over_rows_also_in_a_balanced_report():
     rows = gathered(make_table(SCORES), [0, 0, 0, 2])  # 0.75 over rows, 0.83 over strata
-    balanced = replace(rows, strata=np.array([0, 0, 0, 1]))
+    strata = np.array([0, 0, 0, 1])
+    balanced = replace(rows, outcomes=replace(rows.outcomes, strata=strata))
     assert balanced.means(balanced.chosen)["quality"] > 0.8
     wanted = solved({"keep_quality": 0.8})
     assert target_limits(rows, wanted)["kept"] is False

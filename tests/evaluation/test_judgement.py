@@ -1,6 +1,5 @@
 import pytest
 
-from mild.data import outcome_costs
 from report_cases import cost_router, document_of, expect, make_table
 
 # The best constant is large: two errors in eight, small and medium make four.
@@ -13,7 +12,7 @@ def judge(chosen, scores=SCORES, groups=None):
     """Verdict and figures of these choices; every row is alone unless told otherwise."""
     table = make_table(scores)
     rows = range(len(scores)) if groups is None else groups
-    document = document_of(cost_router(), table, outcome_costs(table), expect(chosen), groups=rows)
+    document = document_of(cost_router(), table, table.costs(), expect(chosen), groups=rows)
     return document["verdict"], document["figures"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import mild.endpoints
 import mild.gateway
 from mild.endpoints.errors import FAILURES
-from mild.endpoints.translation import FIELDS
+from mild.endpoints.translation.fields import FIELDS
 from mild.gateway.config import read_settings
 from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES
 

@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from mild.data import outcome_costs
 from mild.report import render, write_report
 from report_cases import cost_router, document_of, larger_case, make_table
 
@@ -32,7 +31,7 @@ def hard_page(tmp_path_factory):
         table.scores.tolist(), LONG, source=["x" * 150, "y" * 150] * 100,
         prompt=[f"{i}{evil}" + "w" * 500 for i in range(200)],
     )  # fmt: skip
-    document = document_of(cost_router(LONG), hard, outcome_costs(hard), X, title="t" * 300)
+    document = document_of(cost_router(LONG), hard, hard.costs(), X, title="t" * 300)
     return write_report(document, tmp_path_factory.mktemp("report") / "hard.html")
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mild.artifact.info import EstimatorInfo, RouterInfo
-from mild.data import outcome_costs
 from mild.errors import InvalidInputError
 from mild.report import render
 from mild.report.page import clean
@@ -77,7 +76,7 @@ def hostile_document():
         kind=EVIL[0], created=EVIL[1], mild_version=EVIL[2], estimator=estimator
     )  # fmt: skip
     document = document_of(
-        cost_router(names, info), evil, outcome_costs(evil), X,
+        cost_router(names, info), evil, evil.costs(), X,
         title=EVIL[8] + EVIL[1], split=EVIL[2],
     )  # fmt: skip
     document["comparison"] = {
@@ -207,7 +206,7 @@ def test_twenty_thousand_rows_and_thirty_experts_stay_small():
         prompt=[f"{i} " + "word " * 60 for i in range(n)], source=[f"s{i % 40}" for i in range(n)],
     )  # fmt: skip
     X = np.clip(0.5 - 0.2 * table.scores + 0.3 * rng.normal(size=(n, p)), 0, 1)
-    page = render(document_of(cost_router(names), table, outcome_costs(table), X))
+    page = render(document_of(cost_router(names), table, table.costs(), X))
     assert len(page.encode()) < 300_000
 
 

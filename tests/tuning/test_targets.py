@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import load
+from mild.artifact.targets import Target
 from mild.errors import InvalidInputError
 from mild.policies import ConstantPolicy, PricedPolicy, StandardizedPolicy, TradeoffPolicy
 from mild.routers import ConstantRouter
@@ -11,7 +12,6 @@ from mild.tuning import tasks
 from mild.tuning.fitting import fit_task, make_step
 from mild.tuning.targets import (
     HeldOut,
-    Target,
     certify_loss,
     measure,
     solve,
@@ -75,7 +75,7 @@ def test_the_strong_expert_gets_its_share_with_and_without_prices():
     held = graded()
     for dollars in (held.dollars, None):
         prices = held.prices if dollars is not None else np.tile([0.0, 1.0], (400, 1))
-        rows = HeldOut(held.errors, prices, held.quality, dollars, held.units)
+        rows = HeldOut(held.errors, prices, held.quality, dollars, held.groups)
         found = solve(Target(strong_share=0.3), rows, NAMES)
         assert 0.25 < found.strong_share.estimate <= 0.3
         assert found.as_dict()["estimate"] == found.strong_share.estimate
@@ -100,7 +100,7 @@ def test_the_nearest_setting_is_given_where_a_target_cannot_be_met():
 
 def test_a_single_expert_is_taken_where_the_estimates_are_worthless():
     held = graded()
-    wrong = HeldOut(held.errors[:, ::-1], held.prices, held.quality, held.dollars, held.units)
+    wrong = HeldOut(held.errors[:, ::-1], held.prices, held.quality, held.dollars, held.groups)
     found = solve(Target(max_quality_loss=0.0), wrong, NAMES)
     assert (found.t, found.expert, found.met) == (None, "large", True)
 
@@ -110,7 +110,7 @@ def test_rows_in_which_something_is_unknown_are_left_out():
     quality, prices = held.quality.copy(), held.prices.copy()
     quality[:10, 0] = np.nan
     prices[10:20, 1] = np.nan
-    rows = HeldOut(held.errors, held.prices, quality, prices, held.units)
+    rows = HeldOut(held.errors, held.prices, quality, prices, held.groups)
     assert solve(Target(keep_quality=0.9), rows, NAMES).n_units == 80
     quality[:] = np.nan
     with pytest.raises(InvalidInputError) as refused:
@@ -191,7 +191,7 @@ def test_the_reference_is_used_where_nothing_can_be_certified():
 def test_calibration_rows_neither_choose_the_reference_nor_the_sequence():
     target, fitting = Target(max_quality_loss=0.2, guarantee=0.8), graded(400, seed=1)
     rows = graded(400, seed=2)
-    turned = HeldOut(rows.errors, rows.prices, rows.quality[:, ::-1], rows.dollars, rows.units)
+    turned = HeldOut(rows.errors, rows.prices, rows.quality[:, ::-1], rows.dollars, rows.groups)
     assert turned.best_expert() == 0
     assert certify_loss(target, fitting, turned, NAMES).best_expert == "large"
 

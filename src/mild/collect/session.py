@@ -399,13 +399,13 @@ def outcome_columns(
     columns = {name: infer_array(values) for name, values in questions.columns.items()}
     graded = any(question.kind == "command" for question in questions.items)
     priced = any(run.expert.price.known for run in runs)
-    for run, marks in zip(runs, scores, strict=True):
+    for run, own in zip(runs, scores, strict=True):
         price = run.expert.price
         answers = [run.answers.get(key) for key in run.keys]
         usages = [answer and answer.usage for answer in answers]
         made: dict[str, list[Any]] = {
-            "score__": list(marks),
-            "correct__": [None if mark is None else int(mark) for mark in marks],
+            "score__": list(own),
+            "correct__": [None if score is None else int(score) for score in own],
             # By today's prices: a price that is mended in the file needs no new answers.
             "cost__": [price.of(a.usage) if a and price.known else None for a in answers],
             "latency_ms__": [a and round(a.latency_ms, 3) for a in answers],

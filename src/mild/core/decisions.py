@@ -8,8 +8,8 @@ different, inconsistent rule (docs/theory.md).
 
 Experts that share a margin are one state of the chain. Grassmann-Taksar-Heyman elimination subtracts
 nothing, so every entry keeps its relative accuracy, down to exp(-300). A comp-sum surrogate with tau != 1
-multiplies ``p_k`` by ``softmax_k(f / rho_k)^(1 - tau)``. To find the largest entry alone, with many margins, a chain between the
-anchors is enough. Internal functions store arrays experts first, (p, m).
+multiplies ``p_k`` by ``softmax_k(f / rho_k)^(1 - tau)``. To find only the largest entry, with many margins,
+a chain between the anchors is enough. Internal functions store arrays experts first, (p, m).
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 from mild.artifact.expert_names import match_expert, match_experts
 from mild.artifact.frames import as_frame
-from mild.data.cost_terms import CostTerms, check_terms, cost_formula, expert_betas, outcome_costs
+from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups
-from mild.data.describing import describe_outcomes
 from mild.data.formats import FORMS
 from mild.data.matrices import Matrices, read_matrices
 from mild.data.outcome_table import OutcomeTable
@@ -19,15 +18,10 @@ __all__ = [
     "OutcomeTable",
     "as_frame",
     "check_output",
-    "check_terms",
-    "cost_formula",
-    "describe_outcomes",
     "duplicate_groups",
-    "expert_betas",
     "is_outcome_table",
     "match_expert",
     "match_experts",
-    "outcome_costs",
     "read_matrices",
     "read_outcomes",
     "write_columns",

@@ -49,9 +49,7 @@ class DescribedOutcomes(KnownOutcomes, Protocol):
 class Description:
     """Figures of a table of outcomes under a cost."""
 
-    content: Mapping[
-        str, Any
-    ]  # as ``describe_outcomes``, with the cost and the table's fingerprint
+    content: Mapping[str, Any]  # as ``describe`` says
     library: str | None = None  # of the frame that ``to_frame`` gives
 
     def as_dict(self) -> dict[str, Any]:
@@ -97,27 +95,9 @@ class Description:
 
 
 def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
-    """Describe a table under a cost."""
-    cost = {**terms.spelled(table).as_dict(), "words": terms.formula(table)}
-    content = {
-        "fingerprint": table.fingerprint(),
-        "cost": {**cost, "beta": dict(zip(table.expert_names, terms.betas(table), strict=True))},
-        **describe_outcomes(table, terms.costs(table)),
-    }
-    return Description(content, table.library)
+    """Describe a table under a cost; what is unknown is None.
 
-
-def describe_outcomes(table: DescribedOutcomes, costs: FloatArray) -> dict[str, Any]:
-    """Figures of a table under a cost, JSON-ready; what is unknown is None.
-
-    Parameters
-    ----------
-    table : OutcomeTable
-    costs : (n_samples, n_experts) array of ``outcome_costs``
-
-    Returns
-    -------
-    dict with rows, form, explanation, findings and
+    The content has the table's fingerprint, the cost, rows, form, explanation, findings and
 
     - experts: for each its name, rows ``asked``, ``accuracy`` (mean score), ``mean_price`` in dollars,
       ``mean_latency`` in seconds, ``mean_cost``, ``cheapest_and_right`` (share of the rows on which it
@@ -134,7 +114,9 @@ def describe_outcomes(table: DescribedOutcomes, costs: FloatArray) -> dict[str, 
     - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
     - soft_scores: whether some scores lie between 0 and 1
     """
-    scores = table.scores
+    cost = {**terms.spelled(table).as_dict(), "words": terms.formula(table)}
+    cost["beta"] = dict(zip(table.expert_names, terms.betas(table), strict=True))
+    costs, scores = terms.costs(table), table.scores
     asked = ~np.isnan(scores)
     right = asked & (scores >= RIGHT)
     first = _cheapest_and_right(table, costs, right)
@@ -167,7 +149,9 @@ def describe_outcomes(table: DescribedOutcomes, costs: FloatArray) -> dict[str, 
     )
     all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
     all_wrong = float((~right.any(axis=1)).mean())
-    return {
+    content = {
+        "fingerprint": table.fingerprint(),
+        "cost": cost,
         "rows": table.rows,
         "form": table.form,
         "explanation": table.explanation,
@@ -200,6 +184,7 @@ def describe_outcomes(table: DescribedOutcomes, costs: FloatArray) -> dict[str, 
         "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
         "findings": [finding.as_dict() for finding in (*table.findings, *_over(complete))],
     }
+    return Description(content, table.library)
 
 
 def _over(complete: BoolArray) -> list[Finding]:

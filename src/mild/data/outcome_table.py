@@ -146,7 +146,7 @@ class OutcomeTable:
     ) -> FloatArray:
         """Cost (n, p) of each outcome in wrong answers: the ``y`` of a router's ``fit``.
 
-        See ``mild.data.outcome_costs`` for the formula.
+        ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``.
         """
         return CostTerms(beta, price_weight, latency_weight).costs(self)
 

@@ -18,7 +18,8 @@ from pydantic.dataclasses import dataclass
 from mild.endpoints.config_file import CONFIG, Amount, Flag, Positive, Rule, Text, problem, whole
 from mild.endpoints.prices import Price
 from mild.endpoints.secrets import Secret
-from mild.endpoints.translation import chat_to_messages, upstream_endpoint
+from mild.endpoints.translation.fields import upstream_endpoint
+from mild.endpoints.translation.requests import chat_to_messages
 
 _NAME = re.compile(r"[^\W_][\w.:/@+ -]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -9,7 +9,7 @@ from typing import Any
 
 from mild.endpoints.errors import ExpertError, status_error
 from mild.endpoints.prices import Usage, read_usage
-from mild.endpoints.translation import message_to_chat
+from mild.endpoints.translation.answers import message_to_chat
 
 _MAX_REASON = 300
 

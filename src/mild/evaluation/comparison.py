@@ -6,13 +6,12 @@ import importlib.util
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
 
 from mild import metrics
 from mild.artifact.files import check_free
@@ -99,11 +98,11 @@ def linear_search(
         from mild.routers.search import RouterCV
 
         # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
-        unit = LDAM_SCALE**2 if loss == "ldam" else 1.0
+        scale_factor = LDAM_SCALE**2 if loss == "ldam" else 1.0
         scale: dict[str, Any] = {"cost_scale": context.largest} if loss == "tdef" else {}
         return RouterCV(
             LinearRouter(loss, **options, **scale),
-            alphas=[unit * alpha for alpha in alphas],
+            alphas=[scale_factor * alpha for alpha in alphas],
             margin_factors=factors,
             cv=context.folds,
             one_standard_error=False,
@@ -209,7 +208,7 @@ class SplitResult(Stratified):
     """The test rows of one split and what each method chose on them."""
 
     costs: FloatArray  # (n_test, n_experts), NaN where an expert was not asked
-    units: IntArray  # (n_test,) rows with the same number, also in other splits, count as one
+    groups: IntArray  # (n_test,) rows with the same number, also in other splits, count as one
     choices: Mapping[str, Choices]  # key of a method -> what it did
     strata: IntArray | None = None  # (n_test,) labels of groups that count alike
 
@@ -219,7 +218,7 @@ class SplitResult(Stratified):
 
     def level(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost."""
-        strata = None if self.strata is None else merged_strata(self.strata, self.units)
+        strata = None if self.strata is None else merged_strata(self.strata, self.groups)
         return metrics.linearised_rows(self.paid(key)[:, None], self.weight, strata)[:, 0]
 
     def same(self, key: str, other: str) -> bool:
@@ -274,9 +273,8 @@ def task_rows(
     inputs = SplitInputs(table.queries, lambda: make_step(table, text))
     if step.kind == "vectors":
         inputs = matrix_inputs(table.vectors)
-    outcomes = Outcomes(task.costs, table.scores, table.prices, table.latencies, task.strata)
     known = (table.expert_names, task.groups, task.counted, labels, task.largest)
-    return ComparedRows(inputs, outcomes, *known), step.kind
+    return ComparedRows(inputs, task.outcomes, *known), step.kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +298,7 @@ class Row:
     seconds: float  # mean time to fit and decide
     found: list[dict[str, Any]]  # parameters that its search found, per split
     rows: int  # rows compared over all splits
-    units: int  # distinct queries or groups among them
+    n_groups: int  # distinct queries or groups among them
     identical: bool  # whether it made the best constant's choices throughout
 
     @property
@@ -316,7 +314,7 @@ class Row:
     @property
     def too_few(self) -> bool:
         """Whether there are too few rows for a verdict."""
-        return self.units < FEWEST_GROUPS
+        return self.n_groups < FEWEST_GROUPS
 
     @property
     def verdict(self) -> str:
@@ -349,7 +347,7 @@ class Row:
             "seconds": self.seconds,
             "found": self.found,
             "rows": self.rows,
-            "units": self.units,
+            "units": self.n_groups,
         }
 
 
@@ -679,7 +677,7 @@ def compare_methods(
         raise invalid("splits", "must hold at least one split; got none.")
     if not methods or methods[0].key != "constant":
         raise invalid("methods", "must begin with the best constant.")
-    units = np.arange(len(array)) if rows.groups is None else np.asarray(rows.groups)
+    groups = np.arange(len(array)) if rows.groups is None else np.asarray(rows.groups)
     # Of whole splits: a row that can be compared is tested as often as one that cannot.
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     splits, not_compared = _comparable_splits(array, splits)
@@ -687,7 +685,7 @@ def compare_methods(
     report(0, len(splits) * len(methods), "features")
     contexts = []
     for split in splits:
-        inner = folds(units[split.train], n_folds, seed)
+        inner = folds(groups[split.train], n_folds, seed)
         if min(len(fitted) for fitted, _ in inner) < 2:
             raise InvalidInputError(
                 f"there are too few rows to compare methods on: with {len(array)}, a fold of the "
@@ -700,10 +698,18 @@ def compare_methods(
     results: list[SplitResult] = []
     interrupted = False
     try:
-        for choices in _run_splits(inputs, array, splits, methods, contexts, report):
-            test = splits[len(results)].test
-            tested_strata = None if strata is None else strata[test]
-            results.append(SplitResult(array[test], units[test], choices, tested_strata))
+        for number, (split, context) in enumerate(zip(splits, contexts, strict=True)):
+            X_train, X_test = inputs.features(split.train, split.test)
+            choices: dict[str, Choices] = {}
+            for method in methods:
+                known = array[split.train]
+                choices[method.key] = run_method(method, context, X_train, known, X_test)
+                done = number * len(methods) + len(choices)
+                report(done, len(splits) * len(methods), f"split {number + 1}, {method.label}")
+            tested_strata = None if strata is None else strata[split.test]
+            results.append(
+                SplitResult(array[split.test], groups[split.test], choices, tested_strata)
+            )
     except KeyboardInterrupt:
         if not results:
             raise
@@ -714,7 +720,7 @@ def compare_methods(
     others = [method.key for method in methods[1:]]
     intervals = _intervals(results, others, ratio, confidence, seed) if others else {}
     lines = [
-        _row(method, results, splits, units, tested, perfect, intervals.get(method.key))
+        _row(method, results, splits, groups, tested, perfect, intervals.get(method.key))
         for method in methods
     ]
     chosen = "tune" if "tune" in others else min(lines[1:] or lines, key=lambda row: row.mean).key
@@ -743,79 +749,6 @@ def compare_methods(
         not_compared=not_compared,
         interrupted=interrupted,
     )
-
-
-def _run_splits(
-    inputs: SplitInputs,
-    costs: FloatArray,
-    splits: Sequence[Split],
-    methods: Sequence[Method],
-    contexts: Sequence[Context],
-    report: Progress,
-) -> Iterator[dict[str, Choices]]:
-    """What every method chooses in one split after the other.
-
-    With several workers and splits, workers take whole splits: a search alone keeps two of them busy for
-    four fifths of the time. Methods that need another package share no candidates with the others and are
-    taken by themselves.
-    """
-    total = len(splits) * len(methods)
-    if len(splits) == 1 or effective_n_jobs(contexts[0].jobs) == 1:
-        for number, (split, context) in enumerate(zip(splits, contexts, strict=True)):
-
-            def done(count: int, method: Method, before: int = number) -> None:
-                text = f"split {before + 1}, {method.label}"
-                report(before * len(methods) + count, total, text)
-
-            yield _run_split(inputs, costs, split, methods, context, done)
-        return
-    parts = [
-        [method for method in methods if method.needs == needs]
-        for needs in dict.fromkeys(method.needs for method in methods)
-    ]
-    stream = Parallel(n_jobs=contexts[0].jobs, return_as="generator")(
-        delayed(_in_worker)(inputs, costs, split, part, replace(context, jobs=None))
-        for split, context in zip(splits, contexts, strict=True)
-        for part in parts
-    )
-    try:
-        for number in range(len(splits)):
-            choices: dict[str, Choices] = {}
-            for part, (chosen, warned) in zip(parts, stream, strict=False):
-                choices |= chosen
-                for warning in warned:
-                    warnings.warn(warning, stacklevel=4)
-                text = f"split {number + 1}, {part[-1].label}"
-                report(number * len(methods) + len(choices), total, text)
-            yield choices
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of tasks that are given up
-            stream.close()
-
-
-def _in_worker(*arguments: Any) -> tuple[dict[str, Choices], list[Warning | str]]:
-    """``_run_split`` and its warnings, which the console of another process knows nothing of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        choices = _run_split(*arguments)
-    return choices, [warning.message for warning in caught]
-
-
-def _run_split(
-    inputs: SplitInputs,
-    costs: FloatArray,
-    split: Split,
-    methods: Sequence[Method],
-    context: Context,
-    done: Callable[[int, Method], None] = lambda count, method: None,
-) -> dict[str, Choices]:
-    X_train, X_test = inputs.features(split.train, split.test)
-    choices: dict[str, Choices] = {}
-    for method in methods:
-        choices[method.key] = run_method(method, context, X_train, costs[split.train], X_test)
-        done(len(choices), method)
-    return choices
 
 
 def _mean_baselines(
@@ -859,7 +792,7 @@ def _intervals(
     rows = [
         np.column_stack([one.level(key) - one.level("constant") for key in keys]) for one in results
     ]
-    groups = [one.units for one in results]
+    groups = [one.groups for one in results]
     found = metrics.difference_intervals(rows, groups, confidence, seed, test_over_train)
     return {key: found.row(j) for j, key in enumerate(keys)}
 
@@ -868,7 +801,7 @@ def _row(
     method: Method,
     results: Sequence[SplitResult],
     splits: Sequence[Split],
-    units: IntArray,
+    groups: IntArray,
     outcomes: Sequence[Outcomes],
     perfect: Sequence[IntArray],
     difference: tuple[float, float, float] | None,
@@ -891,12 +824,12 @@ def _row(
 
     known = (~np.isnan(recall)).sum(axis=0)
     tested, chosen = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    # Distinct rows and units, over all splits, behind the difference to the constant.
-    paid = np.zeros((len(units), 2), dtype=bool)
+    # Distinct rows and groups, over all splits, behind the difference to the constant.
+    paid = np.zeros((len(groups), 2), dtype=bool)
     for split, result in zip(splits, results, strict=True):
         for column, name in enumerate((key, "constant")):
             paid[split.test, column] |= ~np.isnan(result.paid(name))
-    n_rows, n_units = metrics.count_judged(paid, units)
+    n_rows, n_groups = metrics.count_judged(paid, groups)
     dollars = mean("dollars_per_1000")
     return Row(
         key=key,
@@ -927,7 +860,7 @@ def _row(
         seconds=float(np.mean([one.seconds for one in own])),
         found=[one.found for one in own],
         rows=n_rows,
-        units=n_units,
+        n_groups=n_groups,
         identical=all(one.same(key, "constant") for one in results),
     )
 
@@ -954,7 +887,7 @@ def _verdict(
         constant_cost=constant.mean,
         n_candidates=n_methods,
         n_rows=row.rows,
-        n_groups=row.units,
+        n_groups=row.n_groups,
         counted=compared.counted,
         n_splits=n_splits,
         identical=row.identical,

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact import Router, load
+from mild.artifact import Router, fingerprint, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import listed
+from mild.evaluation import sections
 from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
-from mild.evaluation.document import JudgedRows, build_document
+from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, document_header
 from mild.evaluation.figures import RoutingFigures, named_baselines
 from mild.metrics import Verdict
 from mild.metrics.rows import evaluated_costs
@@ -33,7 +34,7 @@ from mild.report import (
 )
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import contents
-from mild.tuning.tasks import make_task
+from mild.tuning.tasks import make_task, topics
 from mild.tuning.training_rows import terms_of
 
 
@@ -103,22 +104,76 @@ class Evaluation:
 
         Parameters
         ----------
-        group : column by which the report shows where routing helps
+        group : column by which the report shows where routing helps; None for that of the task, that of
+            ``balance``, or that of the topics
         comparison : ``Comparison.as_dict()`` on the same table
         split : how the rows were chosen, in words
         title : title of the page
         queries : number of queries with the largest regret; 0 leaves all texts out
         """
-        return build_document(
-            self.judged,
-            self.figures,
-            group=group,
-            comparison=comparison,
-            split=split,
-            title=title,
-            queries=queries,
-            seed=self.random_state,
-        )
+        judged, found = self.judged, self.figures
+        router, task, X = judged.router, judged.task, judged.X
+        names, table = list(router.expert_names), None if task is None else task.table
+        cost = {} if task is None else task.cost
+        balance = None if task is None else task.balance
+        shares = router.predict_proba(X).astype(np.float64)
+        texts = None if table is None or not table.has_queries else table.queries
+        routed = sections.RoutedRows(names, judged.outcomes, judged.chosen, shares, texts)
+        column, labels, groups = None, None, None
+        if task is not None and table is not None:
+            groups = task.groups
+            column = group or task.group_column or balance or topics(table)[0]
+            labels = None if column is None else table.column(column)
+        if not found.rows.all():
+            routed, X = routed.take(found.rows), X[found.rows]
+            groups = None if groups is None else groups[found.rows]
+            if labels is not None:
+                labels = [labels[i] for i in np.flatnonzero(found.rows)]
+        confidence = found.verdict.confidence
+        constant = found.summary["constant_expert"]
+        n = len(routed.costs)
+        mark = fingerprint(judged.X, judged.costs) if table is None else table.fingerprint()
+        form, scale, strength = sections.reward_form(router.info.estimator)
+        return document_header("evaluation", title, names, cost) | {
+            "rows": n,
+            "balance": balance,
+            "left_out": found.left_out,
+            "verdict": found.verdict.as_dict(),
+            "figures": found.summary
+            | {
+                "constant_losses": [
+                    None if np.isnan(loss) else float(loss) for loss in found.constant_losses
+                ],
+                "means": {
+                    "router": routed.means(routed.chosen),
+                    "constant": routed.means(np.full(n, constant)),
+                    "oracle": routed.means(routed.outcomes.oracle()),
+                },
+                "baselines": found.baselines,
+            },
+            "frontier": sections.frontier(
+                routed,
+                sections.operating_points(router, X, routed, cost),
+                sections.method_points(comparison, names),
+                sections.target_limits(routed, router.info.target),
+            ),
+            "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),
+            "groups": None
+            if column is None or labels is None
+            else sections.groups(routed, column, labels, constant, confidence),
+            "regrets": sections.regrets(routed, queries, labels),
+            "comparison": comparison,
+            **judged.overlap,
+            "router": [
+                [name, fact] for name, fact in router.facts.items() if name not in ELSEWHERE
+            ],
+            "data": data_entries(names, table, n, mark, cost.get("words"), split),
+            "settings": [
+                ["confidence", f"{confidence * 100:g} %"],
+                ["seed", str(self.random_state)],
+                *([] if balance is None else [["means", f"over the values of {balance}"]]),
+            ],
+        }
 
     def write_report(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any

@@ -19,7 +19,7 @@ from mild.metrics import (
     summary,
     verdict_of_choices,
 )
-from mild.metrics.outcomes import Outcomes, all_priced, baselines
+from mild.metrics.outcomes import Outcomes, all_priced, baselines, mean_known
 from mild.tuning.tasks import Task
 
 
@@ -71,11 +71,9 @@ def task_figures(
     fitted: int | None = None,
 ) -> RoutingFigures:
     """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
-    table = task.table
-    outcomes = Outcomes(task.costs, table.scores, table.prices, table.latencies, task.strata)
-    names = table.expert_names
+    names = task.table.expert_names
     return routing_figures(
-        outcomes, chosen, names, task.groups, task.counted, confidence, seed, fitted
+        task.outcomes, chosen, names, task.groups, task.counted, confidence, seed, fitted
     )
 
 
@@ -118,19 +116,15 @@ def routing_figures(
     router_price = constant_price = expert_prices = None
     if prices is not None:
         prices = prices[rows]
-        known = ~np.isnan(prices)
-        mass = known if weight is None else known * weight[:, None]
-        with np.errstate(invalid="ignore"):
-            expert_prices = (
-                1000 * (mass * np.where(known, prices, 0.0)).sum(axis=0) / mass.sum(axis=0)
-            )
+        means = [mean_known(column, weight) for column in prices.T]
+        expert_prices = 1000 * np.array(means, dtype=np.float64)
         paid = np.column_stack([prices[np.arange(len(prices)), chosen[rows]], prices[:, expert]])
         both = ~np.isnan(paid).any(axis=1)
         # Rows of which the price is known say nothing of an expert that has no price.
         if both.any() and all_priced(paid.sum(axis=1), known_choices):
             paid_weight = None if weight is None else weight[both]
-            means = np.average(paid[both], axis=0, weights=paid_weight)
-            router_price, constant_price = (1000 * means).tolist()
+            both_means = np.average(paid[both], axis=0, weights=paid_weight)
+            router_price, constant_price = (1000 * both_means).tolist()
     verdict = verdict_of_choices(
         costs[rows],
         chosen[rows],

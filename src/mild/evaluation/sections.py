@@ -17,7 +17,7 @@ from mild.artifact.targets import Target
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ALL_REWARDS, cheapest_of, rewards
 from mild.core.decisions import argmax_last
-from mild.data import OutcomeTable, duplicate_groups
+from mild.data import duplicate_groups
 from mild.errors import UnsupportedError, check_option
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.report.charts import AXES
@@ -30,46 +30,36 @@ class RoutedRows:
     """Rows with known outcomes and a router's choices on them."""
 
     expert_names: list[str]  # names of the experts, in the router's order
-    costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
+    outcomes: Outcomes
     chosen: IntArray  # (n_samples,) the router's choices
     # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
     probabilities: FloatArray | None = None
     queries: list[str] | None = None  # texts, or None
-    scores: FloatArray | None = None  # (n_samples, n_experts) as in an OutcomeTable, or None
-    prices: FloatArray | None = None
-    latencies: FloatArray | None = None
-    strata: IntArray | None = (
-        None  # (n_samples,) groups over which means are taken, or None for rows
-    )
+
+    @property
+    def costs(self) -> FloatArray:
+        """Costs (n_samples, n_experts), NaN where an expert was not asked."""
+        return self.outcomes.costs
 
     @property
     def asking(self) -> FloatArray | None:
         """The cost without the error, (n_samples, n_experts); None if it is 0 everywhere."""
-        if self.scores is None:
+        if self.outcomes.scores is None:
             return None
         # Rounded, or 1.6 - 1 and 0.6 would differ.
-        asking: FloatArray = np.round(self.costs - (1 - self.scores), 12)
+        asking: FloatArray = np.round(self.costs - (1 - self.outcomes.scores), 12)
         return asking if np.nan_to_num(asking).any() else None
-
-    @property
-    def outcomes(self) -> Outcomes:
-        """The outcomes alone."""
-        return Outcomes(self.costs, self.scores, self.prices, self.latencies, self.strata)
-
-    def with_table(self, table: OutcomeTable) -> RoutedRows:
-        """The same with the queries, scores, prices and latencies of a table."""
-        queries = table.queries if any(table.queries) else None
-        scores, prices, latencies = table.scores, table.prices, table.latencies
-        return replace(self, queries=queries, scores=scores, prices=prices, latencies=latencies)
 
     def take(self, rows: BoolArray) -> RoutedRows:
         """The rows of a mask."""
-        picked: dict[str, Any] = {
-            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
-        }
-        if self.queries is not None:
-            picked["queries"] = [self.queries[i] for i in np.flatnonzero(rows)]
-        return replace(self, **picked)
+        shares, texts = self.probabilities, self.queries
+        return RoutedRows(
+            self.expert_names,
+            self.outcomes.take(rows),
+            self.chosen[rows],
+            None if shares is None else shares[rows],
+            None if texts is None else [texts[i] for i in np.flatnonzero(rows)],
+        )
 
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""
@@ -138,8 +128,8 @@ def operating_points(
     the cost has no other asking term, and asking costs otherwise.
     """
     mixed = any((cost.get("beta") or {}).values()) or bool(cost.get("latency_weight"))
-    if rows.prices is not None and not mixed:
-        values, fitted = rows.prices, float(cost.get("price_weight") or 0.0)
+    if rows.outcomes.prices is not None and not mixed:
+        values, fitted = rows.outcomes.prices, float(cost.get("price_weight") or 0.0)
         label = "a dollar weighing {} wrong answers"
     elif rows.asking is not None:
         values, fitted, label = rows.asking, 1.0, "asking weighing {} times as much"
@@ -148,7 +138,7 @@ def operating_points(
     prices = np.array([mean_known(column) for column in values.T], dtype=np.float64)
     if np.isnan(prices).any() or not prices.any():
         return []
-    steps = DOLLAR_STEPS / prices.max() if values is rows.prices else ASKING_STEPS
+    steps = DOLLAR_STEPS / prices.max() if values is rows.outcomes.prices else ASKING_STEPS
     weights = [0.0, *steps.tolist()]
     try:
         choices = [router.with_prices(price_weight=weight).predict(X) for weight in weights]
@@ -175,7 +165,7 @@ def target_limits(rows: RoutedRows, solved: TargetInfo | None) -> dict[str, Any]
     this expert on these rows. ``kept`` is None where the rows do not say. A target is for means over
     rows, also where the figures of the report are means over strata.
     """
-    rows = replace(rows, strata=None)
+    rows = replace(rows, outcomes=replace(rows.outcomes, strata=None))
     if solved is None or solved.best_expert not in rows.expert_names:
         return None
     target = Target(**solved.target)
@@ -253,60 +243,34 @@ def _axis(points: Sequence[Point]) -> str | None:
 
 
 def method_points(
-    comparison: Mapping[str, Any] | None, names: Sequence[str], cost: Mapping[str, Any]
+    comparison: Mapping[str, Any] | None, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Methods of a comparison as points of the frontier, if quality follows from their costs.
+    """Methods of a comparison of the same experts as points of the frontier, if their quality is known.
 
-    ``quality = 1 - (cost - beta . shares - price_weight * price)``; unknown if latency is in the cost.
     The best constant is left out, because the constants are points already.
     """
-    if comparison is None or cost.get("latency_weight") or "words" not in cost:
+    if comparison is None or sorted(comparison["experts"]) != sorted(names):
         return []
-    if sorted(comparison["experts"]) != sorted(names):
-        return []
-    weight = cost.get("price_weight") or 0.0
-    betas = dict(cost.get("beta") or {})
-    points = []
-    for row in comparison["methods"][1:]:
-        shares = dict(zip(comparison["experts"], row["shares"], strict=True))
-        price = row["price"]
-        if weight and price is None:
-            continue
-        asking = sum(share * betas.get(name, 0.0) for name, share in shares.items())
-        asking += weight * (price or 0.0)
-        points.append(
-            {
-                "name": row["label"],
-                "cost": row["mean_cost"],
-                "quality": 1 - (row["mean_cost"] - asking),
-                "dollars": None if price is None else 1000 * price,
-                "asking": asking,
-                "shares": [shares[name] for name in names],
-            }
-        )
-    return points
+    order = [comparison["experts"].index(name) for name in names]
+    return [
+        {
+            "name": row["label"],
+            "cost": row["mean_cost"],
+            "quality": row["accuracy"],
+            "dollars": None if row["price"] is None else 1000 * row["price"],
+            "seconds": row["latency"],
+            "asking": row["mean_cost"] - (1 - row["accuracy"]),
+            "shares": [row["shares"][k] for k in order],
+        }
+        for row in comparison["methods"][1:]
+        if row.get("accuracy") is not None
+    ]
 
 
 # Groups: where routing helps.
 
-#: Columns that usually say where a row comes from; the first one that is there is used.
-GROUP_COLUMNS = (
-    "source", "subject", "category", "task", "dataset", "eval_name", "domain", "topic", "group",
-)  # fmt: skip
 MIN_GROUP_ROWS = 20
 MAX_GROUPS = 24
-# A column with more values than this identifies rows, not groups.
-MAX_GROUP_VALUES = 500
-
-
-def find_group_column(columns: Any) -> str | None:
-    """The first usual column with at least two and not too many values; None if there is none."""
-    for name in GROUP_COLUMNS:
-        if name in columns.column_names:
-            values = len(columns[name].unique())
-            if 2 <= values <= min(MAX_GROUP_VALUES, max(2, columns.num_rows // 2)):
-                return name
-    return None
 
 
 def groups(
@@ -383,7 +347,7 @@ def calibration(
     form: str,
     scale: float | None = None,
     confidence: float = 0.95,
-    bundle: IntArray | None = None,
+    groups: IntArray | None = None,
     strength: float = 0.5,
 ) -> dict[str, Any] | None:
     """Reliability of each expert's probability; None if the router has no probabilities.
@@ -409,12 +373,12 @@ def calibration(
     if not use.any():
         return None
     predicted /= np.where(use, mass, 1)[:, None]
-    unit = np.arange(len(rows.costs)) if bundle is None else bundle
+    labels = np.arange(len(rows.costs)) if groups is None else groups
     experts = []
     for k in range(len(rows.expert_names)):
         mask = use & asked[:, k]
         experts.append(
-            _curve(predicted[mask, k], reward[mask, k], total[mask], unit[mask], confidence)
+            _curve(predicted[mask, k], reward[mask, k], total[mask], labels[mask], confidence)
         )
     return {"form": form, "rows": int(use.sum()), "confidence": confidence, "experts": experts}
 
@@ -445,13 +409,17 @@ def _rewards(costs: FloatArray, form: str, scale: float | None, strength: float)
         return result
     # ``rewards`` refuses a column without a single cost; its expert has no curve here.
     known = ~np.isnan(costs).all(axis=0)
-    unit = max(scale, float(np.nanmax(costs))) if scale is not None else None
-    result[:, known] = rewards(costs[:, known], form, unit, strength)
+    largest = max(scale, float(np.nanmax(costs))) if scale is not None else None
+    result[:, known] = rewards(costs[:, known], form, largest, strength)
     return result
 
 
 def _curve(
-    predicted: FloatArray, reward: FloatArray, total: FloatArray, unit: IntArray, confidence: float
+    predicted: FloatArray,
+    reward: FloatArray,
+    total: FloatArray,
+    groups: IntArray,
+    confidence: float,
 ) -> dict[str, Any]:
     n = len(predicted)
     if n == 0:
@@ -461,7 +429,7 @@ def _curve(
     place = np.searchsorted(edges, predicted, side="right")
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     bins = [
-        _bin(predicted[place == b], reward[place == b], total[place == b], unit[place == b], z)
+        _bin(predicted[place == b], reward[place == b], total[place == b], groups[place == b], z)
         for b in np.unique(place)
     ]
     low, high = float(predicted.min()), float(predicted.max())
@@ -471,12 +439,12 @@ def _curve(
 
 
 def _bin(
-    predicted: FloatArray, reward: FloatArray, total: FloatArray, unit: IntArray, z: float
+    predicted: FloatArray, reward: FloatArray, total: FloatArray, groups: IntArray, z: float
 ) -> dict[str, Any]:
     mass = float(total.sum())
     realised = float(reward.sum()) / mass
-    # Rows of a unit may err together: their residuals are added before they are squared.
-    residual = np.bincount(np.unique(unit, return_inverse=True)[1], reward - realised * total)
+    # Rows of a group may err together: their residuals are added before they are squared.
+    residual = np.bincount(np.unique(groups, return_inverse=True)[1], reward - realised * total)
     n = len(residual)
     low = high = None
     if n > 1:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from mild.endpoints.translation import anthropic_error
+from mild.endpoints.translation.answers import anthropic_error
 from mild.errors import MildError
 
 # OpenAI's word for what kind of error a status is; others are invalid requests or server errors.

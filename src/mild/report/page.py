@@ -88,7 +88,7 @@ def render(document: Mapping[str, Any]) -> str:
         return _page(clean(document))
     except (LookupError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
         odd = f"something is missing or odd ({type(error).__name__}: {error})"
-        raise invalid("document", f"must be what build_document makes; {odd}.") from error
+        raise invalid("document", f"must be the content of a report; {odd}.") from error
 
 
 def clean(value: Any) -> Any:

@@ -28,23 +28,6 @@ from mild.routers.cost_models import fit_heads
 from mild.tuning.fitting import Fitted, contents
 from mild.tuning.tasks import Task
 
-__all__ = [
-    "Bounds",
-    "Frontier",
-    "HeldOut",
-    "PricedFit",
-    "Solution",
-    "Target",
-    "Tradeoff",
-    "can_trade",
-    "certify_loss",
-    "fit_tradeoff",
-    "measure",
-    "solve",
-    "trade_off_weights",
-    "with_price_heads",
-]
-
 # Trade-offs that are tried at most, and rows from which they are taken.
 MOST_WEIGHTS = 128
 SAMPLE = 2_000
@@ -54,28 +37,20 @@ LARGEST_WEIGHT = 1e12
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Estimates and outcomes of rows on which the estimates were not fitted.
+    """Estimates and outcomes of rows on which the estimates were not fitted."""
 
-    Attributes
-    ----------
-    errors, prices : (n_samples, n_experts) expected errors and prices
-    quality : (n_samples, n_experts) scores in [0, 1]
-    dollars : (n_samples, n_experts); None if there are none
-    units : (n_samples,) labels of rows that count once together
-    """
-
-    errors: FloatArray
-    prices: FloatArray
-    quality: FloatArray
-    dollars: FloatArray | None
-    units: IntArray
+    errors: FloatArray  # (n_samples, n_experts) expected errors
+    prices: FloatArray  # (n_samples, n_experts) expected prices
+    quality: FloatArray  # (n_samples, n_experts) scores in [0, 1]
+    dollars: FloatArray | None  # (n_samples, n_experts); None if there are none
+    groups: IntArray  # (n_samples,) labels of rows that count once together
 
     def comparable(self) -> HeldOut:
         """The rows in which everything is known about every expert."""
         parts = [self.errors, self.prices, self.quality]
         parts += [] if self.dollars is None else [self.dollars]
         known = ~np.any([np.isnan(part).any(axis=1) for part in parts], axis=0)
-        if len(np.unique(self.units[known])) < 2:
+        if len(np.unique(self.groups[known])) < 2:
             raise InvalidInputError(
                 "a target needs held-out rows of at least two different queries in which the score and "
                 f"the price of every expert are known; got {int(known.sum())} rows.",
@@ -86,7 +61,7 @@ class HeldOut:
             self.prices[known],
             self.quality[known],
             None if self.dollars is None else self.dollars[known],
-            self.units[known],
+            self.groups[known],
         )
 
     def choices(self, weights: ArrayLike) -> IntArray:
@@ -103,18 +78,11 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """The trade-off curve of m settings, and what each does in every group of the held-out rows.
+    """The trade-off curve of m settings, and what each does in every group of the held-out rows."""
 
-    Attributes
-    ----------
-    curve : the settings and their means
-    held : the rows
-    chosen : (n_samples, m) expert of each row under each setting
-    """
-
-    curve: TradeoffCurve
-    held: HeldOut
-    chosen: IntArray
+    curve: TradeoffCurve  # the settings and their means
+    held: HeldOut  # the rows
+    chosen: IntArray  # (n_samples, m) expert of each row under each setting
 
     @property
     def losses(self) -> FloatArray:
@@ -135,7 +103,7 @@ class Frontier:
         return self._by_group(self.chosen == self.curve.best)
 
     def _by_group(self, values: Any) -> FloatArray:
-        labels = np.unique(self.held.units, return_inverse=True)[1]
+        labels = np.unique(self.held.groups, return_inverse=True)[1]
         order = np.argsort(labels, kind="stable")
         starts = np.unique(labels[order], return_index=True)[1]
         sums = np.add.reduceat(values[order].astype(np.float64), starts)
@@ -154,42 +122,25 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Solution:
-    """The setting that meets a target, or comes nearest to it.
+    """The setting that meets a target, or comes nearest to it."""
 
-    Attributes
-    ----------
-    target : what was asked for
-    t : the trade-off; None where the setting is a single expert
-    expert : name of that expert; None where the setting is a trade-off
-    met : whether the estimates meet the target
-    certified : whether the limit is certified; None without a guarantee
-    quality : mean quality on the held-out rows
-    quality_loss : that of the best expert minus it
-    dollars_per_1000 : None without prices
-    strong_share : share of the queries that the best expert gets
-    saved : share of the best expert's dollars that is saved; None without prices
-    best_expert, best_quality, best_dollars_per_1000 : the expert that is compared with
-    n_units : different queries (or groups) among the rows
-    confidence : of the intervals, which hold for all settings that were tried at once
-    rows_needed : about how many calibration queries would certify the next setting; None without a
-        guarantee, if there is no next one, or if no number would do
-    """
-
-    target: Target
-    t: float | None
-    expert: str | None
-    met: bool
-    certified: bool | None
-    quality: float
-    quality_loss: Bounds
-    dollars_per_1000: Bounds | None
-    strong_share: Bounds
-    saved: float | None
-    best_expert: str
+    target: Target  # what was asked for
+    t: float | None  # the trade-off; None where the setting is a single expert
+    expert: str | None  # name of that expert; None where the setting is a trade-off
+    met: bool  # whether the estimates meet the target
+    certified: bool | None  # whether the limit is certified; None without a guarantee
+    quality: float  # mean quality on the held-out rows
+    quality_loss: Bounds  # that of the best expert minus it
+    dollars_per_1000: Bounds | None  # None without prices
+    strong_share: Bounds  # share of the queries that the best expert gets
+    saved: float | None  # share of the best expert's dollars that is saved; None without prices
+    best_expert: str  # the expert that is compared with
     best_quality: float
     best_dollars_per_1000: float | None
-    n_units: int
-    confidence: float
+    n_units: int  # different queries (or groups) among the rows
+    confidence: float  # of the intervals, which hold for all settings that were tried at once
+    # about how many calibration queries would certify the next setting; None without a guarantee, if there
+    # is no next one, or if no number would do
     rows_needed: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -280,7 +231,7 @@ def measure(
     every = np.broadcast_to(np.arange(p), held.quality.shape)
     chosen = np.column_stack([held.choices(weights), every])
     best = held.best_expert() if reference is None else reference
-    _, group, sizes = np.unique(held.units, return_inverse=True, return_counts=True)
+    _, group, sizes = np.unique(held.groups, return_inverse=True, return_counts=True)
     share = 1 / (sizes[group] * len(sizes))  # a group counts once
 
     def means(values: FloatArray) -> FloatArray:
@@ -334,7 +285,7 @@ def certify_loss(
 
     The reference, the expert of the highest quality, and the sequence of settings are fixed on the held-out
     rows of the fitting part: trade-offs from the one that is safest there on, upwards. They are tested in
-    this sequence on the calibration rows until one fails (Learn-then-Test). A unit counts once, with the
+    this sequence on the calibration rows until one fails (Learn-then-Test). A group counts once, with the
     mean of its rows. Where nothing is certified, the setting is the reference.
     """
     if target.guarantee is None or target.max_quality_loss is None:
@@ -411,16 +362,10 @@ def _solution(
 
 @dataclass(frozen=True, eq=False)
 class Tradeoff:
-    """Separate heads for error and price of a task, and their held-out estimates.
+    """Separate heads for error and price of a task, and their held-out estimates."""
 
-    Attributes
-    ----------
-    policy : the heads, on the features of the task
-    held : estimates for the rows of the task, NaN in rows that no fold holds out
-    """
-
-    policy: Policy
-    held: HeldOut
+    policy: Policy  # the heads, on the features of the task
+    held: HeldOut  # estimates for the rows of the task, NaN in rows that no fold holds out
 
     def decide_as(self, solution: Solution, names: Sequence[str]) -> Policy:
         """The policy of a solution: the heads at its trade-off, or its expert."""

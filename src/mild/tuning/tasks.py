@@ -13,7 +13,7 @@ from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError
-from mild.metrics.outcomes import Stratified
+from mild.metrics.outcomes import Outcomes, Stratified
 
 # From this many rows on, parallel workers are worth their start-up time.
 MANY_ROWS = 800
@@ -35,6 +35,12 @@ class Task(Stratified):
     group_column: str | None = None  # column that joins rows besides equal queries, or None
     balance: str | None = None  # column whose values count alike, or None
     strata: IntArray | None = None  # (n_samples,) number of each row's value in that column
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """Costs, scores, prices and latencies of every expert."""
+        table = self.table
+        return Outcomes(self.costs, table.scores, table.prices, table.latencies, self.strata)
 
     @property
     def largest(self) -> float | None:

@@ -47,6 +47,11 @@ class TrainingQueryIndex:
         hashes = np.unique(_query_hashes(table))
         return cls(hashes[:most], hashes.size <= most)
 
+    def __add__(self, other: TrainingQueryIndex) -> TrainingQueryIndex:
+        hashes = np.union1d(self.hashes, other.hashes)
+        whole = self.complete and other.complete and hashes.size <= MAX_HASHES
+        return TrainingQueryIndex(hashes[:MAX_HASHES], whole)
+
     @classmethod
     def by(cls, router: Router) -> TrainingQueryIndex | None:
         """Index of what a saved router was trained on; None if it is not recorded."""

@@ -130,116 +130,64 @@ def tune(
     target = Target(
         keep_quality, max_quality_loss, max_dollars, strong_share, save_dollars, guarantee
     )
-    search = _Search(
-        {
-            "estimator": make_router("linear", params, random_state),
-            "alphas": alphas,
-            "margin_factors": margin_factors,
-            "grid": grid,
-            "one_standard_error": one_standard_error,
-            "constant_if_better": constant_if_better,
-            "safe": safe,
-            "confidence": confidence,
-            "random_state": random_state,
-            "progress": progress,
-        },
-        standardize,
-    )
+    params = {
+        "estimator": make_router("linear", params, random_state),
+        "alphas": alphas,
+        "margin_factors": margin_factors,
+        "grid": grid,
+        "one_standard_error": one_standard_error,
+        "constant_if_better": constant_if_better,
+        "safe": safe,
+        "confidence": confidence,
+        "random_state": random_state,
+        "progress": progress,
+    }
     if isinstance(data, Matrices):
         if target.wanted:
             name = next(iter(target.wanted))
             rule = "is for tables of outcomes with prices; this is a table of features and costs."
             raise invalid(name, rule)
-        return _tune_matrices(data, search, families, cv, parallel_jobs(n_jobs, 0))
+        params |= {"cv": cv, "n_jobs": n_jobs}
+        model = standardized(_search(families, params), standardize is not False)
+        model.fit(data.X, data.costs)
+        found = _result(model, data.expert_names)
+        return replace(found, router=matrix_router(model, data), n_folds=cv)
     if target.wanted and balance is not None:
         rule = "is for searches without a target, which is solved for the mean over rows; leave one out."
         raise invalid("balance", rule)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
-    task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
+    whole = task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
     check_rows(task)
-    plan = _Plan(
-        task,
-        target if target.wanted else None,
-        calibration_share,
-        time,
-        topic,
-        families or FAMILIES,
-        cv,
-        parallel_jobs(n_jobs, table.rows),
-        text,
-    )
-    return _tune_task(plan, search)
-
-
-@dataclass(frozen=True)
-class _Search:
-    """Parameters of ``RouterCV``, and whether features are scaled."""
-
-    params: dict[str, Any]
-    standardize: bool | None
-
-    def build(self, families: str | Sequence[str] | None, scale: bool, **more: Any) -> Any:
-        """The unfitted search, behind a scaler if ``standardize`` or, by default, ``scale`` says so."""
-        from mild.routers import RouterCV
-
-        names: Any = families
-        if isinstance(families, str) and families not in ("all", "auto"):
-            names = [name.strip() for name in families.split(",") if name.strip()]
-        tuner = RouterCV(families=names, **self.params, **more)
-        return standardized(tuner, scale if self.standardize is None else self.standardize)
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """A task, and how it is searched."""
-
-    task: Task
-    target: Target | None
-    calibration_share: float
-    time: str | None
-    topic: str | None
-    families: str | Sequence[str]
-    cv: int
-    n_jobs: int | None
-    text: str | TextFeatures | None
-
-
-def _tune_task(plan: _Plan, search: _Search) -> TuneResult:
-    whole = task = plan.task
-    table, target, calibration = task.table, plan.target, None
-    confidence, seed = search.params["confidence"], search.params["random_state"]
     notes: list[str] = []
-    if target is not None:
+    calibration = None
+    if target.wanted:
         target.check(len(table.expert_names), table.prices is not None)
         if table.prices is not None:
             check_prices(table.expert_names, table.prices)
         if target.guarantee is not None:
-            task, calibration = _calibration_split(whole, plan.calibration_share, plan.time, seed)
+            task, calibration = _calibration_split(whole, calibration_share, time, random_state)
             notes.append(
                 f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} kept for calibration."
             )
-    if task.constant_expert is not None and target is None:
+    elif task.constant_expert is not None:
         return _constant_result(task)
-    possible = possible_folds(task, plan.cv, plan.time)
-    notes.extend(filter(None, [fewer_folds(plan.cv, possible, task)]))
-    folds = search_folds(task, plan.cv if possible < 2 else possible, plan.time, seed)
-    topic, labels = topics(task.table, plan.topic)
-    step = make_step(task.table, plan.text, search.params["progress"])
-    model = search.build(
-        plan.families,
-        step.kind == "vectors",
-        cv=folds,
-        n_jobs=plan.n_jobs,
-    )
-    fitted = fit_task(task, model, step, labels)
-    found = _result(fitted.model, task.table.expert_names, task)
+    possible = possible_folds(task, cv, time)
+    notes.extend(filter(None, [fewer_folds(cv, possible, task)]))
+    folds = search_folds(task, cv if possible < 2 else possible, time, random_state)
+    topic, labels = topics(task.table, topic)
+    step = make_step(task.table, text, progress)
+    n_jobs = parallel_jobs(n_jobs, table.rows)
+    search = _search(families or FAMILIES, {**params, "cv": folds, "n_jobs": n_jobs})
+    scale = step.kind == "vectors" if standardize is None else standardize
+    fitted = fit_task(task, standardized(search, scale), step, labels)
+    found = _result(fitted.model, table.expert_names, task)
+    wanted = target if target.wanted else None
     priced = with_price_heads(
-        fitted, task, folds, target, calibration, plan.n_jobs, confidence, seed
+        fitted, task, folds, wanted, calibration, n_jobs, confidence, random_state
     )
     fitted = priced.fitted
     if calibration is not None:
-        features = step.vectorize(contents(whole.table, step))
-        fitted = replace(fitted, features=features)
+        fitted = replace(fitted, features=step.vectorize(contents(table, step)))
     return replace(
         found,
         router=router_of(fitted, whole, {**priced.notes, "verdict": found.verdict.as_dict()}),
@@ -251,13 +199,14 @@ def _tune_task(plan: _Plan, search: _Search) -> TuneResult:
     )
 
 
-def _tune_matrices(
-    table: Matrices, search: _Search, families: Any, cv: int, n_jobs: int | None
-) -> TuneResult:
-    model = search.build(families, True, cv=cv, n_jobs=n_jobs)
-    model.fit(table.X, table.costs)
-    found = _result(model, table.expert_names)
-    return replace(found, router=matrix_router(model, table), n_folds=cv)
+def _search(families: str | Sequence[str] | None, params: Mapping[str, Any]) -> Any:
+    """The unfitted search over families, which may be given as text with commas."""
+    from mild.routers import RouterCV
+
+    names: Any = families
+    if isinstance(families, str) and families not in ("all", "auto"):
+        names = [name.strip() for name in families.split(",") if name.strip()]
+    return RouterCV(families=names, **params)
 
 
 def _calibration_split(task: Task, share: float, time: str | None, seed: int) -> tuple[Task, Task]:

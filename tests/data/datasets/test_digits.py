@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.data.datasets import COSTS, EXPERTS, SETUPS, digits_scenario
-from mild.errors import InvalidInputError, OptionError
+from mild.data.datasets import SETUPS, digits_scenario
+from mild.errors import InvalidInputError
 
 
 def owners(setup: str) -> np.ndarray:
@@ -55,21 +55,9 @@ def test_real_experts_have_seen_every_class():
 def test_error_costs_are_zero_or_one_and_coverage_adds_the_known_share():
     scenario = digits_scenario("II", "synthetic", "error", random_state=1)
     assert set(np.unique(scenario.test.costs)) == {0.0, 1.0}
-    priced = scenario.with_cost("error+coverage")
+    priced = digits_scenario("II", "synthetic", "error+coverage", random_state=1)
     added = priced.test.costs - scenario.test.costs
     assert np.allclose(added, [0.5, 0.2, 0.2, 0.1])
-    assert priced.largest_cost == 1.5
-    assert scenario.largest_cost == 1.0
-
-
-@pytest.mark.parametrize("experts", EXPERTS)
-@pytest.mark.parametrize("cost", COSTS)
-def test_with_cost_equals_making_the_scenario_with_that_cost(experts, cost):
-    direct = digits_scenario("I", experts, cost, random_state=2)
-    turned = digits_scenario("I", experts, "error", random_state=2).with_cost(cost)
-    assert np.array_equal(direct.train.costs, turned.train.costs)
-    assert np.array_equal(direct.test.costs, turned.test.costs)
-    assert np.array_equal(direct.test.betas, turned.test.betas)
 
 
 def test_the_same_seed_gives_the_same_data_and_another_seed_another_split():
@@ -93,5 +81,3 @@ def test_unknown_options_are_refused():
         with pytest.raises(InvalidInputError) as caught:
             digits_scenario(**options)
         assert caught.value.code == f"invalid_{next(iter(options))}"
-    with pytest.raises(OptionError):
-        digits_scenario().with_cost("coverage")

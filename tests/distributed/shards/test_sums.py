@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from mild.distributed.shards import workers as module
-from mild.distributed.shards.workers import CostStats, Moments, TargetSums, merged_index
+from mild.distributed.shards.workers import CostStats, Moments, TargetSums
 from mild.routers.linear import LinearRouter
+from mild.tuning import training_rows
 from mild.tuning.training_rows import TrainingQueryIndex
 from tolerances import rounding
 
@@ -55,10 +55,10 @@ def test_target_sums_add_up(rows):
         assert (parts.margins is None) == (router.loss != "mild" or router.margins == "uniform")
 
 
-def test_marks_keep_the_smallest(monkeypatch):
-    monkeypatch.setattr(module, "MAX_HASHES", 3)
+def test_only_the_smallest_hashes_are_kept(monkeypatch):
+    monkeypatch.setattr(training_rows, "MAX_HASHES", 3)
     lots = [TrainingQueryIndex(np.array(hashes, np.uint64)) for hashes in ([1, 5, 9], [2, 5])]
-    merged = merged_index(*lots)
+    merged = lots[0] + lots[1]
     assert merged.hashes.tolist() == [1, 2, 5]
     assert not merged.complete
-    assert merged_index(lots[1], lots[1]).complete
+    assert (lots[1] + lots[1]).complete

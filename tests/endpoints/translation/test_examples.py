@@ -5,16 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mild.endpoints.translation import (
-    CHAT,
-    COMPLETIONS,
-    MESSAGES,
-    RESPONSES,
-    StreamTranslator,
-    translate_answer,
-    translate_error,
-    translate_request,
-)
+from mild.endpoints.translation.answers import translate_answer, translate_error
+from mild.endpoints.translation.fields import CHAT, COMPLETIONS, MESSAGES, RESPONSES
+from mild.endpoints.translation.requests import translate_request
+from mild.endpoints.translation.streams import StreamTranslator
 
 EXAMPLES = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))

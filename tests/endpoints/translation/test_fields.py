@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from mild.endpoints.translation import (
+from mild.endpoints.translation.answers import translate_answer
+from mild.endpoints.translation.fields import (
     CHAT,
     COMPLETIONS,
     EMBEDDINGS,
     FIELDS,
     MESSAGES,
     RESPONSES,
-    StreamTranslator,
     TranslationError,
-    translate_answer,
-    translate_request,
 )
+from mild.endpoints.translation.requests import translate_request
+from mild.endpoints.translation.streams import StreamTranslator
 
 USER = [{"role": "user", "content": "Hi"}]
 TOOL = {"type": "function", "function": {"name": "f"}}

@@ -7,12 +7,10 @@ import random
 import pytest
 
 from endpoints.translation.test_examples import CONVERSATIONS, ENDPOINTS, EXAMPLES, PAIRS, SPEAKS
-from mild.endpoints.translation import (
-    StreamTranslator,
-    TranslationError,
-    translate_answer,
-    translate_request,
-)
+from mild.endpoints.translation.answers import translate_answer
+from mild.endpoints.translation.fields import TranslationError
+from mild.endpoints.translation.requests import translate_request
+from mild.endpoints.translation.streams import StreamTranslator
 
 ODD = (
     None, True, -1, 0, 1.5, "", "x", [], {}, [[]], [{}], [7], {"a": 1}, {"type": 7}, {"type": "text"},

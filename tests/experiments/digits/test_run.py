@@ -63,14 +63,14 @@ def test_every_scenario_and_seed_is_there_and_the_longest_come_first():
 def test_one_scenario_serves_both_cost_types_on_the_same_rows(small_settings):
     error, priced = run_cells(("severe", "synthetic", 1), small_settings)
     assert (error.cost, priced.cost) == ("error", "error+coverage")
-    assert np.array_equal(error.result.units, priced.result.units)
+    assert np.array_equal(error.result.groups, priced.result.groups)
     assert np.allclose(priced.result.costs - error.result.costs, [0.9, 0.1])
 
 
 def test_region_rows_of_different_seeds_are_different_rows(small_settings, monkeypatch):
     monkeypatch.setattr(run, "run_methods", lambda *_: {})
     cells = [run_cells((REGION_CASE, "by region", s), small_settings)[0] for s in (0, 1)]
-    rows = [cell.result.units for cell in cells]
+    rows = [cell.result.groups for cell in cells]
     assert not set(rows[0]) & set(rows[1])
 
 
@@ -97,7 +97,9 @@ def scenario():
 
 @pytest.fixture(scope="module")
 def routed(scenario, small_settings):
-    return run_methods(scenario.train, scenario.test, small_settings, scenario.largest_cost)
+    return run_methods(
+        scenario.train, scenario.test, small_settings, 1.0 + scenario.train.betas.max()
+    )
 
 
 def test_every_method_of_the_table_decides_for_every_row(scenario, routed):

@@ -8,7 +8,7 @@ import pytest
 
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.prices import UsageMeter
-from mild.endpoints.translation import StreamTranslator
+from mild.endpoints.translation.streams import StreamTranslator
 from mild.gateway.server.relay import StreamRelay
 
 

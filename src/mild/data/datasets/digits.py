@@ -7,7 +7,7 @@ real expert is a classifier trained on its own classes and 1 % of the others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -38,26 +38,6 @@ class DigitsScenario:
     random_state: int
     train: RoutingData
     test: RoutingData
-
-    @property
-    def coverage(self) -> tuple[int, ...]:
-        """How many of the ten classes each expert knows."""
-        return SETUPS[self.setup]
-
-    @property
-    def largest_cost(self) -> float:
-        """The largest cost that can occur, for complement rewards."""
-        return 1.0 + float(self.train.betas.max())
-
-    def with_cost(self, cost: str) -> DigitsScenario:
-        """The same experts and answers under the other cost type."""
-        betas = coverage_betas(self.setup, cost)
-
-        def priced(data: RoutingData) -> RoutingData:
-            costs = cost_matrix(data.predictions, data.labels, betas)
-            return replace(data, costs=costs, betas=betas)
-
-        return replace(self, cost=cost, train=priced(self.train), test=priced(self.test))
 
 
 def digits_scenario(
@@ -108,7 +88,8 @@ def digits_scenario(
         answers = np.where(knows, labels[:, None], guesses)
     else:
         answers = _trained_answers(owner, pixels, labels, train_rows, rng)
-    betas = coverage_betas(setup, cost)
+    shares = np.array(coverage, dtype=np.float64) / N_CLASSES
+    betas = shares if cost == "error+coverage" else np.zeros_like(shares)
     costs = cost_matrix(answers, labels, betas)
     names = tuple(
         f"digit {end - 1}" if count == 1 else f"digits {end - count}-{end - 1}"
@@ -118,13 +99,6 @@ def digits_scenario(
     return DigitsScenario(
         setup, experts, cost, random_state, data.take(train_rows), data.take(test_rows)
     )
-
-
-def coverage_betas(setup: str, cost: str) -> FloatArray:
-    """What asking each expert costs: nothing, or the share of the classes that it knows."""
-    check_option("cost", cost, COSTS)
-    coverage = np.array(SETUPS[setup], dtype=np.float64)
-    return coverage / N_CLASSES if cost == "error+coverage" else np.zeros(len(coverage))
 
 
 @lru_cache(maxsize=1)

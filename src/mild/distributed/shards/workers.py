@@ -48,7 +48,7 @@ from mild.routers.objective import (
     row_targets,
     single_blas_thread,
 )
-from mild.tuning.training_rows import MAX_HASHES, TrainingQueryIndex
+from mild.tuning.training_rows import TrainingQueryIndex
 
 # Bytes up to which features stay in memory.
 IN_MEMORY = 256 << 20
@@ -161,18 +161,11 @@ class TargetSums:
         return TargetSums(self.labels + other.labels, self.rewards + other.rewards, margins)
 
 
-def merged_index(one: TrainingQueryIndex, other: TrainingQueryIndex) -> TrainingQueryIndex:
-    """Hashes of two sets of queries together."""
-    hashes = np.union1d(one.hashes, other.hashes)
-    whole = one.complete and other.complete and hashes.size <= MAX_HASHES
-    return TrainingQueryIndex(hashes[:MAX_HASHES], whole)
-
-
 def _plus(total: Any, term: Any) -> Any:
     """The sum, where None is nothing."""
     if total is None or term is None:
         return term if total is None else total
-    return merged_index(total, term) if isinstance(total, TrainingQueryIndex) else total + term
+    return total + term
 
 
 @dataclass(frozen=True)
@@ -288,7 +281,7 @@ class ShardWorker:
                 made = _transformed(step, piece)
                 costs[at:end] = self.terms.costs(piece)
             X[at:end] = made
-            seen = merged_index(seen, TrainingQueryIndex.of(piece))
+            seen += TrainingQueryIndex.of(piece)
             if moments:
                 total = _plus(total, Moments.of(made))
             sample += _picked(rows.get(part.number, np.zeros(0, np.intp)), at, piece)

@@ -95,6 +95,22 @@ class TranslationError(InvalidInputError):
     code = "invalid_request"
 
 
+def is_native(endpoint: str, api: str) -> bool:
+    """Whether an expert serves an endpoint of the gateway without translation.
+
+    >>> is_native("/messages", "anthropic"), is_native("/responses", "openai")
+    (True, False)
+    """
+    return endpoint == MESSAGES if api == "anthropic" else endpoint not in (RESPONSES, MESSAGES)
+
+
+def upstream_endpoint(endpoint: str, api: str) -> str:
+    """The path at which an expert is asked."""
+    if is_native(endpoint, api):
+        return endpoint
+    return MESSAGES if api == "anthropic" else CHAT
+
+
 def check_fields(endpoint: str, request: Document) -> None:
     known = FIELDS[endpoint]
     for name, value in request.items():

@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage, UsageMeter, asked_answers, asked_tokens, charged_tokens
-from mild.endpoints.translation import (
+from mild.endpoints.translation.answers import ECHOED, translate_answer
+from mild.endpoints.translation.fields import (
     CHAT,
     COMPLETIONS,
-    ECHOED,
     EMBEDDINGS,
     MESSAGES,
     REQUIRED,
     RESPONSES,
     TranslationError,
     is_native,
-    translate_answer,
-    translate_request,
 )
+from mild.endpoints.translation.requests import translate_request
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.ledger.records import Record
 from mild.gateway.metrics import NO_EXPERT

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from mild._version import __version__
 from mild.endpoints.expert import is_loopback
-from mild.endpoints.translation import EMBEDDINGS
+from mild.endpoints.translation.fields import EMBEDDINGS
 from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, ModelRequest, read_model

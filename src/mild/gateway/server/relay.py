@@ -10,14 +10,9 @@ from typing import Any
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import UsageMeter
-from mild.endpoints.translation import (
-    RESPONSES,
-    MessageReader,
-    StreamTranslator,
-    TranslationError,
-    is_native,
-    translate_error,
-)
+from mild.endpoints.translation.answers import translate_error
+from mild.endpoints.translation.fields import RESPONSES, TranslationError, is_native
+from mild.endpoints.translation.streams import MessageReader, StreamTranslator
 from mild.gateway.refusals import Refusal
 from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data

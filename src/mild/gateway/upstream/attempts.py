@@ -19,7 +19,7 @@ from mild.endpoints.client import EndpointResponse
 from mild.endpoints.errors import ExpertError, status_error
 from mild.endpoints.expert import Expert
 from mild.endpoints.replies import error_message
-from mild.endpoints.translation import upstream_endpoint
+from mild.endpoints.translation.fields import upstream_endpoint
 from mild.gateway.refusals import Refusal
 from mild.gateway.tracing import RequestTrace
 from mild.gateway.upstream.events import EventReader, event_data
