@@ -1,9 +1,10 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from mild.evaluation.sections import groups
+from mild.evaluation.sections import find_group_column, groups
 from mild.metrics import simultaneous_intervals
 from report_cases import routed_rows
 
@@ -87,3 +88,11 @@ def test_missing_names_and_costs_are_borne():
     costs = np.array([[1.0, 0.0], [0.0, np.nan]] * 60)
     found = groups(gathered(costs, [1, 1] * 60), "source", [None, 3] * 60, 0, 0.95)
     assert [row["name"] for row in found["rows"]] == ["not said"]
+
+
+def test_the_column_is_found_by_its_usual_name():
+    n = 40
+    table = pa.table({"id": range(n), "subject": ["a", "b"] * 20, "source": ["one"] * n})
+    assert find_group_column(table) == "subject"
+    assert find_group_column(pa.table({"source": [str(i) for i in range(n)]})) is None
+    assert find_group_column(pa.table({"other": ["a", "b"] * 20})) is None

@@ -34,7 +34,7 @@ from mild.report import (
 )
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import contents
-from mild.tuning.tasks import make_task, topics
+from mild.tuning.tasks import make_task
 from mild.tuning.training_rows import terms_of
 
 
@@ -122,7 +122,8 @@ class Evaluation:
         column, labels, groups = None, None, None
         if task is not None and table is not None:
             groups = task.groups
-            column = group or task.group_column or balance or topics(table)[0]
+            column = group or task.group_column or balance
+            column = column or sections.find_group_column(table.columns)
             labels = None if column is None else table.column(column)
         if not found.rows.all():
             routed, X = routed.take(found.rows), X[found.rows]

@@ -21,6 +21,7 @@ from mild.data import duplicate_groups
 from mild.errors import UnsupportedError, check_option
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.report.charts import AXES
+from mild.tuning.tasks import TOPICS
 
 Point = Mapping[str, Any]
 
@@ -271,6 +272,18 @@ def method_points(
 
 MIN_GROUP_ROWS = 20
 MAX_GROUPS = 24
+# A column with more values than this identifies rows, not groups.
+MAX_GROUP_VALUES = 500
+
+
+def find_group_column(columns: Any) -> str | None:
+    """The first usual column of topics with at least two and not too many values; None if there is none."""
+    for name in (*TOPICS, "eval_name", "group"):
+        if name in columns.column_names:
+            values = len(columns[name].unique())
+            if 2 <= values <= min(MAX_GROUP_VALUES, max(2, columns.num_rows // 2)):
+                return name
+    return None
 
 
 def groups(
