@@ -98,7 +98,7 @@ def test_compare_reports_means_over_values(mild, table, tmp_path):
     [
         (["--balance", "topic"], "there must be a column 'topic'"),
         (["--balance", "day", "--where", "day=3"], "at least two different values"),
-        (["--balance", "origin", "--keep-quality", "0.9"], "--balance is for searches without a target"),
+        (["--balance", "origin", "--keep-quality", "0.9"], "--balance must not be given with a target"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_balanced_is_refused(mild, table, tmp_path, words, said):

@@ -38,7 +38,7 @@ def test_a_handful_of_rows_gives_no_verdict(mild, tables, fitted):
     file = tables.write(tables.make(25, 1), "few.csv")
     found = mild("evaluate", file, "--router", fitted, "--json").json()["verdict"]
     assert (found["pays"], found["rows"]) == (None, 25)
-    assert "25 rows are too few to judge by, which takes 30" in found["sentence"]
+    assert "25 rows are too few for a verdict (at least 30" in found["sentence"]
 
 
 def test_a_constant_does_not_pay(mild, tables):
@@ -69,14 +69,14 @@ def test_noise_cannot_be_told(mild, tables, fitted):
     ).json()
     assert report["verdict"]["pays"] is None
     assert report["verdict"]["low"] < 0 < report["verdict"]["high"]
-    assert "It cannot be told whether routing pays" in report["verdict"]["sentence"]
+    assert "It is not clear whether routing pays" in report["verdict"]["sentence"]
     assert "within the noise" in report["verdict"]["sentence"]
 
 
 def test_the_training_data_are_recognised(mild, tables, fitted):
     done = mild("evaluate", tables.log, "--router", fitted, "--json")
     assert done.json()["same_data_as_fit"] is True
-    assert "warning: the router was fitted on this very data" in done.err
+    assert "warning: the router was fitted on these rows" in done.err
 
 
 def test_columns_in_another_order_change_nothing(mild, tables, fitted):
@@ -94,7 +94,7 @@ def test_unknown_costs_are_left_out_and_counted(mild, tables, fitted):
     columns["cost__medium"][:] = np.nan
     done = mild("evaluate", tables.write(columns, "gaps.csv"), "--router", fitted)
     assert done.code == 0, done.err
-    assert "42 of 160 rows are left out: not every expert was asked there." in done.err
+    assert "42 of 160 rows are left out because not every expert was asked." in done.err
     assert "on 118 rows" in done.out
     assert ", 118 rows)." in done.out
 

@@ -153,12 +153,12 @@ def test_costs_are_those_of_the_fit_unless_said_anew(mild, logs, readers):
     assert report["cost"]["beta"]["cook"] == 0.2
     other = mild("evaluate", logs.new, "--router", readers(), "--beta", "poet=0.5", "--json")
     assert other.json()["cost"]["beta"] == {"adder": 0, "poet": 0.5, "cook": 0}
-    assert "the router was fitted under another cost" in other.err
+    assert "the router was fitted with another cost" in other.err
 
 
 def test_what_was_trained_on_is_recognised(mild, logs, readers, tmp_path):
     same = mild("evaluate", logs.log, "--router", readers())
-    assert "fitted on this very data: the figures are optimistic" in same.err
+    assert "fitted on these rows: the figures are optimistic" in same.err
     columns = make_columns(90, 1, prices=True)
     columns["prompt"][:20] = make_columns(150, 0)["prompt"][:20]
     file = write_outcomes(columns, tmp_path / "mixed.parquet")
@@ -204,7 +204,7 @@ def test_experts_that_the_router_does_not_know_are_left_out(mild, readers, tmp_p
     file = write_outcomes(columns, tmp_path / "four.parquet")
     done = mild("evaluate", file, "--router", readers())
     assert done.code == 0, done.err
-    assert "left out, the router does not know them: oracle." in done.err
+    assert "left out because the router does not know them: oracle." in done.err
     # What is odd about that expert is no finding any more.
     assert "right" not in done.err
 

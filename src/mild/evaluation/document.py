@@ -171,16 +171,16 @@ def _router_entries(router: Router) -> list[list[str]]:
     entries: dict[str, Any] = {
         "kind": info.kind or type(router.policy).__name__,
         "fitted as": estimator.class_name or None,
-        "family found": estimator.best_family,
-        **{f"found: {key}": value for key, value in (estimator.best_params or {}).items()},
+        "best family": estimator.best_family,
+        **{f"best {key}": value for key, value in (estimator.best_params or {}).items()},
         **{key: params[key] for key in LISTED_PARAMS if params.get(key) is not None},
         "margins in use": margins and dict(zip(router.expert_names, margins, strict=False)),
         **_trust(router),
         "features": router.n_features,
         "text features": None if router.text is None else router.text.kind,
         "fitted on": data and f"{data.rows:,} rows, fingerprint {data.fingerprint[:16]}…",
-        "written": info.created,
-        "by mild": info.mild_version,
+        "saved": info.created,
+        "saved by mild": info.mild_version,
     }
     return [[key, _plain_text(value)] for key, value in entries.items() if value is not None]
 
@@ -191,15 +191,15 @@ def _trust(router: Router) -> dict[str, str]:
     found = router.info.calibration
     if found is not None:
         before, after = found.squared_error
-        use = "used for decisions" if found.decides else "shown, not used for decisions"
+        use = "used for decisions" if found.decides else "shown only, not used for decisions"
         entries["calibration"] = (
             f"held-out squared error {before:.4g} before, {after:.4g} after; {use}"
         )
     if router.novelty is not None:
         names = router.expert_names
         means = dict(zip(names, map(float, router.novelty.means[0]), strict=True))
-        what = "mean error" if len(router.novelty.means) > 1 else "mean cost"
-        entries["of novel inputs is expected"] = f"the {what} of each expert: {_plain_text(means)}"
+        what = "error" if len(router.novelty.means) > 1 else "cost"
+        entries[f"expected {what} on novel inputs"] = _plain_text(means)
     return entries
 
 
@@ -222,7 +222,7 @@ def data_entries(
 ) -> list[list[str]]:
     """The table, the rows that were used, the cost, the fingerprint."""
     entries: dict[str, Any] = {
-        "rows judged by": f"{rows:,}",
+        "rows evaluated": f"{rows:,}",
         "split": split,
         "experts": ", ".join(experts),
         "table": None if table is None else table.explanation or None,

@@ -152,7 +152,7 @@ def tune(
             raise invalid(name, rule)
         return _tune_matrices(data, search, families, cv, parallel_jobs(n_jobs, 0))
     if target.wanted and balance is not None:
-        rule = "is for searches without a target, which is solved for the mean over rows; leave one out."
+        rule = "must not be given with a target, which is solved for the mean over rows; leave one out."
         raise invalid("balance", rule)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
     task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
@@ -216,7 +216,7 @@ def _tune_task(plan: _Plan, search: _Search) -> TuneResult:
         if target.guarantee is not None:
             task, calibration = _calibration_split(whole, plan.calibration_share, plan.time, seed)
             notes.append(
-                f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} kept for calibration."
+                f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} rows kept for calibration."
             )
     if task.constant_expert is not None and target is None:
         return _constant_result(task)
@@ -329,7 +329,7 @@ class TuneResult:
         if self.target is not None:
             found.append(self.target.sentence)
         elif self.routes_as_constant and self.rows:
-            why = "its gain is not certain, and safe is given"
+            why = "its gain is not certain, and safe=True"
             if self.verdict.estimate >= 0:
                 why = "its mean cost on held-out rows is not lower; constant_if_better=False, or "
                 why += "--no-constant-if-better, keeps it"
@@ -401,7 +401,7 @@ def _result(model: Any, expert_names: Sequence[str], task: Task | None = None) -
         dollars = _dollars(search, task.table.prices, task.weight)
         verdict = verdict.named(expert_names[verdict.constant_expert], task.counted, dollars)
     skipped = tuple(search.skipped_families_)
-    notes = (f"left out, torch is not installed: {', '.join(skipped)}.",) if skipped else ()
+    notes = (f"left out because torch is not installed: {', '.join(skipped)}.",) if skipped else ()
     return TuneResult(
         router=None,  # type: ignore[arg-type]
         verdict=verdict,
