@@ -119,7 +119,7 @@ def test_a_missing_feature_is_named(mild, tables, fitted):
     del columns["f_2"]
     done = mild("evaluate", tables.write(columns, "less.csv"), "--router", fitted)
     assert done.code == 1
-    assert "'f_2' is none; did you mean" in done.err
+    assert "'f_2' is not one; did you mean" in done.err
 
 
 def test_a_folder_that_is_no_router_is_one_sentence(mild, tables):

@@ -123,7 +123,7 @@ def test_costs_that_are_missing_are_learned_from(mild, tables):
         ("--margins 1,,2,3", "or numbers such as 1,2,0.5; got '1,,2,3'"),
         ("--surrogate abc", "It may be a name or a number tau >= 0."),
         ("--margins 1,0,2", "margins must be positive and finite; got 0 for expert 1"),
-        ("--features zzz", "features must name columns of the file; 'zzz' is none"),
+        ("--features zzz", "features must name columns of the file; 'zzz' is not one"),
         ("--features *", "is both"),
         ("--features id", "column 'id' must hold numbers; it holds text such as 'q0'"),
         ("--alpha -1", "alpha must be finite and non-negative; got -1.0"),

@@ -52,10 +52,13 @@ def test_experts_without_a_beta_cost_nothing():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"beta": {"13B": 1}}, "beta must name experts; '13B' is none of the experts Q-1B, Q-7B"),
+        (
+            {"beta": {"13B": 1}},
+            "beta must name experts; '13B' is not one of the experts Q-1B, Q-7B",
+        ),
         (
             {"beta": {"Q": 1}},
-            "beta must name experts; 'Q' must mean one expert; it fits Q-1B, Q-7B",
+            "beta must name experts; 'Q' must match one expert; it matches Q-1B, Q-7B",
         ),
         ({"beta": {"7B": 1, "Q-7B": 2}}, "'7B' and 'Q-7B' both mean 'Q-7B'"),
         ({"beta": {"7B": -1}}, "beta must be finite and not negative; got 7B=-1"),
@@ -81,7 +84,7 @@ def test_an_unknown_price_matters_only_where_prices_count():
 def test_a_table_without_prices_or_latencies_cannot_weigh_them():
     table = read_outcomes(pa.table({"prompt": ["a"], "correct__x": [1]}))
     with pytest.raises(
-        InvalidInputError, match="price_weight needs prices, and the table has none"
+        InvalidInputError, match="price_weight needs prices, but the table has none"
     ):
         outcome_costs(table, price_weight=1)
     with pytest.raises(InvalidInputError, match="latency_weight needs latencies"):

@@ -99,6 +99,6 @@ def test_findings_are_ready_for_json():
     assert findings["duplicates"].as_dict() == {
         "kind": "duplicates",
         "count": 1,
-        "sentence": "1 query repeats an earlier one, whitespace aside: keep equal ones on the same "
+        "sentence": "1 query repeats an earlier one, apart from whitespace: keep them on the same "
         "side of a split.",
     }

@@ -159,7 +159,9 @@ def test_columns_of_experts_left_out_are_left_out_too():
 
 def test_unknown_experts_are_refused_with_a_suggestion(tmp_path):
     parquet.write_table(pa.table(COLUMNS), tmp_path / "log.parquet")
-    with pytest.raises(DataFileError, match=r"log.parquet: 'a/b-8B' is none of .* mean 'a/b-7B'\?"):
+    with pytest.raises(
+        DataFileError, match=r"log.parquet: 'a/b-8B' is not one of .* mean 'a/b-7B'\?"
+    ):
         read_outcomes(tmp_path / "log.parquet", experts=["a/b-8B"])
     with pytest.raises(InvalidInputError, match="at least one expert"):
         read_outcomes(pa.table(COLUMNS), experts=",")

@@ -327,7 +327,7 @@ def test_missing_costs_are_searched_with() -> None:
     assert search.verdict_.pays is True
 
 
-@pytest.mark.filterwarnings("ignore:in no row do two experts")
+@pytest.mark.filterwarnings("ignore:the experts that were asked have the same cost")
 @pytest.mark.parametrize("known", [0.5, None])
 def test_the_verdict_is_not_biased_by_missing_costs(known) -> None:
     X, costs = specialists(1500)

@@ -42,7 +42,7 @@ def outcome_costs(
     """Cost of sending each query to each expert, in units of one wrong answer.
 
     ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``; with
-    ``beta`` alone it is the paper's cost (section 2). NaN where an expert was never asked.
+    only ``beta`` it is the paper's cost (section 2). NaN where an expert was never asked.
 
     ``beta`` is what asking an expert costs, by name or short name; those not named cost nothing. Weights
     are the wrong answers that one dollar, or one second, is worth.
@@ -72,7 +72,7 @@ def outcome_costs(
         if values is None:
             raise invalid(
                 parameter,
-                f"needs {name}, and the table has none: add columns {columns}, or give betas.",
+                f"needs {name}, but the table has none; add columns {columns}, or give betas.",
             )
         unknown = np.argwhere(np.isnan(values) & ~np.isnan(costs))
         if len(unknown):

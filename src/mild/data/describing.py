@@ -74,10 +74,10 @@ class Description:
         soft = " (a score of 0.5 or more)" if report["soft_scores"] else ""
         return [
             f"All experts that were asked are right on {report['all_right']:.1%} of the queries{soft}, "
-            f"none on {report['all_wrong']:.1%}; on the other {report['some_right']:.1%} the choice of "
-            "the expert matters.",
+            f"none on {report['all_wrong']:.1%}; on the other {report['some_right']:.1%}, the choice of "
+            "expert matters.",
             f"The oracle sends {shares['largest']:.1%} to one expert and {shares['smallest']:.1%} to the "
-            f"rarest (evenness {shares['entropy']:.2f}, where 1 is even; ties of loss go to the lower "
+            f"rarest (evenness {shares['entropy']:.2f}, where 1 is even; ties in loss go to the lower "
             f"price, then to the higher {self.quality}).",
             *(finding["sentence"] for finding in report["findings"]),
         ]
@@ -205,7 +205,7 @@ def _over(complete: BoolArray) -> list[Finding]:
     words = f"What routing could gain is taken over the {every}."
     if count < MIN_COMPLETE_ROWS:
         verb = "is" if count == 1 else "are"
-        words = f"What routing could gain is not said: there {verb} only {every}."
+        words = f"What routing could gain is not shown: there {verb} only {every}."
     return [Finding("compared", count, words)]
 
 

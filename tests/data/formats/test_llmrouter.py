@@ -80,7 +80,7 @@ def test_a_column_of_the_query_that_rarely_differs_stays_one_and_is_counted():
     found = {finding.kind: finding for finding in table.findings}["differing_column"]
     assert (
         found.sentence
-        == "1 query has several values of 'task_name'; that of the first row is kept."
+        == "1 query has several values of 'task_name'; the value of the first row is kept."
     )
 
 
@@ -121,7 +121,7 @@ def test_a_pair_that_appears_twice_counts_by_its_mean_and_is_said():
     found = {finding.kind: finding for finding in table.findings}["conflicts"]
     assert found.count == 1
     assert found.sentence == (
-        "2 pairs of query and model appear more than once and count by the mean; 1 of them differs in "
+        "2 pairs of query and model appear more than once and are averaged; 1 of them differs in "
         "performance."
     )
 
