@@ -36,7 +36,7 @@ def test_a_good_router_pays(mild, tables, fitted):
 def test_the_training_data_are_recognised(mild, tables, fitted):
     done = mild("evaluate", tables.log, "--router", fitted, "--json")
     assert done.json()["same_data_as_fit"] is True
-    assert "warning: the router was fitted on this very data" in done.err
+    assert "warning: the router was fitted on these rows" in done.err
 
 
 def test_columns_in_another_order_change_nothing(mild, tables, fitted):
@@ -54,7 +54,7 @@ def test_unknown_costs_are_left_out_and_counted(mild, tables, fitted):
     columns["cost__medium"][:] = np.nan
     done = mild("evaluate", tables.write(columns, "gaps.csv"), "--router", fitted)
     assert done.code == 0, done.err
-    assert "42 of 160 rows are left out: not every expert was asked there." in done.err
+    assert "42 of 160 rows are left out because not every expert was asked." in done.err
     assert "on 118 rows" in done.out
     assert ", 118 rows)." in done.out
 
@@ -72,7 +72,7 @@ def test_a_missing_feature_is_named(mild, tables, fitted):
     del columns["f_2"]
     done = mild("evaluate", tables.write(columns, "less.csv"), "--router", fitted)
     assert done.code == 1
-    assert "'f_2' is none; did you mean" in done.err
+    assert "'f_2' is not one; did you mean" in done.err
 
 
 def test_a_folder_that_is_no_router_is_one_sentence(mild, tables):

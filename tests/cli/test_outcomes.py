@@ -179,7 +179,7 @@ def test_shards_are_selected_by_rows_too(mild, tmp_path):
     report = mild("fit", folder, "--out", tmp_path / "r", *words).json()
     assert report["rows"] == 2 * read_outcomes(folder / "a.parquet", where="part=test").rows
     refused = mild("fit", folder, "--out", tmp_path / "s", "--where", "no=1")
-    assert "where must name columns of the file; 'no' is none" in refused.err
+    assert "where must name columns of the file; 'no' is not one" in refused.err
 
 
 def test_shards_with_a_split_are_trained_on_its_training_rows(mild, tmp_path):

@@ -110,7 +110,7 @@ def test_a_router_of_numbers_has_a_report_on_its_matrices(mild, fitted, tables):
     assert done.code == 0, done.err
     assert done.json()["rows"] == 160
     same = mild("report", fitted, "--table", tables.log, "--out", page, "--overwrite")
-    assert "fitted on this very data" in same.err
+    assert "fitted on these rows" in same.err
     refused = mild("report", fitted, "--table", tables.new, "--where", "a=b", "--out", page,
                    "--overwrite")  # fmt: skip
     assert "there must be a column 'a'" in refused.err

@@ -182,7 +182,7 @@ def test_a_table_with_holes_says_which_rows_the_verdict_leaves_out(mild, tmp_pat
     file = write_outcomes({**columns, "correct__poet": asked}, tmp_path / "log.parquet")
     words = ["--cv", 2, "--jobs", 1, "--families", "regression"]
     done = mild("tune", file, "--out", tmp_path / "r", *words)
-    assert "note: 50 of 150 rows are left out: not every expert was asked there.\n" in done.err
+    assert "note: 50 of 150 rows are left out because not every expert was asked.\n" in done.err
     assert ", 100 rows, " in done.out
 
 

@@ -105,7 +105,7 @@ def test_right_or_wrong_beside_soft_scores_stays_beside(tmp_path):
 def test_names_that_would_collide_are_refused(tmp_path):
     source = pa.table({"prompt": ["a"], "acc": [1.0], "usd": [1.0], "cost__acc": [5.0]})
     table = read_outcomes(source, scores="acc", prices="usd")
-    with pytest.raises(DataFileError, match="columns cost__<model> of its own"):
+    with pytest.raises(DataFileError, match="columns cost__<model> besides"):
         write_outcomes(table, tmp_path / "a.csv")
     assert list(tmp_path.iterdir()) == []
 

@@ -52,8 +52,8 @@ def test_experts_without_a_beta_cost_nothing():
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        ({"beta": {"13B": 1}}, "invalid_beta", "'13B' is none of the experts Q-1B, Q-7B"),
-        ({"beta": {"Q": 1}}, "invalid_beta", "'Q' must mean one expert; it fits Q-1B, Q-7B"),
+        ({"beta": {"13B": 1}}, "invalid_beta", "'13B' is not one of the experts Q-1B, Q-7B"),
+        ({"beta": {"Q": 1}}, "invalid_beta", "'Q' must match one expert; it matches Q-1B, Q-7B"),
         ({"beta": {"7B": 1, "Q-7B": 2}}, "invalid_beta", "both mean 'Q-7B'"),
         ({"beta": {"7B": -1}}, "invalid_beta", "got 7B=-1"),
         ({"beta": {"7B": float("nan")}}, "invalid_beta", "finite"),
@@ -82,7 +82,7 @@ def test_an_unknown_price_matters_only_where_prices_count():
 def test_a_table_without_prices_or_latencies_cannot_weigh_them():
     table = read_outcomes(pa.table({"prompt": ["a"], "correct__x": [1]}))
     with pytest.raises(
-        InvalidInputError, match="price_weight needs prices, and the table has none"
+        InvalidInputError, match="price_weight needs prices, but the table has none"
     ):
         table.costs(price_weight=1)
     with pytest.raises(InvalidInputError, match="latency_weight needs latencies"):

@@ -130,4 +130,4 @@ def test_few_whole_rows_say_nothing_about_the_gain():
     report = table.describe().as_dict()
     assert report["headroom"] is None
     assert report["oracle"]["cost"] is None
-    assert "is not said: there are only 2 rows" in report["findings"][-1]["sentence"]
+    assert "is not shown: there are only 2 rows" in report["findings"][-1]["sentence"]

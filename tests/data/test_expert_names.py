@@ -39,7 +39,7 @@ def test_a_whole_part_goes_before_a_piece():
 @pytest.mark.parametrize("name", ["5B", "Instruct", "Qwen2.5"])
 def test_a_name_that_fits_several_is_refused_with_them(name):
     with pytest.raises(
-        InvalidInputError, match=r"must mean one expert; it fits Qwen2.5-0.5B-Instruct"
+        InvalidInputError, match=r"must match one expert; it matches Qwen2.5-0.5B-Instruct"
     ):
         match_expert(name, QWEN)
 
@@ -51,7 +51,7 @@ def test_the_same_name_in_other_case_is_refused_if_two_fit():
 
 @pytest.mark.parametrize("name", ["", "  ", "13B"])
 def test_a_name_that_fits_none_is_refused_with_those_there(name):
-    with pytest.raises(InvalidInputError, match=r"is none of the experts Qwen2\.5-0\.5B"):
+    with pytest.raises(InvalidInputError, match=r"is not one of the experts Qwen2\.5-0\.5B"):
         match_expert(name, QWEN)
 
 
@@ -63,7 +63,7 @@ def test_a_typo_is_suggested():
 def test_patterns_and_lists_keep_their_order():
     assert match_experts("7B,*B-Instruct", QWEN) == [QWEN[2], QWEN[0], QWEN[1]]
     assert match_experts(["1.5B", "0.5B"], QWEN) == [QWEN[1], QWEN[0]]
-    with pytest.raises(InvalidInputError, match=r"'z\*' is none"):
+    with pytest.raises(InvalidInputError, match=r"'z\*' is not one"):
         match_experts("z*", QWEN)
 
 

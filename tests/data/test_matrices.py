@@ -90,8 +90,8 @@ def test_experts_are_put_in_the_order_of_the_router(file, data):
 
 
 def test_a_pattern_that_matches_nothing_suggests_a_name(file):
-    assert "'agee' is none; did you mean 'age'?" in refusal(file, features="agee")
-    assert "'zzz*' is none; found f_0, f_1, age" in refusal(file, features="zzz*")
+    assert "'agee' is not one; did you mean 'age'?" in refusal(file, features="agee")
+    assert "'zzz*' is not one; found f_0, f_1, age" in refusal(file, features="zzz*")
     assert "costs must name columns of the file; 'cost_x" in refusal(file, costs="cost_x*")
 
 

@@ -138,7 +138,9 @@ def test_experts_are_chosen_by_short_names_in_their_order():
 
 def test_unknown_experts_are_refused_with_a_suggestion(tmp_path):
     parquet.write_table(pa.table(COLUMNS), tmp_path / "log.parquet")
-    with pytest.raises(DataFileError, match=r"log.parquet: 'a/b-8B' is none of .* mean 'a/b-7B'\?"):
+    with pytest.raises(
+        DataFileError, match=r"log.parquet: 'a/b-8B' is not one of .* mean 'a/b-7B'\?"
+    ):
         read_outcomes(tmp_path / "log.parquet", experts=["a/b-8B"])
     with pytest.raises(InvalidInputError, match="at least one expert"):
         read_outcomes(pa.table(COLUMNS), experts=",")

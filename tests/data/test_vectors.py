@@ -78,7 +78,7 @@ def test_vectors_that_are_none_are_refused(column, sentence):
 
 
 def test_unknown_vectors_are_refused():
-    assert "vectors must name columns of the file; 'w' is none" in refused(wide(), vectors="w")
+    assert "vectors must name columns of the file; 'w' is not one" in refused(wide(), vectors="w")
 
 
 @pytest.mark.parametrize("name", VECTOR_NAMES)

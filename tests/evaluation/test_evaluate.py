@@ -66,7 +66,7 @@ def test_the_cost_is_that_of_the_fit_unless_told_otherwise(judged, router, parts
     assert (free.judged.chosen != judged.judged.chosen).any()
     linear = mild.fit(parts[0], price_weight=50)
     other = mild.evaluate(linear, parts[1], beta={"rules": 0.5})
-    assert "fitted under another cost" in other.notes[0]
+    assert "fitted with another cost" in other.notes[0]
 
 
 def test_other_experts_are_left_out_and_missing_ones_refused(router, parts):
@@ -75,7 +75,7 @@ def test_other_experts_are_left_out_and_missing_ones_refused(router, parts):
         mild.evaluate(router, few)
     two = mild.fit(parts[0].with_experts(["rules", "gemma3"]))
     found = mild.evaluate(two, parts[1])
-    assert found.notes == ("left out, the router does not know them: smollm2.",)
+    assert found.notes == ("left out because the router does not know them: smollm2.",)
 
 
 def test_numbers_are_judged_with_their_costs():

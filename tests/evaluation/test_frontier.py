@@ -95,7 +95,7 @@ def test_a_priced_router_goes_from_the_best_to_the_cheapest():
     assert points[-1]["shares"] == [1, 0, 0]
     dollars = [p["dollars"] for p in points]
     assert dollars == sorted(dollars, reverse=True)
-    assert points[0]["name"].startswith("router, a dollar weighing ")
+    assert points[0]["name"].startswith("router, a dollar counts as ")
 
 
 def test_expected_costs_are_enough_to_sweep():
@@ -127,7 +127,7 @@ def test_where_asking_costs_betas_the_sweep_multiplies_them():
     assert seen.chosen.tolist() == [0, 0, 1, 2]
     sweep = operating_points(cost_router(), X, seen, {"beta": beta})
     # Large is worth one error until it costs one: 6.7 times 0.15.
-    assert sweep[-1][0] == "router, asking weighing 7.94 times as much"
+    assert sweep[-1][0] == "router, asking costs 7.94 times as much"
     assert sweep[-1][1].tolist() == [0, 0, 1, 0]
 
 

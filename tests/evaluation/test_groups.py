@@ -87,7 +87,7 @@ def test_equal_queries_of_a_group_count_once():
 def test_missing_names_and_costs_are_borne():
     costs = np.array([[1.0, 0.0], [0.0, np.nan]] * 60)
     found = groups(gathered(costs, [1, 1] * 60), "source", [None, 3] * 60, 0, 0.95)
-    assert [row["name"] for row in found["rows"]] == ["not said"]
+    assert [row["name"] for row in found["rows"]] == ["unknown"]
 
 
 def test_the_column_is_found_by_its_usual_name():

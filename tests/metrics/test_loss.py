@@ -161,7 +161,7 @@ def test_rows_with_a_hole_are_left_out_and_counted():
     found = common_rows([[0, 1], [1, 0], [1, 1], [0, NAN], [NAN, 0], [0, 1]])
     assert found.rows.tolist() == [True, True, True, False, False, True]
     assert (found.complete, found.left_out, found.asked) == (True, 2, 4)
-    assert found.sentence == "2 of 6 rows are left out: not every expert was asked there."
+    assert found.sentence == "2 of 6 rows are left out because not every expert was asked."
 
 
 @pytest.mark.parametrize(

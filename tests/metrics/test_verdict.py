@@ -43,7 +43,7 @@ def make(interval, rows=100, groups=None, **facts):
 def test_the_sentence_says_what_the_interval_says(interval, pays, gap):
     found = make(interval)
     assert found.pays is pays
-    start = {True: "Routing pays", False: "Routing does not pay"}.get(pays, "It cannot be told")
+    start = {True: "Routing pays", False: "Routing does not pay"}.get(pays, "It is not clear")
     assert found.sentence.startswith(start)
     assert f"the mean loss of the router is {gap} that of always c" in found.sentence
     assert ("within the noise" in found.sentence) == (pays is None)

@@ -124,7 +124,7 @@ def test_a_hostile_saved_evaluation_is_text_too():
 def test_text_in_place_of_a_number_is_refused_not_written(part):
     document = copy.deepcopy(hostile_document())
     document["figures" if part == "loss" else "verdict"][part] = EVIL[0]
-    with pytest.raises(InvalidInputError, match="something is missing or odd"):
+    with pytest.raises(InvalidInputError, match="something is missing or wrong"):
         render(document)
 
 
@@ -216,7 +216,7 @@ def test_another_schema_and_a_broken_document_are_refused():
         render({**document, "schema": 2})
     for part in ("verdict", "figures", "experts", "versions"):
         broken = {key: value for key, value in document.items() if key != part}
-        with pytest.raises(InvalidInputError, match="something is missing or odd"):
+        with pytest.raises(InvalidInputError, match="something is missing or wrong"):
             render(broken)
 
 

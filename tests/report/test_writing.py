@@ -53,7 +53,7 @@ def test_places_that_cannot_be_written_are_refused(document, tmp_path):
         ("{", "it is not JSON"),
         ("[1]", "got schema None"),
         ('{"schema": 7}', "got schema 7"),
-        ('{"schema": NaN}', "NaN is no number of JSON"),
+        ('{"schema": NaN}', "NaN is not a JSON number"),
         ("[" * 100_000, "it is not JSON"),
     ],
 )

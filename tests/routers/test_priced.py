@@ -97,7 +97,7 @@ def test_refuses_bad_new_prices(options):
 def test_a_router_with_one_head_refuses_new_prices_with_the_reason(router):
     X, errors, _ = problem()
     router.fit(X, errors)
-    with pytest.raises(UnsupportedError, match=r"one head, in which errors and prices are mixed"):
+    with pytest.raises(UnsupportedError, match=r"one head for errors and prices together"):
         router.with_prices(betas=[0, 0, 1])
 
 

@@ -327,7 +327,7 @@ def test_missing_costs_are_searched_with() -> None:
     assert search.verdict_.pays is True
 
 
-@pytest.mark.filterwarnings("ignore:in no row do two experts")
+@pytest.mark.filterwarnings("ignore:the experts that were asked have the same cost")
 @pytest.mark.parametrize("known", [0.5, None])
 def test_the_verdict_is_not_biased_by_missing_costs(known) -> None:
     X, costs = specialists(1500)
@@ -351,7 +351,7 @@ def test_the_verdict_compares_on_the_same_rows() -> None:
     search = RouterCV(families="regression", cv=3).fit(X, costs)
     verdict, chosen = search.verdict_, search.held_out_[100:]
     assert verdict.n_rows == 200
-    assert verdict.left_out == "100 of 300 rows are left out: not every expert was asked there."
+    assert verdict.left_out == "100 of 300 rows are left out because not every expert was asked."
     paid = costs[100:][np.arange(200), chosen]
     constant = costs[100:][np.arange(200), search.held_out_constants_[100:]]
     assert verdict.router_cost == pytest.approx(paid.mean())

@@ -35,12 +35,12 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
             return found[0]
         if found:
             raise InvalidInputError(
-                f"{name!r} must mean one expert; it fits {listed(found)}.", parameter="experts"
+                f"{name!r} must match one expert; it matches {listed(found)}.", parameter="experts"
             )
     close = difflib.get_close_matches(name, experts, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     raise InvalidInputError(
-        f"{name!r} is none of the experts {listed(experts)}.{hint}", parameter="experts"
+        f"{name!r} is not one of the experts {listed(experts)}.{hint}", parameter="experts"
     )
 
 

@@ -115,7 +115,7 @@ class ScoreCounts:
             words = (
                 f"{missing:,} of {counted(size, 'cell')} ({100 * missing / size:.1f} %) are missing and "
                 f"kept as not asked; {counted(self.complete, 'row has', 'rows have')} every expert, "
-                f"so means over different rows are not quite comparable."
+                f"so the means of the experts are over different rows."
             )
             found.append(Finding("missing", missing, words))
         states = {1.0: "always right", 0.0: "always wrong"}
@@ -130,8 +130,8 @@ class ScoreCounts:
         if self.ties:
             words = (
                 f"{counted(self.ties, 'row is a tie', 'rows are ties')} "
-                f"({100 * self.ties / self.rows:.1f} %): all that were asked score the same, and only "
-                f"what asking costs can decide."
+                f"({100 * self.ties / self.rows:.1f} %): all experts that were asked have the same score, "
+                f"so only the cost of asking can decide."
             )
             found.append(Finding("ties", self.ties, words))
         return found
@@ -158,7 +158,7 @@ def examine(
         lengths = np.fromiter(map(len, queries), np.intp, len(queries))
         repeats = int((groups != np.arange(len(groups))).sum())
         words = counted(repeats, "query repeats", "queries repeat")
-        words += " an earlier one, whitespace aside: keep equal ones on the same side of a split."
+        words += " an earlier one, apart from whitespace: keep them on the same side of a split."
         found.append(Finding("duplicates", repeats, words))
         empty = sum(not text or text.isspace() for text in queries)
         words = f"{counted(empty, 'query is', 'queries are')} empty: there is nothing to route by."
@@ -180,8 +180,8 @@ def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: Flo
     unknown = (np.isnan(prices) & ~np.isnan(scores)).sum(axis=0)
     count = int(unknown.sum())
     words = (
-        f"{counted(count, 'answer has', 'answers have')} no price: a price weight cannot be used before "
-        f"{'it is' if count == 1 else 'they are'} filled in, or the rows or experts left out."
+        f"{counted(count, 'answer has', 'answers have')} no price: to use a price weight, fill "
+        f"{'it' if count == 1 else 'them'} in, or leave out the rows or experts."
     )
     partly = [
         f"{name} ({lacking:,} of {asked:,} unknown)"
@@ -189,5 +189,5 @@ def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: Flo
         if 0 < lacking < asked
     ]
     if partly:
-        words += f" Dollars of {listed(partly, 6)} are means over the known ones."
+        words += f" Dollars of {listed(partly, 6)} are means over the known prices."
     return Finding("unknown_prices", count, words)

@@ -79,9 +79,9 @@ class Description:
         )
         return [
             f"All experts that were asked are right on {right} of the queries{soft}, none on {wrong}; on "
-            f"the other {some} the choice of the expert matters.",
+            f"the other {some}, the choice of expert matters.",
             f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
-            f"{shares['entropy']:.2f}, where 1 is even; ties of loss go to the lower price, then to the "
+            f"{shares['entropy']:.2f}, where 1 is even; ties in loss go to the lower price, then to the "
             f"higher {self.quality}).",
             *(finding["sentence"] for finding in report["findings"]),
         ]
@@ -196,7 +196,7 @@ def _over(complete: BoolArray) -> list[Finding]:
     words = f"What routing could gain is taken over the {every}."
     if count < MIN_COMPLETE_ROWS:
         verb = "is" if count == 1 else "are"
-        words = f"What routing could gain is not said: there {verb} only {every}."
+        words = f"What routing could gain is not shown: there {verb} only {every}."
     return [Finding("compared", count, words)]
 
 

@@ -115,7 +115,7 @@ def read_matrices(
         if check_file(file, SUFFIXES) == ".npz":
             if where:
                 rule = "is for tables with columns, and a .npz has none"
-                raise DataFileError(parameter="where", rule=f"{rule}; select its rows before.")
+                raise DataFileError(parameter="where", rule=f"{rule}; select its rows beforehand.")
             matrices = _read_archive(file, features, costs, need_costs)
         else:
             matrices, row_numbers = _read_columns(file, features, costs, need_costs, where, part)
@@ -285,5 +285,5 @@ def _names(key: str, arrays: dict[str, np.ndarray[Any, Any]], count: int) -> lis
     array = arrays[key]
     if array.shape != (count,) or array.dtype.kind not in "US":
         got = f"{array.dtype}, shape {array.shape}"
-        raise DataFileError(f"array {key} must be {count} texts; got {got}.")
+        raise DataFileError(f"array {key} must hold {count} strings; got {got}.")
     return [value.decode() if isinstance(value, bytes) else str(value) for value in array.tolist()]

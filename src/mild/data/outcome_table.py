@@ -109,7 +109,7 @@ class OutcomeTable:
         if missing:
             raise InvalidInputError(
                 f"the router was trained on {listed(list(names), 6)}; the table has no "
-                f"{listed(missing, 6)}, but {listed(self.expert_names, 6)}.",
+                f"{listed(missing, 6)}, only {listed(self.expert_names, 6)}.",
                 parameter="table",
             )
         order = [self.expert_names.index(name) for name in names]
@@ -254,7 +254,7 @@ class OutcomeTable:
                 continue
             if has(start):
                 raise DataFileError(
-                    f"the table has columns {start}<model> of its own beside its outcomes; rename them."
+                    f"the table has columns {start}<model> besides its outcomes; rename them."
                 )
             kind = pa.int8() if start == CORRECT else pa.float64()
             for k, name in enumerate(self.expert_names):

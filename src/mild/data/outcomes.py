@@ -94,7 +94,7 @@ def read_outcomes(
         takes ``tokens_in__<model>`` and ``tokens_out__<model>``
     where : conditions ``"column=value"`` on the rows, a value may be a pattern; those on one column are
         alternatives, and all columns must fit
-    part : "train" or "test" for these rows alone where a column ``split``, ``partition`` or ``fold`` says
+    part : "train" or "test" for only these rows where a column ``split``, ``partition`` or ``fold`` says
         which they are, and ``where`` does not name it; None for all rows
 
     Raises

@@ -143,7 +143,7 @@ def _checked(groups: ArrayLike, several: bool = False) -> tuple[IntArray, IntArr
     _, numbers, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     if several and len(sizes) < 2:
         raise InvalidInputError(
-            "rows must differ to be split: all of these have the same query or belong to the same group."
+            "rows to split must differ: all of these have the same query or belong to the same group."
         )
     return numbers.astype(np.intp), sizes
 
@@ -171,7 +171,7 @@ def time_values(name: str, column: Any) -> np.ndarray[Any, Any]:
         )
     if column.null_count:
         raise DataFileError(
-            f"column {name!r} must be known in every row to split by time; {column.null_count} of "
+            f"column {name!r} must have a value in every row to split by time; {column.null_count} of "
             f"{rows} are empty."
         )
     values: np.ndarray[Any, Any] = column.to_numpy()

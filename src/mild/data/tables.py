@@ -534,7 +534,7 @@ def choose_columns(what: str, wanted: str | Sequence[str], columns: Sequence[str
         if not found:
             close = difflib.get_close_matches(name, columns, n=1, cutoff=0.5)
             hint = f"; did you mean {close[0]!r}?" if close else f"; found {listed(columns)}."
-            rule = f"must name columns of the file; {name!r} is none{hint}"
+            rule = f"must name columns of the file; {name!r} is not one{hint}"
             raise DataFileError(parameter=what, rule=rule)
         chosen.update(dict.fromkeys(found))
     if not chosen:
@@ -591,7 +591,7 @@ def numbers(name: str, column: Any) -> Any:
         example = first_text(column)
         shown = "" if example is None else f" such as {short(example)}"
         kind = "text" if is_string(column.type) else column.type
-        remedy = "" if example is None else " Write numbers alone, such as 0.5 or 1."
+        remedy = "" if example is None else " Write only numbers, such as 0.5 or 1."
         raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}{shown}.{remedy}")
     kind = pa.float32() if column.type == pa.float32() else pa.float64()
     # to_numpy imports pandas, and a cast the functions of Arrow, which takes longer than most tables.

@@ -227,7 +227,7 @@ class SplitResult(Stratified):
 
 
 class SplitInputs:
-    """Rows that become features by a step that is fitted on the training rows alone."""
+    """Rows that become features by a step that is fitted only on the training rows."""
 
     def __init__(self, rows: Any, make: Callable[[], Any]) -> None:
         self.rows = rows  # texts, or an array (n_rows, n_features)
@@ -688,8 +688,8 @@ def compare_methods(
         inner = folds(groups[split.train], n_folds, seed)
         if min(len(fitted) for fitted, _ in inner) < 2:
             raise InvalidInputError(
-                f"there are too few rows to compare methods on: with {len(array)}, a fold of the "
-                f"cross-validation leaves one to fit on, and two are needed. Collect more rows.",
+                "every fold of the cross-validation must leave at least two rows to fit on; with "
+                f"{len(array)} rows, one leaves fewer. Collect more rows.",
                 parameter="table",
             )
         subjects = None if rows.topics is None else np.asarray(rows.topics)[split.train]

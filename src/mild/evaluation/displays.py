@@ -112,5 +112,5 @@ class SharesDisplay(Display):
         ax.barh(places + 0.2, self.oracle_shares, 0.4, label="perfect choice")
         ax.set_yticks(places, self.expert_names)
         ax.invert_yaxis()
-        ax.set_xlabel("share of the queries")
+        ax.set_xlabel("share of queries")
         ax.legend()

@@ -84,7 +84,7 @@ def data_entries(
 ) -> list[list[str]]:
     """The table, the rows that were used, the cost, the fingerprint."""
     entries: dict[str, Any] = {
-        "rows judged by": f"{rows:,}",
+        "rows evaluated": f"{rows:,}",
         "split": split,
         "experts": ", ".join(experts),
         "table": None if table is None else table.explanation or None,

@@ -201,7 +201,7 @@ class Evaluation:
         content = self._content
         if content["calibration"] is None:
             raise invalid(
-                "router", "must estimate probabilities to be calibrated; this one does not."
+                "router", "must estimate probabilities for a calibration plot; this one does not."
             )
         return CalibrationDisplay(content["calibration"], content["experts"]).plot(ax)
 
@@ -312,14 +312,14 @@ def _known_rows(
     others = [name for name in table.expert_names if name not in router.expert_names]
     table = table.with_experts(router.expert_names)
     if others:
-        notes.append(f"left out, the router does not know them: {', '.join(others)}.")
+        notes.append(f"left out because the router does not know them: {', '.join(others)}.")
     fitted = terms_of(router)
     terms = asked if asked.stated or fitted is None else fitted
     task = make_task(table, terms, groups, balance)
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
-        notes.append(f"the router was fitted under another cost: {router.info.cost.formula}.")
+        notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
     X = router.features(contents(table, router.text))
     return JudgedRows(router, task.costs, X, router.predict(X), task), tuple(notes)
 

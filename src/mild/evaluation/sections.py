@@ -131,9 +131,9 @@ def operating_points(
     mixed = any((cost.get("beta") or {}).values()) or bool(cost.get("latency_weight"))
     if rows.outcomes.prices is not None and not mixed:
         values, fitted = rows.outcomes.prices, float(cost.get("price_weight") or 0.0)
-        label = "a dollar weighing {} wrong answers"
+        label = "a dollar counts as {} wrong answers"
     elif rows.asking is not None:
-        values, fitted, label = rows.asking, 1.0, "asking weighing {} times as much"
+        values, fitted, label = rows.asking, 1.0, "asking costs {} times as much"
     else:
         return []
     prices = np.array([mean_known(column) for column in values.T], dtype=np.float64)
@@ -295,7 +295,7 @@ def groups(
     hold for all groups at once: each has level ``confidence ** (1 / groups)``. Within a group, equal
     queries count once.
     """
-    labels = np.array(["not said" if value is None else str(value) for value in values])
+    labels = np.array(["unknown" if value is None else str(value) for value in values])
     both = np.column_stack([metrics.chosen_costs(rows.costs, rows.chosen), rows.costs[:, constant]])
     names, place = np.unique(labels, return_inverse=True)
     known = ~np.isnan(both)

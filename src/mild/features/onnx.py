@@ -113,7 +113,9 @@ class OnnxFeatures(EmbeddingFeatures):
                 f"{vectors.shape} for {counted(len(ids), 'text')}."
             )
         if not np.isfinite(vectors).all():
-            raise ArtifactError(f"{ENCODER_FILE} must give finite numbers; it gave others.")
+            raise ArtifactError(
+                f"{ENCODER_FILE} must give finite numbers; it gave NaN or infinity."
+            )
         return np.asarray(vectors, np.float32)
 
     def _open(self) -> tuple[Tokens, Any]:

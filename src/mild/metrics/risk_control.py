@@ -49,7 +49,7 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
 
     With ``x = (1 + loss) / 2`` and ``m = (1 + limit) / 2`` the wealth ``prod_i (1 - bet_i (x_i - m))`` has
     an expectation of at most 1 under the hypothesis, whatever the distribution, if each bet depends on
-    earlier rows alone. The p-value is 1 / the largest wealth. Bets are chosen for power at ``level``.
+    earlier rows only. The p-value is 1 / the largest wealth. Bets are chosen for power at ``level``.
 
     Parameters
     ----------

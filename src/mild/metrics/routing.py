@@ -232,13 +232,13 @@ class CommonRows:
         total = len(self.rows)
         if not self.complete:
             return (
-                f"only {self.asked:,} of {total:,} rows asked every expert: each mean is over the rows "
-                f"that asked, which is fair only if it was left to chance who was asked."
+                f"every expert was asked in only {self.asked:,} of {total:,} rows: each mean is over the "
+                "rows in which the expert was asked, which is fair only if experts were asked at random."
             )
         if not self.left_out:
             return None
         verb = "is" if self.left_out == 1 else "are"
-        return f"{self.left_out:,} of {total:,} rows {verb} left out: not every expert was asked there."
+        return f"{self.left_out:,} of {total:,} rows {verb} left out because not every expert was asked."
 
 
 def common_rows(costs: ArrayLike, chosen: ArrayLike | None = None) -> CommonRows:

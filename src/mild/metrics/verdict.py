@@ -27,7 +27,7 @@ ENOUGH_SPLITS = 5
 STARTS = {
     True: "Routing pays",
     False: "Routing does not pay",
-    None: "It cannot be told whether routing pays",
+    None: "It is not clear whether routing pays",
 }
 
 
@@ -91,7 +91,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def pays(self) -> bool | None:
-        """True, False, or None if it cannot be told."""
+        """True, False, or None if it is not clear."""
         if self._too_few or math.isnan(self.estimate):
             return None
         return True if self.high < 0 else False if self.low >= 0 else None
@@ -117,7 +117,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
         if math.isnan(self.estimate):
             return (
                 f"{STARTS[None]}: too few {COUNTED[self.counted]} ({self.n_groups}) have a known cost for "
-                f"{self.router}'s choice and for always {self.constant} (at least {FEWEST_GROUPS})."
+                f"{self.router}'s choice and for always {self.constant} (at least {FEWEST_GROUPS} are "
+                "needed)."
             )
         gap = f"{abs(self.estimate):.4f} {'lower' if self.estimate < 0 else 'higher'} than"
         gap = gap if self.estimate else "equal to"
@@ -125,8 +126,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
         words += self.constant
         if self._too_few:
             verb = "is" if self.n_groups == 1 else "are"
-            words += f", but {self._count(self.n_groups)} {verb} too few to judge by, which takes "
-            words += str(FEWEST_GROUPS)
+            words += f", but {self._count(self.n_groups)} {verb} too few for a verdict (at least "
+            words += f"{FEWEST_GROUPS} are needed)"
         elif self.pays is None:
             words += ", within the noise"
         words += f" ({self._basis})"
@@ -137,7 +138,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
             )
         elif self.rows_needed is not None:
             needed = self._count(self.rows_needed)
-            words += f"; if the difference is what it seems, about {needed} would show it"
+            words += f"; if the true difference is this large, about {needed} would show it"
         if not self.dollars_per_1000:
             return f"{words}."
         change = "saves" if self.dollars_per_1000 < 0 else "adds"

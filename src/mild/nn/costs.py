@@ -72,7 +72,7 @@ def rewards(
         )
     if bool(torch.isnan(array).all(dim=1).any()):
         raise invalid(
-            "costs", "must be known for at least one expert in every row; got a row of NaN alone."
+            "costs", "must be known for at least one expert in every row; got a row with only NaN."
         )
     if kind == "complement" and scale is not None:
         largest = float(array.nan_to_num(nan=0.0).max()) if array.numel() else 0.0

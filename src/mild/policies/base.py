@@ -160,8 +160,8 @@ class Policy(ABC):
     def with_decision(self, rule: str) -> Policy:
         """The policy with another rule, "stationary" or "argmax", if it decides by scores."""
         raise UnsupportedError(
-            f"a {self.kind} router takes the least expected cost, so it has no other decision; leave "
-            f"--decision out.",
+            f"a {self.kind} router takes the expert with the least expected cost and has no other rule; "
+            f"leave --decision out.",
             parameter="decision",
         )
 
@@ -170,8 +170,8 @@ class Policy(ABC):
     ) -> Policy:
         """The policy under new prices, if error and price are separate heads."""
         raise UnsupportedError(
-            f"a {self.kind} router has one head, in which errors and prices are mixed: new prices "
-            f"need a refit. Fit PricedRouter (mild fit --router priced), which keeps an error head and a "
+            f"a {self.kind} router has one head for errors and prices together, so new prices need a "
+            f"refit. Fit PricedRouter (mild fit --router priced), which keeps an error head and a "
             f"price head."
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 #: What the horizontal axis can show: the first that is known.
 AXES = {
     "dollars": "dollars per 1,000 queries",
-    "asking": "mean loss from asking, in wrong answers",
+    "asking": "mean cost of asking, in wrong answers",
     "seconds": "seconds per query",
 }
 

@@ -25,7 +25,7 @@ def optimism(document: Mapping[str, Any]) -> str | None:
     '3 of 50 queries were in the training data, too: the figures are optimistic.'
     """
     if document.get("same_data_as_fit"):
-        return "the router was fitted on this very data: the figures are optimistic."
+        return "the router was fitted on these rows: the figures are optimistic."
     seen = document.get("seen_in_fit")
     if not seen or not seen["queries"]:
         return None
@@ -46,7 +46,7 @@ def read_document(path: str | os.PathLike[str]) -> Document:
     file = Path(path)
 
     def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is no number of JSON")
+        raise ValueError(f"{constant} is not a JSON number")
 
     try:
         content = json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)

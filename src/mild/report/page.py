@@ -49,7 +49,7 @@ LINKS = {
 LADDER_ROWS = 14
 # Single experts in the table beside the router; of more, only the best ones.
 MOST_CONSTANTS = 12
-# Reliability curves on the page; the others are in the document alone.
+# Reliability curves on the page; the others are only in the document.
 MAX_CURVES = 16
 # Characters that HTML forbids, and marks that change the reading direction of what follows.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -82,12 +82,12 @@ def render(document: Mapping[str, Any]) -> str:
     their checksums. Every text of the document is escaped. A document of another schema is refused.
     """
     if document.get("schema") != SCHEMA:
-        got = f"got {document.get('schema')!r}. Render a newer document with the newer mild."
+        got = f"got {document.get('schema')!r}. Use the version of mild that wrote it."
         raise invalid("document", f"must be an evaluation of schema {SCHEMA}; {got}")
     try:
         return _page(clean(document))
     except (LookupError, TypeError, ValueError, AttributeError, jinja2.UndefinedError) as error:
-        odd = f"something is missing or odd ({type(error).__name__}: {error})"
+        odd = f"something is missing or wrong ({type(error).__name__}: {error})"
         raise invalid("document", f"must be the content of a report; {odd}.") from error
 
 

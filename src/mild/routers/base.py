@@ -33,7 +33,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    policy_ : the learned policy, which needs NumPy alone
+    policy_ : the learned policy, which needs only NumPy
     n_experts_ : number of experts
     expert_names_ : list of str, from the columns of ``costs`` if it has any
     n_features_in_ : number of features
@@ -236,11 +236,11 @@ def warn_if_degenerate(
     """
     if not differ:
         reason = (
-            "in no row do two experts that were asked differ in cost: a loss that compares experts "
-            "within a row learns nothing; CostRegressionRouter and KNNRouter do."
+            "the experts that were asked have the same cost in every row: a loss that compares experts "
+            "within a row learns nothing. Use CostRegressionRouter or KNNRouter."
             if missing
-            else "every expert costs the same in every row: there is nothing to learn, any choice "
-            "is as good as another."
+            else "every expert costs the same in every row: there is nothing to learn, and all "
+            "choices are equally good."
         )
         warnings.warn(reason, DegenerateDataWarning, stacklevel=stacklevel)
     idle = [] if labels is None else np.flatnonzero(labels == 0).tolist()

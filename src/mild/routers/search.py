@@ -82,7 +82,7 @@ class RouterCV(BaseRouter):
         alpha
     families : None (linear only), "all", "auto" (all but the network), or names among linear, regression,
         knn, groups, mlp, stack; the stack blends the best of each family by the folds it is then judged on,
-        so its own cost is slightly optimistic. With a stack, margins are moved at the two strengths alone
+        so its own cost is slightly optimistic. With a stack, margins are moved only at the two strengths
         at which the estimator's own margins are best.
     groups : deprecated: pass ``topics`` to ``fit``
     cv : number of folds, a scikit-learn splitter, or a list of (rows to fit on, held-out rows)

@@ -49,7 +49,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
     n_jobs : joblib workers
     random_state : int, RandomState or None, for the folds
     average_rows : float, how many rows per member draw the weights of a blend towards an average of the
-        members, which is often better than noisy weights; 0 for the least squared error alone
+        members, which is often better than noisy weights; 0 for the least squared error only
 
     Attributes
     ----------

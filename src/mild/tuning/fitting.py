@@ -51,7 +51,7 @@ def make_router(router: Any, params: Mapping[str, Any], random_state: int) -> An
     """
     if not isinstance(router, str):
         if params:
-            rule = f"are for a router that is given by its name; got {', '.join(params)}."
+            rule = f"can be given only with the name of a router; got {', '.join(params)}."
             raise invalid("params", rule)
         return router
     check_option("router", router, ROUTERS)
@@ -62,7 +62,7 @@ def make_router(router: Any, params: Mapping[str, Any], random_state: int) -> An
     for key in given:
         if key not in known:
             takes = ", ".join(name for name in params if name in known)
-            rule = f"is no parameter of a {router} router; it takes {takes or 'none of these'}."
+            rule = f"is not a parameter of a {router} router; it takes {takes or 'none of these'}."
             raise invalid(key, rule)
     if "random_state" in known:
         given.setdefault("random_state", random_state)
@@ -88,8 +88,8 @@ def make_step(
     if text is None:
         if not table.has_queries and table.vectors is None:
             raise InvalidInputError(
-                "every query is empty: there is nothing to route by. Name the column of the query, or one "
-                "of vectors (--query, --vectors).",
+                "every query is empty: there is nothing to route by. Name the column of the queries "
+                "(--query) or of vectors (--vectors).",
                 parameter="query",
             )
         text = "hashing" if table.has_queries else "vectors"

@@ -82,12 +82,14 @@ def save(
     if table is None:
         if terms.stated:
             name = next(key for key, value in terms.as_dict().items() if value is not None)
-            raise invalid(name, "is a term of the cost of a table; give the table, too (table=).")
+            raise invalid(
+                name, "is a term of the cost of a table; pass the table as well (table=)."
+            )
         return save_router(router, folder, **options)
     source = source_of(router)
     step = source.text if text is None else text
     if step is None:
-        rule = "is for routers with text features; this one was fitted on numbers. Save it without."
+        rule = "is for routers with text features; this one was fitted on numbers. Leave it out."
         raise invalid("table", rule)
     if source.n_experts != len(table.expert_names):
         rule = f"must have the router's {source.n_experts} experts; got {len(table.expert_names)}."

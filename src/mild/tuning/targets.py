@@ -166,7 +166,7 @@ class Solution:
         figures = [
             f"quality {self.quality:.4f}, {abs(loss.estimate):.4f} "
             f"{'below' if loss.estimate >= 0 else 'above'} always {self.best_expert} "
-            f"({100 * self.confidence:g} % interval of the loss {loss.low:.4f} to {loss.high:.4f})"
+            f"({100 * self.confidence:g} % interval of the quality loss {loss.low:.4f} to {loss.high:.4f})"
         ]
         if self.dollars_per_1000 is not None:
             price = self.dollars_per_1000
@@ -179,7 +179,7 @@ class Solution:
             figures.append(
                 f"{share.estimate:.1%} to {self.best_expert} ({share.low:.1%} to {share.high:.1%})"
             )
-        described = f"{setting}: {'; '.join(figures)}; {self.n_units:,} held-out queries"
+        described = f"{setting}, with {'; '.join(figures)}; {self.n_units:,} held-out queries"
         if self.certified is None:
             if self.met:
                 return f"Target {wanted}: {described}."
@@ -389,7 +389,7 @@ def check_prices(expert_names: Sequence[str], prices: FloatArray) -> None:
     bare = [name for k, name in enumerate(expert_names) if np.isnan(prices[:, k]).all()]
     if bare:
         names = ", ".join(map(repr, bare))
-        rule = "a target needs known prices of every expert"
+        rule = "a target needs the prices of every expert"
         remedy = "Fill them in, or leave the expert out (--experts)"
         raise InvalidInputError(f"{rule}; {names} has none. {remedy}.", parameter="prices")
 

@@ -143,7 +143,7 @@ def _strata(table: OutcomeTable, name: str) -> IntArray:
     unknown = sum(map(_is_unknown, values))
     if unknown:
         raise InvalidInputError(
-            f"column {name!r} must be known in every row to balance by; {unknown:,} of "
+            f"column {name!r} must have a value in every row to balance by it; {unknown:,} of "
             f"{table.rows:,} are empty. Fill it in, or leave these rows out.",
             parameter="balance",
         )

@@ -153,7 +153,7 @@ def tune(
         found = _result(model, data.expert_names)
         return replace(found, router=matrix_router(model, data), n_folds=cv)
     if target.wanted and balance is not None:
-        rule = "is for searches without a target, which is solved for the mean over rows; leave one out."
+        rule = "must not be given with a target, which is solved for the mean over rows; leave one out."
         raise invalid("balance", rule)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
     whole = task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
@@ -167,7 +167,7 @@ def tune(
         if target.guarantee is not None:
             task, calibration = _calibration_split(whole, calibration_share, time, random_state)
             notes.append(
-                f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} kept for calibration."
+                f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} rows kept for calibration."
             )
     elif task.constant_expert is not None:
         return _constant_result(task)
@@ -289,7 +289,7 @@ class TuneResult:
         if self.target is not None:
             found.append(self.target.sentence)
         elif self.routes_as_constant and self.rows:
-            why = "its gain is not certain, and safe is given"
+            why = "its gain is not certain, and safe=True"
             if self.verdict.estimate >= 0:
                 why = "its mean cost on held-out rows is not lower; constant_if_better=False, or "
                 why += "--no-constant-if-better, keeps it"
@@ -364,7 +364,7 @@ def _result(model: Any, expert_names: Sequence[str], task: Task | None = None) -
         dollars = _dollars(search, task.table.prices, task.weight)
         verdict = verdict.named(constant, task.counted, dollars)
     skipped = tuple(search.skipped_families_)
-    notes = (f"left out, torch is not installed: {', '.join(skipped)}.",) if skipped else ()
+    notes = (f"left out because torch is not installed: {', '.join(skipped)}.",) if skipped else ()
     return TuneResult(
         router=None,  # type: ignore[arg-type]
         verdict=verdict,

@@ -32,12 +32,12 @@ def test_scores_and_dollars_are_read():
 
 def test_the_reading_is_explained():
     assert read_outcomes(pa.table(SOURCE)).explanation == (
-        "read as RouterBench: 2 experts, 2 queries with prices; the query is column 'prompt'; left as "
-        "columns: <model>|model_response (2)."
+        "read as RouterBench: 2 experts, 2 queries with prices; the query is column 'prompt'; kept as "
+        "plain columns: <model>|model_response (2)."
     )
 
 
 def test_a_cost_without_a_score_is_left_and_said():
     table = read_outcomes(pa.table(SOURCE | {"llama|total_cost": [1.0, 1.0]}))
-    assert "without a score, and left as columns: llama" in table.explanation
+    assert "because they have no score: llama" in table.explanation
     assert "llama|total_cost" in table.columns.column_names

@@ -29,7 +29,7 @@ def test_soft_scores_go_before_right_or_wrong_and_it_is_said():
     )
     assert table.expert_names == ["m", "n", "o"]
     np.testing.assert_array_equal(table.scores, [[0.5, 1, 0.25]])
-    assert "score__ is taken before correct__ for m" in table.explanation
+    assert "score__ is used instead of correct__ for m" in table.explanation
     assert table.columns.column_names == ["correct__m"]
 
 
@@ -56,7 +56,7 @@ def test_other_columns_about_a_model_are_left_and_said():
             }
         )
     )
-    assert "left as columns: run__<model> (2), outchars__<model> (1), cost__<model> (1)." in (
+    assert "kept as plain columns: run__<model> (2), outchars__<model> (1), cost__<model> (1)." in (
         table.explanation
     )
     assert table.prices is None

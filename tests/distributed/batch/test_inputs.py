@@ -69,7 +69,7 @@ def test_each_file_is_read_with_the_precision_that_it_has():
 @pytest.mark.parametrize(
     ("router", "fields", "options", "sentence"),
     [
-        (numbers(["x", "y"]), {"x": pa.float32()}, {}, "'y' is none"),
+        (numbers(["x", "y"]), {"x": pa.float32()}, {}, "'y' is not one"),
         (
             numbers(["x", "y"]),
             {"z": pa.float32()},

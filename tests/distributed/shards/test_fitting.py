@@ -185,7 +185,7 @@ def test_data_that_leave_nothing_to_compare_are_warned_about(shards):
         columns[f"correct__{name}"] = np.full(300, np.nan)
     for row in range(300):
         columns[f"correct__{('ant', 'bee', 'cat')[row % 3]}"][row] = 1.0
-    with pytest.warns(DegenerateDataWarning, match="in no row do two experts"):
+    with pytest.warns(DegenerateDataWarning, match="have the same cost in every row"):
         sharded(shards(columns).folder)
 
 

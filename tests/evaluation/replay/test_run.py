@@ -207,7 +207,7 @@ def test_wrong_propensities_are_noticed(tmp_path, router):
         entry.propensity = min(0.999, entry.propensity * 1.4)
     found = replay(ledger_reader(write_log(tmp_path / "l.db", records)), router)
     assert found["verdict"]["better"] is None
-    assert "not those of the draws" in found["verdict"]["sentence"]
+    assert "do not match the draws" in found["verdict"]["sentence"]
 
 
 def test_few_draws_are_not_trusted(tmp_path, router):
@@ -263,8 +263,8 @@ def test_an_empty_span_is_told(log, router):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"errors": {}}, "price_weight must say"),
-        ({"errors": {}, "price_weight": -1.0}, "price_weight must say"),
+        ({"errors": {}}, "price_weight must be the number"),
+        ({"errors": {}, "price_weight": -1.0}, "price_weight must be the number"),
         ({"explore": 1.5}, r"explore must lie in \[0, 1\]"),
         ({"confidence": 1.0}, "confidence must lie"),
     ],

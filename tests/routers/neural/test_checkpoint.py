@@ -180,7 +180,7 @@ def test_resume_false_starts_over(tmp_path):
         ({"margins": (1, 2, 3)}, r"with margins=\[.*\], not \[1.0, 2.0, 3.0\]"),
         ({"hidden": (9,)}, "with a network with other weights at the start"),
         ({"schedule": "onecycle"}, "with schedule=None, not 'onecycle'"),
-        ({"epochs": 2}, "has 3 epochs behind it, more than epochs=2. Raise epochs"),
+        ({"epochs": 2}, "has finished 3 epochs, more than epochs=2. Raise epochs"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -232,7 +232,7 @@ def test_damaged_and_foreign_files_are_refused_and_left_alone(tmp_path, damage, 
     with pytest.raises(ArtifactError) as caught:
         router(path, resume=resume).fit(*three_experts())
     assert str(caught.value) == (
-        f"checkpoint {path} cannot be read: it is damaged, or no checkpoint of NeuralRouter. "
+        f"checkpoint {path} cannot be read: it is damaged, or not a checkpoint of NeuralRouter. "
         f"Delete it, or choose another path."
     )
     assert path.read_bytes() == content
@@ -242,7 +242,7 @@ def test_other_safetensors_and_folders_are_refused(tmp_path):
     path = tmp_path / "weights.safetensors"
     save_file({"weight": np.zeros(3)}, path)
     for place in (path, tmp_path):
-        with pytest.raises(ArtifactError, match="no checkpoint of NeuralRouter"):
+        with pytest.raises(ArtifactError, match="not a checkpoint of NeuralRouter"):
             router(place).fit(*three_experts())
 
 

@@ -93,7 +93,7 @@ def test_weights_that_run_code_are_refused(copied, capfd):
 
     (copied / "model.safetensors").unlink()
     torch.save({"embeddings": Evil()}, copied / "pytorch_model.bin")
-    with pytest.raises(DataFileError, match=r"pytorch_model.bin in .* must hold tensors alone"):
+    with pytest.raises(DataFileError, match=r"pytorch_model.bin in .* must hold only tensors"):
         load_pretrained(str(copied))
     assert capfd.readouterr().out == ""
 

@@ -90,7 +90,7 @@ def test_experts_that_were_never_asked_are_left_out_and_counted():
     columns["correct__poet"] = asked
     found = task_figures(task_of(columns), np.ones(60, int))
     assert found.summary["n_known"] == found.verdict.n_rows == 30
-    assert found.left_out == "30 of 60 rows are left out: not every expert was asked there."
+    assert found.left_out == "30 of 60 rows are left out because not every expert was asked."
     assert task_figures(task_of(make_columns(60)), np.ones(60, int)).left_out is None
 
 

@@ -57,7 +57,7 @@ def digits_scenario(
     each expert the share of the classes that it knows: 0.7, 0.2, 0.1 in I. The split is stratified.
 
     Departs from the paper: digits of 8 x 8 pixels, divided by 16, in place of CIFAR and SVHN; the
-    paper shows the severe setup with real experts and error alone.
+    paper shows the severe setup with real experts and error only.
 
     Examples
     --------

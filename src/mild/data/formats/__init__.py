@@ -90,8 +90,8 @@ def choose_form(schema: Any, form: str | None, scores: Named) -> str:
     dollars = ""
     if any(name.startswith(PRICE) for name in names):
         dollars = (
-            " Where there are queries, cost__<model> are dollars: name them with --prices 'cost__*', or "
-            "with --costs 'cost__*' if they are all that counts."
+            " In a table with queries, cost__<model> are dollars: name them with --prices 'cost__*', or "
+            "with --costs 'cost__*' if they are the whole cost."
         )
     raise DataFileError(
         f"no shape fits: {'; '.join(format.rule for format in DETECTED)}; name the columns with "

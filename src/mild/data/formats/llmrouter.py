@@ -71,7 +71,7 @@ def widen_llmrouter(table: Any, options: ReadArguments) -> tuple[Any, Layout, li
         conflicts = _differing(values, cells[known])
         words = (
             f"{counted(count, 'pair')} of query and model {'appears' if count == 1 else 'appear'} more "
-            f"than once and {'counts' if count == 1 else 'count'} by the mean; "
+            f"than once and {'is' if count == 1 else 'are'} averaged; "
             f"{counted(conflicts, 'of them differs', 'of them differ')} in performance."
         )
         kind = "conflicts" if conflicts else "repeats"
@@ -93,7 +93,7 @@ def widen_llmrouter(table: Any, options: ReadArguments) -> tuple[Any, Layout, li
         if differing:
             words = (
                 f"{counted(differing, 'query has', 'queries have')} several values of {name!r}; "
-                f"that of the first row is kept."
+                f"the value of the first row is kept."
             )
             findings.append(Finding("differing_column", differing, words))
     outcomes = {SCORE: performance}

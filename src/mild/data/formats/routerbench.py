@@ -21,10 +21,10 @@ def detect_routerbench(schema: Any) -> Layout | None:
     notes = []
     scoreless = [name for name in marked if name not in names]
     if scoreless:
-        notes.append(f"without a score, and left as columns: {listed(scoreless, 4)}")
+        notes.append(f"kept as plain columns, because they have no score: {listed(scoreless, 4)}")
     responses = sum(name.endswith(RESPONSE_MARK) for name in names)
     if responses:
-        notes.append(f"left as columns: <model>{RESPONSE_MARK} ({responses})")
+        notes.append(f"kept as plain columns: <model>{RESPONSE_MARK} ({responses})")
     prices = {name: name + COST_MARK for name in experts}
     return Layout("routerbench", {name: name for name in experts}, prices, notes=tuple(notes))
 

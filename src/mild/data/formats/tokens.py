@@ -77,7 +77,7 @@ def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any,
             raise DataFileError(
                 parameter="prices",
                 rule=f"must have a price for every expert; {options.prices} has none for "
-                f"{listed(unknown, 4)}, but {listed(list(prices), 4)}.",
+                f"{listed(unknown, 4)}, only for {listed(list(prices), 4)}.",
             )
         source = "LiteLLM's table" if options.prices == LITELLM else str(options.prices)
     else:
@@ -86,9 +86,7 @@ def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any,
         prices = _installed_prices() or {}
         known, unknown = _match_all(experts, prices)
         if unknown:
-            why = (
-                f"token counts without prices: give them with --prices FILE ({listed(unknown, 3)})"
-            )
+            why = f"no prices are known for {listed(unknown, 3)}: give them with --prices FILE"
             return table, replace(layout, notes=(*layout.notes, why))
         source = "LiteLLM's table"
     columns = {}

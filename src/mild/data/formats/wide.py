@@ -29,7 +29,7 @@ def detect_wide(schema: Any) -> Layout | None:
     )
     layout = Layout("wide", scores, prices, latencies)
     both = [name for name in scores if name in found[CORRECT] and name in found[SCORE]]
-    notes = [f"score__ is taken before correct__ for {listed(both, 4)}"] if both else []
+    notes = [f"score__ is used instead of correct__ for {listed(both, 4)}"] if both else []
     others = Counter(
         prefix
         for name in schema.names
@@ -40,7 +40,7 @@ def detect_wide(schema: Any) -> Layout | None:
     )
     if others:
         left = [f"{prefix}__<model> ({count})" for prefix, count in others.items()]
-        notes.append(f"left as columns: {listed(left, 8)}")
+        notes.append(f"kept as plain columns: {listed(left, 8)}")
     return Layout("wide", scores, prices, latencies, tuple(notes))
 
 

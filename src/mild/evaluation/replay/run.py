@@ -48,7 +48,7 @@ class ReplayVerdict(Verdict):
 
     @property
     def pays(self) -> bool | None:
-        """Whether the new router is better; None if it cannot be told."""
+        """Whether the new router is better; None if it is not clear."""
         return {"better": True, "worse": False}.get(self.reason)
 
     @property
@@ -193,8 +193,8 @@ def check_price_weight(price_weight: float | None) -> float:
     if price_weight is None or not 0 <= price_weight < np.inf:
         raise invalid(
             "price_weight",
-            f"must say how many errors a dollar is worth, 0 or more, as answers are graded; got "
-            f"{price_weight}.",
+            f"must be the number of errors that a dollar is worth, 0 or more, because answers are "
+            f"graded; got {price_weight}.",
         )
     return price_weight
 
@@ -351,25 +351,27 @@ def judge(
     if abs(overlap["mean_weight"] - 1) > 4 * overlap["weight_error"] + 1e-9:
         return _open(
             "propensities",
-            f"the weights must be 1 on average and are {overlap['mean_weight']:.3f} (standard error "
-            f"{overlap['weight_error']:.3f}): the logged propensities are not those of the draws.",
+            f"the weights must be 1 on average; they are {overlap['mean_weight']:.3f} (standard error "
+            f"{overlap['weight_error']:.3f}), so the logged propensities do not match the draws.",
         )
     if gap is None or overlap["effective"] < ENOUGH:
         return _open(
             "too_few",
-            f"too few draws. {overlap['draws']:,} of them tell as much about the new router as "
-            f"{overlap['effective']:.0f} of its own would, and below {ENOUGH:.0f} the intervals cannot be "
-            f"trusted; explore more or longer.",
+            f"too few draws. The {overlap['draws']:,} draws say as much about the new router as "
+            f"{overlap['effective']:.0f} decisions of its own would; with fewer than {ENOUGH:.0f} the "
+            "intervals cannot be trusted. Explore more or longer.",
         )
     if overlap["changed"] == 0 and gap.mean == 0:
-        sentence = "The new router decides as the serving one: there is no difference to estimate."
+        sentence = (
+            "The new router decides like the serving one: there is no difference to estimate."
+        )
         return "same", sentence
     if overlap["changed"] and overlap["changed_draws"] < ENOUGH_CHANGED:
         return _open(
             "too_few",
-            f"too few draws. The new router decides {overlap['changed']:.1%} of the requests otherwise, "
-            f"and what that costs is seen in only {counted(overlap['changed_draws'], 'draw')} "
-            f"({ENOUGH_CHANGED} are needed); explore more or longer.",
+            f"too few draws. The new router decides {overlap['changed']:.1%} of the requests differently, "
+            f"and only {counted(overlap['changed_draws'], 'draw shows', 'draws show')} what that costs "
+            f"({ENOUGH_CHANGED} are needed). Explore more or longer.",
         )
     only = "" if not unit else "Dollars only, no feedback on the answers: the"
     span = f"{gap.confidence * 100:g} % interval of the difference {_money(gap.low, unit)} to "
@@ -385,14 +387,15 @@ def judge(
     if gap.mean != 0 and gap.standard_error > 0:
         factor = ((gap.high - gap.low) / 2 / abs(gap.mean)) ** 2
         if factor < 100:
-            more = f" If it is as it looks, about {factor:.1f} times as many draws would show it."
+            more = f" If the true difference is this large, about {factor:.1f} times as many draws "
+            more += "would show it."
     what = "difference in dollars" if unit else "difference"
     told = f"the {what} of {_money(gap.mean, unit)} is within the noise ({span}).{more}"
     return _open("noise", f"{told} Only dollars are known: give --feedback." if unit else told)
 
 
 def _open(reason: str, words: str) -> tuple[str, str]:
-    return reason, f"It cannot be told whether the new router is better: {words}"
+    return reason, f"It is not clear whether the new router is better: {words}"
 
 
 def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
@@ -400,8 +403,8 @@ def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
     if certain:
         return _open(
             "nothing",
-            f"all {certain:,} routed requests were decided without exploration, so that no row shows "
-            "what another expert would have cost. Set explore = 0.05 under [routing] and come back later.",
+            f"all {certain:,} routed requests were decided without exploration, so no row shows what "
+            "another expert would have cost. Set explore = 0.05 under [routing] and collect more requests.",
         )
     if left_out.get("without a query"):
         return _open(
@@ -410,7 +413,7 @@ def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
             "or give the queries with --queries.",
         )
     said = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-    words = f"no row counts ({said})." if said else "the ledger has no rows in this span."
+    words = f"no row can be used ({said})." if said else "the ledger has no rows in this span."
     return _open("nothing", words)
 
 

@@ -34,7 +34,7 @@ class Replay:
 
     Attributes
     ----------
-    verdict : ``better`` (True, False, or None if it cannot be told), ``sentence`` and ``reason``
+    verdict : ``better`` (True, False, or None if it is not clear), ``sentence`` and ``reason``
     cost : what a cost is: "dollars", or "error + W * dollars"
     confidence : of the intervals
     estimates : per quantity (cost, dollars, errors, failures) and method (keys of ``METHODS``) the

@@ -117,7 +117,7 @@ class Checkpoint:
             header, tensors = self._open()
         except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
             raise ArtifactError(
-                f"checkpoint {self.path} cannot be read: it is damaged, or no checkpoint of "
+                f"checkpoint {self.path} cannot be read: it is damaged, or not a checkpoint of "
                 f"{self.owner}. Delete it, or choose another path."
             ) from error
         if not self.resume:
@@ -125,7 +125,7 @@ class Checkpoint:
         self._compare(header["options"])
         if header["epoch"] > epochs:
             raise ArtifactError(
-                f"checkpoint {self.path} has {header['epoch']} epochs behind it, more than "
+                f"checkpoint {self.path} has finished {header['epoch']} epochs, more than "
                 f"epochs={epochs}. Raise epochs, or {self.restart}."
             )
         try:

@@ -74,7 +74,7 @@ def load_pretrained(name: str, download: bool = False) -> Pretrained:
             )
     except UnpicklingError as error:
         raise DataFileError(
-            f"{WEIGHTS[2]} in {folder} must hold tensors alone; it holds more, which could run any code. "
+            f"{WEIGHTS[2]} in {folder} must hold only tensors; it holds more, which could run any code. "
             f"Use weights in {WEIGHTS[0]}."
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
