@@ -91,8 +91,8 @@ def test_decoding_matches_sixty_digit_elimination_without_lumping(
             scores = rng.normal(size=p) * spread
             got = stationary_distribution([scores], margins, surrogate)[0]
             expected = oracles.stationary(scores, margins, surrogate)
-            # Small entries keep their relative accuracy, too.
-            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-120)
+            # Every entry keeps its relative accuracy, however small it is.
+            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-300)
 
 
 @every_surrogate
@@ -209,11 +209,25 @@ def test_near_ties_at_extreme_scores_match_sixty_digits(surrogate: object, size:
         np.testing.assert_allclose(got, expected, atol=1e-13)
 
 
+@pytest.mark.parametrize("tau", [1.0, 0.5, 0.0])
+@pytest.mark.parametrize("shared", [False, True])
+def test_logarithmic_and_plain_elimination_agree_where_both_apply(tau: float, shared: bool) -> None:
+    rng = np.random.default_rng(7)
+    margins = draw_margins(rng, 6, shared)
+    groups = margin_groups(margins)
+    scores = rng.normal(size=(6, 40)) * 20
+    shifted = scores - scores.max(axis=0)
+    assert shifted.min() > -300 * margins.min()
+    plain = rules._by_powers(shifted.copy(), margins, groups, tau)
+    logarithmic = rules._logarithmic(shifted.copy(), margins, groups, tau)
+    np.testing.assert_allclose(plain, logarithmic, rtol=1e-9, atol=1e-300)
+
+
 def test_rows_do_not_influence_each_other() -> None:
     rng = np.random.default_rng(8)
     margins = rng.uniform(0.3, 2, 4)
     scores = rng.normal(size=(30, 4))
-    scores[::3] *= 1000  # the rates of these rows would underflow
+    scores[::3] *= 1000  # these rows need logarithms
     together = stationary_distribution(scores, margins)
     alone = np.vstack([stationary_distribution(row[None], margins) for row in scores])
     np.testing.assert_allclose(together, alone, rtol=1e-12)

@@ -7,9 +7,10 @@ decoding solves for p and takes the largest entry. For unequal margins argmax of
 different, inconsistent rule (docs/theory.md).
 
 Experts that share a margin are one state of the chain. Grassmann-Taksar-Heyman elimination subtracts
-nothing, so every entry keeps its relative accuracy, down to exp(-300). A comp-sum surrogate with tau != 1
-multiplies ``p_k`` by ``softmax_k(f / rho_k)^(1 - tau)``. To find only the largest entry, with many margins,
-a chain between the anchors is enough. Internal functions store arrays experts first, (p, m).
+nothing, so every entry keeps its relative accuracy; rows whose rates would underflow are done with
+logarithms of rates. A comp-sum surrogate with tau != 1 multiplies ``p_k`` by
+``softmax_k(f / rho_k)^(1 - tau)``. To find the largest entry alone, with many margins, a chain between the
+anchors is enough. Internal functions store arrays experts first, (p, m).
 """
 
 from __future__ import annotations
@@ -33,8 +34,6 @@ LONG = 2048
 # Anchors are faster from MANY margins on, if there are at most WORTH times as many anchors.
 MANY = 28
 WORTH = 0.5
-# Least exponent of a rate in double precision: no mass below exp(LEAST) matters, and none underflows.
-LEAST = -600.0
 
 
 def argmax_last(values: FloatArray) -> IntArray:
@@ -183,13 +182,19 @@ def stationary_experts_first(
         return distribution / distribution.sum(axis=0)
     if surrogate.form == "pairwise":
         return _pairwise(scores, margins, surrogate.tau)
+    lowest = shifted.min(axis=0)
+    limit = 40.0 if scores.dtype == np.float32 else 300.0
+    wide = lowest < -limit * groups[0].margin
+    if not wide.any():
+        return _by_powers(shifted, margins, groups, surrogate.tau)
     result = np.empty_like(shifted)
-    # Where single precision would underflow, double precision does not.
-    wide = shifted.min(axis=0) < -40.0 * groups[0].margin
-    for rows, dtype in ((~wide, scores.dtype), (wide, np.float64)):
+    result[:, ~wide] = _by_powers(shifted[:, ~wide], margins, groups, surrogate.tau)
+    # Double precision often suffices where single does not, in a ninth of the logarithms' time.
+    beyond = lowest < -300.0 * groups[0].margin
+    for rows, eliminate in ((wide & ~beyond, _by_powers), (beyond, _logarithmic)):
         if rows.any():
-            part = shifted[:, rows].astype(dtype)
-            result[:, rows] = _by_powers(part, margins, groups, surrogate.tau)
+            doubles = shifted[:, rows].astype(np.float64)
+            result[:, rows] = eliminate(doubles, margins, groups, surrogate.tau)
     return result
 
 
@@ -247,8 +252,6 @@ def _by_powers(
     powers = np.empty((size, *shifted.shape), dtype)
     for g, group in enumerate(groups):
         np.multiply(shifted, dtype.type(1 / group.margin), out=powers[g])
-    if dtype == np.float64:
-        np.maximum(powers, LEAST, out=powers)
     np.exp(powers, out=powers)
     scale = rho[order].astype(dtype)[:, None]
     if size == p or tau != 1:
@@ -286,13 +289,65 @@ def _gth(rates: FloatArray) -> FloatArray:
     return mass
 
 
+def _logarithmic(
+    shifted: FloatArray, rho: FloatArray, groups: list[MarginGroup], tau: float
+) -> FloatArray:
+    p, m = shifted.shape
+    size = len(groups)
+    log_softmax = np.empty((size, p, m))
+    for g, group in enumerate(groups):
+        log_softmax[g] = np.maximum(shifted / group.margin, -1e300)
+        log_softmax[g] -= np.log(np.exp(log_softmax[g]).sum(axis=0))
+    log_rates = np.empty((size, size, m))
+    height = np.empty((size, m))
+    for h, group in enumerate(groups):
+        log_rates[:, h] = np.logaddexp.reduce(log_softmax[:, group.members], axis=1)
+        height[h] = shifted[group.members].max(axis=0)
+    log_margin = np.log([group.margin for group in groups])
+    log_rates -= log_margin[:, None, None]
+    mass = _log_gth(log_rates, height)
+    terms = (mass - log_margin[:, None])[:, None] + log_softmax
+    distribution = np.logaddexp.reduce(terms, axis=0) + np.log(rho)[:, None]
+    if tau != 1:
+        for g, group in enumerate(groups):
+            distribution[group.members] += (1 - tau) * log_softmax[g, group.members]
+    return _normalise_log(distribution)
+
+
+def _log_gth(log_rates: FloatArray, height: FloatArray) -> FloatArray:
+    """``_gth`` on logarithms of rates; ``height`` (G, m) is the best score in each state.
+
+    The lowest state is eliminated first and masses are relative to the highest: at scores of 1e20 the
+    rounding of logarithms would otherwise swamp the ratios of the states that matter.
+    """
+    size, _, m = log_rates.shape
+    order = np.argsort(-height, axis=0, kind="stable")
+    log_rates = np.take_along_axis(log_rates, order[:, None], axis=0)
+    log_rates = np.take_along_axis(log_rates, order[None], axis=1)
+    for last in range(size - 1, 0, -1):
+        leaving = np.logaddexp.reduce(log_rates[last, :last], axis=0)
+        log_rates[:last, last] -= leaving
+        through = log_rates[:last, last, None] + log_rates[last, :last]
+        np.logaddexp(log_rates[:last, :last], through, out=log_rates[:last, :last])
+    mass = np.empty((size, m))
+    mass[0] = 0
+    for g in range(1, size):
+        mass[g] = np.logaddexp.reduce(mass[:g] + log_rates[:g, g], axis=0)
+    result = np.empty_like(mass)
+    np.put_along_axis(result, order, mass, axis=0)
+    return result
+
+
 def _pairwise(scores: FloatArray, rho: FloatArray, tau: float) -> FloatArray:
     """Sum over pairs: rates ``Phi_tau'(e^v) e^v / rho_k`` with ``v = (f_j - f_k) / rho_k``."""
     f = scores.astype(np.float64)
-    rates = np.empty((len(f), len(f), f.shape[1]))
+    log_rates = np.empty((len(f), len(f), f.shape[1]))
     for k, margin in enumerate(rho):
         v = np.clip((f - f[k]) / margin, -1e300, 1e300)
-        exponent = v - tau * np.logaddexp(v, 0)
-        rates[k] = np.exp(np.clip(exponent, LEAST / 2, -LEAST / 2)) / margin
-    mass = _gth(rates)
-    return (mass / mass.sum(axis=0)).astype(scores.dtype)
+        log_rates[k] = v - tau * np.logaddexp(v, 0) - np.log(margin)
+    return _normalise_log(_log_gth(log_rates, f)).astype(scores.dtype)
+
+
+def _normalise_log(log_weights: FloatArray) -> FloatArray:
+    weights = np.exp(log_weights - log_weights.max(axis=0))
+    return weights / weights.sum(axis=0)
