@@ -3,6 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from mild.policies.costs import nearest
 from mild.routers.cost_models import KNNRouter
 
 
@@ -72,6 +73,20 @@ def test_rows_of_weight_zero_are_no_neighbours():
     weight[:10] = 0
     expected = KNNRouter(4).fit(X[10:], costs[10:]).expected_costs(X)
     assert_array_equal(KNNRouter(4).fit(X, costs, weight).expected_costs(X), expected)
+
+
+@pytest.mark.parametrize("count", [1, 7, 60])
+def test_a_bound_from_a_sample_finds_the_same_neighbours(count):
+    distances = np.random.default_rng(0).normal(size=(40, 3000))
+    # Sorted, alike and spiked rows are where a sample might mislead.
+    distances[0].sort()
+    distances[1] = 0.0
+    distances[2, 1::16] = -9.0
+    distances[3, ::16] = 9.0
+    found = nearest(distances, count)
+    assert all(len(set(row)) == count for row in found.tolist())
+    values = np.sort(np.take_along_axis(distances, found, axis=1), axis=1)
+    assert_array_equal(values, np.sort(distances, axis=1)[:, :count])
 
 
 def test_other_numbers_of_neighbours_share_the_distances():
