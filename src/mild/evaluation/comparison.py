@@ -6,12 +6,13 @@ import importlib.util
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
 
 from mild import metrics
 from mild.artifact.files import check_free
@@ -698,18 +699,10 @@ def compare_methods(
     results: list[SplitResult] = []
     interrupted = False
     try:
-        for number, (split, context) in enumerate(zip(splits, contexts, strict=True)):
-            X_train, X_test = inputs.features(split.train, split.test)
-            choices: dict[str, Choices] = {}
-            for method in methods:
-                known = array[split.train]
-                choices[method.key] = run_method(method, context, X_train, known, X_test)
-                done = number * len(methods) + len(choices)
-                report(done, len(splits) * len(methods), f"split {number + 1}, {method.label}")
-            tested_strata = None if strata is None else strata[split.test]
-            results.append(
-                SplitResult(array[split.test], groups[split.test], choices, tested_strata)
-            )
+        for choices in _run_splits(inputs, array, splits, methods, contexts, report):
+            test = splits[len(results)].test
+            tested_strata = None if strata is None else strata[test]
+            results.append(SplitResult(array[test], groups[test], choices, tested_strata))
     except KeyboardInterrupt:
         if not results:
             raise
@@ -749,6 +742,79 @@ def compare_methods(
         not_compared=not_compared,
         interrupted=interrupted,
     )
+
+
+def _run_splits(
+    inputs: SplitInputs,
+    costs: FloatArray,
+    splits: Sequence[Split],
+    methods: Sequence[Method],
+    contexts: Sequence[Context],
+    report: Progress,
+) -> Iterator[dict[str, Choices]]:
+    """What every method chooses in one split after the other.
+
+    With several workers and splits, workers take whole splits: one search keeps two of them busy for
+    four fifths of the time. Methods that need another package share no candidates with the others and are
+    taken by themselves.
+    """
+    total = len(splits) * len(methods)
+    if len(splits) == 1 or effective_n_jobs(contexts[0].jobs) == 1:
+        for number, (split, context) in enumerate(zip(splits, contexts, strict=True)):
+
+            def done(count: int, method: Method, before: int = number) -> None:
+                text = f"split {before + 1}, {method.label}"
+                report(before * len(methods) + count, total, text)
+
+            yield _run_split(inputs, costs, split, methods, context, done)
+        return
+    parts = [
+        [method for method in methods if method.needs == needs]
+        for needs in dict.fromkeys(method.needs for method in methods)
+    ]
+    stream = Parallel(n_jobs=contexts[0].jobs, return_as="generator")(
+        delayed(_in_worker)(inputs, costs, split, part, replace(context, jobs=None))
+        for split, context in zip(splits, contexts, strict=True)
+        for part in parts
+    )
+    try:
+        for number in range(len(splits)):
+            choices: dict[str, Choices] = {}
+            for part, (chosen, warned) in zip(parts, stream, strict=False):
+                choices |= chosen
+                for warning in warned:
+                    warnings.warn(warning, stacklevel=4)
+                text = f"split {number + 1}, {part[-1].label}"
+                report(number * len(methods) + len(choices), total, text)
+            yield choices
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of tasks that are given up
+            stream.close()
+
+
+def _in_worker(*arguments: Any) -> tuple[dict[str, Choices], list[Warning | str]]:
+    """``_run_split`` and its warnings, which the console of another process knows nothing of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choices = _run_split(*arguments)
+    return choices, [warning.message for warning in caught]
+
+
+def _run_split(
+    inputs: SplitInputs,
+    costs: FloatArray,
+    split: Split,
+    methods: Sequence[Method],
+    context: Context,
+    done: Callable[[int, Method], None] = lambda count, method: None,
+) -> dict[str, Choices]:
+    X_train, X_test = inputs.features(split.train, split.test)
+    choices: dict[str, Choices] = {}
+    for method in methods:
+        choices[method.key] = run_method(method, context, X_train, costs[split.train], X_test)
+        done(len(choices), method)
+    return choices
 
 
 def _mean_baselines(
