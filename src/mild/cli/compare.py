@@ -11,7 +11,7 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, fixed, note, percent, print_table, progress_bar, say
-from mild.cli.evaluate import TIES, print_choices
+from mild.cli.evaluate import print_choices
 from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import counted
 
@@ -103,6 +103,8 @@ def compare(
 
 def _show(found: Comparison, result: Mapping[str, Any]) -> None:
     """Print tables of methods and experts, and the verdict."""
+    from mild.evaluation.figures import ORACLE_NOTE
+
     say(loss_line(result))
     rows, names = found.rows, [row.label for row in found.rows]
     chosen = found.row(found.chosen)
@@ -112,7 +114,8 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         "method",
         found.choices,
     )
-    say("The best constant is the expert with the lowest loss on the training rows. " + TIES)
+    best = "The best constant is the expert with the lowest loss on the training rows."
+    say(f"{best} {ORACLE_NOTE}")
     intervals = [
         "" if row.difference is None else "{:+.4f} [{:+.4f}, {:+.4f}]".format(*row.difference)
         for row in rows

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.data import Matrices, OutcomeTable
 
-TIES = (
-    "The oracle is the perfect choice, which is known only afterwards. Among experts of equal loss it "
-    "takes the one with the lower price, then the one with the higher accuracy."
-)
-
 
 @o.takes_options
 def evaluate(
@@ -123,7 +118,9 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         ]
     print_table("experts", columns)
     if dollars is not None:
-        say(TIES)
+        from mild.evaluation.figures import ORACLE_NOTE
+
+        say(ORACLE_NOTE)
 
 
 def print_choices(title: str, header: str, rows: Sequence[Mapping[str, Any]]) -> None:

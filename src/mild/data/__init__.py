@@ -1,5 +1,8 @@
 """Tables for routing: features and costs, or queries and outcomes, are read; choices are written."""
 
+import warnings
+from typing import Any
+
 from mild.artifact.expert_names import match_expert, match_experts
 from mild.artifact.frames import as_frame
 from mild.data.cost_terms import CostTerms
@@ -28,3 +31,17 @@ __all__ = [
     "write_csv",
     "write_outcomes",
 ]
+
+# Names of the last version, and what they are now.
+_FORMER = {
+    "outcome_costs": (lambda table, **terms: table.costs(**terms), "OutcomeTable.costs"),
+    "cost_formula": (lambda table, **terms: CostTerms(**terms).formula(table), "CostTerms.formula"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FORMER:
+        raise AttributeError(f"module 'mild.data' has no attribute {name!r}")
+    found, now = _FORMER[name]
+    warnings.warn(f"mild.data.{name} is now {now}.", FutureWarning, stacklevel=2)
+    return found

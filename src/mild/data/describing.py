@@ -21,7 +21,7 @@ from mild.metrics import (
     oracle_loss,
     share_entropy,
 )
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.outcomes import TIES, Outcomes
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
@@ -81,8 +81,7 @@ class Description:
             f"All experts that were asked are right on {right} of the queries{soft}, none on {wrong}; on "
             f"the other {some}, the choice of expert matters.",
             f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
-            f"{shares['entropy']:.2f}, where 1 is even; ties in loss go to the lower price, then to the "
-            f"higher {self.quality}).",
+            f"{shares['entropy']:.2f}, where 1 is even; {TIES}).",
             *(finding["sentence"] for finding in report["findings"]),
         ]
 

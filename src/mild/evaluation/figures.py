@@ -19,8 +19,11 @@ from mild.metrics import (
     summary,
     verdict_of_choices,
 )
-from mild.metrics.outcomes import Outcomes, all_priced, baselines, mean_known
+from mild.metrics.outcomes import TIES, Outcomes, all_priced, baselines, mean_known
 from mild.tuning.tasks import Task
+
+#: What the oracle is, in a sentence.
+ORACLE_NOTE = f"The oracle is the perfect choice, which is known only afterwards; {TIES}."
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,9 @@ from mild.core.costs import ROUNDING, cheapest_of
 from mild.metrics.routing import best_constant, expert_shares
 from mild.metrics.rows import balanced_weights
 
+#: How ``Outcomes.oracle`` decides between experts of equal loss, for people.
+TIES = "ties go to the lower price, then to the higher accuracy"
+
 
 class Stratified:
     """Rows in groups that count alike, if ``strata`` says which."""

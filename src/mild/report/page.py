@@ -19,6 +19,8 @@ from markupsafe import Markup
 from mild.artifact.files import check_free
 from mild.core.arrays import invalid
 from mild.errors import DataFileError
+from mild.metrics.outcomes import TIES
+from mild.metrics.verdict import STARTS
 from mild.money import amount
 from mild.report.charts import (
     AXES,
@@ -137,7 +139,9 @@ def _page(document: dict[str, Any]) -> str:
         document=document,
         short=dict(zip(experts, short_names(experts, 32), strict=True)),
         names=short_names(experts, 24),
+        answer=STARTS[verdict["pays"]],
         lead=lead,
+        ties=TIES,
         over_values=_over_values(document),
         facts=facts,
         beside=beside,

@@ -299,13 +299,24 @@ def test_an_interrupted_comparison_keeps_its_finished_splits():
     assert found.row("ce").costs[0] == whole.row("ce").costs[0]
 
 
-def test_several_workers_find_the_same():
+def test_workers_that_take_whole_splits_find_the_same():
     X, costs = make_problem()
     names = ("ce", "tune")
-    alone, shared = (run(X, costs, n_splits=2, names=names, jobs=jobs) for jobs in (1, 2))
+    alone, shared = (run(X, costs, n_splits=3, names=names, jobs=jobs) for jobs in (1, 2))
     for key in names:
         np.testing.assert_array_equal(alone.row(key).costs, shared.row(key).costs)
         assert alone.row(key).found == shared.row(key).found
+    seen = []
+
+    def stop(done, total, message):
+        seen.append(done)
+        if done == 4:
+            raise KeyboardInterrupt
+
+    found = run(X, costs, n_splits=3, names=("ce",), progress=stop, jobs=2)
+    assert seen == [0, 2, 4]
+    assert (found.interrupted, found.n_splits) == (True, 1)
+    assert found.row("ce").costs[0] == alone.row("ce").costs[0]
 
 
 def test_an_interrupt_before_the_first_split_ends_it():
