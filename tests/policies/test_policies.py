@@ -212,6 +212,16 @@ def test_one_pass_gives_what_three_calls_give(kind):
         assert_allclose(found.costs, policy.expected_costs(X))
 
 
+@KINDS
+def test_every_block_can_be_checked_before_it_is_decided(kind):
+    policy, X = make()[kind], inputs(BLOCK + 5)
+    seen = []
+    chosen = policy.predict_checked(X, lambda block, first: seen.append((first, len(block))))
+    assert_array_equal(chosen, policy.predict(X))
+    # Finite scores of a linear policy say that the block is finite.
+    assert seen in ([], [(0, BLOCK), (BLOCK, 5)])
+
+
 @pytest.mark.parametrize("kind", ["linear", "linear-argmax", "linear_costs"])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_slopes_are_derivatives_of_the_lead(kind, scaled):

@@ -26,6 +26,7 @@ from mild.errors import UnsupportedError, counted
 from mild.features import TextFeatures
 from mild.features.base import is_table
 from mild.policies import Decisions, Policy
+from mild.policies.base import blocks
 
 # Texts whose features are held at a time.
 TEXT_BLOCK = 4096
@@ -141,7 +142,7 @@ class Router:
         >>> router.predict([[-3.0], [2.0]])
         array([0, 1])
         """
-        return self.policy.predict(self._finite_inputs(X))
+        return self.policy.predict_checked(self._check_inputs(X), self._check_finite)
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Estimate (n_samples, n_experts) of each expert's share of the expected reward.
@@ -152,11 +153,11 @@ class Router:
         array([[0.25, 0.75],
                [0.5 , 0.5 ]])
         """
-        return self.policy.predict_proba(self._finite_inputs(X))
+        return self._collect("predict_proba", X)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Scores (n_samples, n_experts), larger is better."""
-        return self.policy.decision_function(self._finite_inputs(X))
+        return self._collect("decision_function", X)
 
     def expected_costs(self, X: Any) -> FloatArray:
         """Expected cost (n_samples, n_experts) of each expert, if the router has learned it.
@@ -166,11 +167,13 @@ class Router:
         >>> router.expected_costs([[3.0]])
         array([[3., 1.]])
         """
-        return self.policy.expected_costs(self._finite_inputs(X))
+        return self._collect("expected_costs", X)
 
     def decide(self, X: Any) -> Decisions:
         """Choice, probabilities and expected costs of each row of X, in one pass."""
-        return self.policy.decide(self._finite_inputs(X))
+        inputs = self._check_inputs(X)
+        self._check_finite(inputs, 0)
+        return self.policy.decide(inputs)
 
     def decide_one(self, x: FloatArray) -> int:
         """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
@@ -395,6 +398,17 @@ class Router:
             )
         return self.text
 
+    def _collect(self, method: str, X: Any) -> Any:
+        """Check and decide block by block, so that a block stays in cache."""
+        inputs = self._check_inputs(X)
+        decide = getattr(self.policy, method)
+        parts = []
+        for rows in blocks(inputs) or [slice(0, 0)]:
+            part = inputs[rows]
+            self._check_finite(part, rows.start)
+            parts.append(decide(part))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
     def _check_inputs(self, X: Any) -> Any:
         """X as a float array or CSR matrix of the right width; float32 stays float32."""
         columns = getattr(X, "columns", None)
@@ -423,20 +437,20 @@ class Router:
                 raise invalid("X", f"must hold numbers; got {error}.") from error
         return inputs
 
-    def _finite_inputs(self, X: Any) -> Any:
-        """X as ``_check_inputs`` gives it, if every number is finite."""
-        inputs = self._check_inputs(X)
-        sparse = hasattr(inputs, "tocsr")
-        flat = (inputs.data if sparse else inputs).ravel(order="K")
+    def _check_finite(self, part: Any, first_row: int) -> None:
+        values = part.data if hasattr(part, "tocsr") else part
         # Faster than isfinite: a sum of squares is finite only if every number is.
         with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(np.dot(flat, flat)) or np.isfinite(flat).all():
-                return inputs
-        dense = inputs.toarray() if sparse else inputs
+            flat = values.ravel(order="K")
+            if np.isfinite(np.dot(flat, flat)):
+                return
+        if np.isfinite(values).all():
+            return
+        dense = part.toarray() if hasattr(part, "tocsr") else part
         row, column = np.argwhere(~np.isfinite(dense))[0]
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        got = f"{dense[row, column]} in row {row}, column {column}{name}"
-        raise invalid("X", f"must be finite; got {got}.")
+        place = f"row {first_row + row}, column {column}{name}"
+        raise invalid("X", f"must be finite; got {dense[row, column]} in {place}.")
 
 
 def _as_texts(texts: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -118,6 +118,14 @@ class Policy(ABC):
         """Whether the policy that decides has a head for errors, for ``expected_errors``."""
         return False
 
+    def predict_checked(self, X: Any, check: Callable[[Any, int], None]) -> IntArray:
+        """Expert of each row; ``check(block, first_row)`` gets every block that may not be finite."""
+        result = np.empty(X.shape[0], np.intp)
+        for rows in blocks(X):
+            check(X[rows], rows.start)
+            result[rows] = self.predict(X[rows])
+        return result
+
     def decide_one(self, x: FloatArray) -> int:
         """Expert for one feature vector (n_features,)."""
         return int(self.predict(x[None])[0])
@@ -201,6 +209,8 @@ class ScorePolicy(Policy):
     """Scores experts and decodes the scores; the decoder is part of the state."""
 
     decoder: Decoder
+    # Whether finite scores imply that the input was finite.
+    scores_tell: ClassVar[bool] = False
 
     def predict_proba(self, X: Any) -> FloatArray:
         result = None
@@ -212,10 +222,23 @@ class ScorePolicy(Policy):
         return np.empty((0, self.n_experts)) if result is None else result
 
     def predict(self, X: Any) -> IntArray:
+        return self._predict(X, None)
+
+    def predict_checked(self, X: Any, check: Callable[[Any, int], None]) -> IntArray:
+        return self._predict(X, check)
+
+    def _predict(self, X: Any, check: Callable[[Any, int], None] | None) -> IntArray:
         choose = self.decoder.choose_experts_first
 
         def score(rows: slice) -> FloatArray:
-            return self.scores_experts_first(X[rows])
+            block = X[rows]
+            # Infinities of both signs add up to NaN: ``check`` reports them, not a NumPy warning.
+            with np.errstate(invalid="ignore", over="ignore"):
+                scores = self.scores_experts_first(block)
+                sound = check is None or (self.scores_tell and np.isfinite(scores.sum()))
+            if check is not None and not sound:
+                check(block, rows.start)
+            return scores
 
         result = np.empty(X.shape[0], np.intp)
         if self.decoder.by_argmax or X.shape[0] <= BLOCK:

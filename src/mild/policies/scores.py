@@ -26,6 +26,7 @@ class LinearPolicy(ScorePolicy, kind="linear"):
     decoder: Decoder
 
     tensor_names = ("coef", "intercept")
+    scores_tell = True
 
     def __post_init__(self) -> None:
         self.coef = np.ascontiguousarray(self.coef)
