@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -37,6 +37,7 @@ from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.fitting import fit_labels, make_step
 from mild.tuning.tasks import (
+    Progress,
     Task,
     fewer_folds,
     make_task,
@@ -48,9 +49,6 @@ from mild.tuning.tasks import (
 from mild.tuning.tune import FAMILIES
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-
-#: Called with fits done, fits in all, and what was just done.
-Progress: TypeAlias = Callable[[int, int, str], Any]
 
 
 def _new_memory() -> Any:

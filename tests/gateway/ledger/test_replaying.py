@@ -51,7 +51,7 @@ def test_queries_and_feedback_may_be_frames(log, kind):
         price_weight=10.0,
     )
     assert found.cost == "error + 10 * dollars"
-    frame = found.to_frame(like=feedback)
+    frame = found.to_frame()
     assert type(frame) is type(feedback)
     assert set(frame["quantity"] if kind is not pa.table else frame["quantity"].to_pylist()) == {
         "cost",
