@@ -30,11 +30,14 @@ def test_a_cheaper_router_is_better(log):
     found = mild.replay(folder / "l.sqlite", make_router())
     entry = found.estimates["cost"]["doubly_robust"]
     assert entry["low"] < true_cost(NEW) < entry["high"]
-    assert found.verdict["better"] is True
-    assert found.verdict["sentence"] in repr(found)
-    assert found.verdict["sentence"] in found._repr_html_()
+    assert found.verdict.pays is True
+    assert found.verdict.sentence in repr(found)
+    assert found.verdict.sentence in found._repr_html_()
     assert set(found.shares) == set(NAMES)
-    assert json.loads(json.dumps(found.as_dict()))["estimates"]["cost"] == found.estimates["cost"]
+    assert (
+        json.loads(json.dumps(found.as_dict(), allow_nan=False))["estimates"]["cost"]
+        == found.estimates["cost"]
+    )
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])

@@ -11,7 +11,7 @@ from typing import Any
 
 from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table, library_of
-from mild.evaluation.replay import read_errors, read_texts
+from mild.evaluation.replay import ReplayVerdict, read_errors, read_texts
 from mild.evaluation.replay import replay as estimate
 from mild.gateway.ledger.reading import ledger_location, ledger_reader, moment
 
@@ -33,7 +33,8 @@ class Replay:
 
     Attributes
     ----------
-    verdict : ``better`` (True, False, or None if it is not clear), ``sentence`` and ``reason``
+    verdict : whether the new router is better: ``pays`` (True, False, or None if it is not clear),
+        ``sentence`` and ``reason``
     cost : what a cost is: "dollars", or "error + W * dollars"
     confidence : of the intervals
     estimates : per quantity (cost, dollars, errors, failures) and method (keys of ``METHODS``) the
@@ -47,7 +48,7 @@ class Replay:
     library : of the frames that were given, and of that which ``to_frame`` gives; None for files
     """
 
-    verdict: Mapping[str, Any]
+    verdict: ReplayVerdict
     cost: str
     confidence: float
     estimates: Mapping[str, Mapping[str, Mapping[str, float | None]]]
@@ -62,7 +63,7 @@ class Replay:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild replay --json`` prints."""
-        found = asdict(self)
+        found = {**asdict(self), "verdict": self.verdict.as_dict()}
         del found["library"]
         return found
 
@@ -79,11 +80,11 @@ class Replay:
         ]
 
     def __repr__(self) -> str:
-        return f"<Replay: {self.verdict['sentence']}>"
+        return f"<Replay: {self.verdict.sentence}>"
 
     def _repr_html_(self) -> str:
         shown = [{**row, "method": METHODS[row["method"]]} for row in self._rows]
-        return html_table(self.verdict["sentence"], shown)
+        return html_table(self.verdict.sentence, shown)
 
 
 def replay(
@@ -144,7 +145,7 @@ def replay(
     ...     writer.write(Record("r1", time.time(), "alice", "mild", **drawn))
     ...     writer.close()
     ...     found = replay(settings.path, router)
-    >>> found.rows, found.verdict["reason"]
+    >>> found.rows, found.verdict.reason
     (1, 'too_few')
     """
     loaded = router if isinstance(router, Router) else load(router)
