@@ -111,7 +111,7 @@ def test_rows_in_which_something_is_unknown_are_left_out():
     quality[:10, 0] = np.nan
     prices[10:20, 1] = np.nan
     rows = HeldOut(held.errors, held.prices, quality, prices, held.groups)
-    assert solve(Target(keep_quality=0.9), rows, NAMES).n_units == 80
+    assert solve(Target(keep_quality=0.9), rows, NAMES).n_groups == 80
     quality[:] = np.nan
     with pytest.raises(InvalidInputError) as refused:
         solve(Target(keep_quality=0.9), rows, NAMES)
@@ -280,7 +280,7 @@ def test_heads_of_a_scaled_router_are_scaled(task):
     policy = priced.fitted.model.policy
     heads = policy.heads if isinstance(policy, TradeoffPolicy) else policy
     assert isinstance(heads, StandardizedPolicy)
-    assert priced.solution.n_units == 120
+    assert priced.solution.n_groups == 120
 
 
 def test_a_table_without_prices_gets_no_heads(task, fitted):
