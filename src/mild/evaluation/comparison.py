@@ -638,9 +638,6 @@ def _number_rows(
         X, names = data, [str(name) for name in getattr(costs, "columns", ())]
     array, inputs = check_costs(costs), matrix_inputs(X)
     names = names or [f"expert_{k}" for k in range(array.shape[1])]
-    if len(inputs) != len(array):
-        rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
-        raise invalid("data", rule)
     if groups is None:
         splits = random_splits(np.arange(len(array)), n_splits, test_size, seed)
         return ComparedRows(inputs, Outcomes(array), names, counted="row"), splits
@@ -671,7 +668,7 @@ def compare_methods(
     array = check_costs(rows.outcomes.costs)
     if len(inputs) != len(array):
         rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
-        raise invalid("inputs", rule)
+        raise invalid("data", rule)
     if not splits:
         raise invalid("splits", "must hold at least one split; got none.")
     if not methods or methods[0].key != "constant":
