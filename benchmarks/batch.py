@@ -27,7 +27,7 @@ import pyarrow.parquet as parquet
 import mild
 from benchmarks.data import planted
 from benchmarks.measure import Report, Timing, environment, median_ratio, ratio_spread
-from mild.distributed.executors import cores
+from mild.core.threads import cores
 from mild.routers import LinearRouter
 
 WIDTH = 384

@@ -415,12 +415,13 @@ def replay(
     draws = read_log(log, form, loaded.expert_names, text_column)
     found = replay_log(draws, loaded, explore=explore, confidence=confidence, seed=seed)
     if as_json:
+        found["verdict"] = found["verdict"].as_dict()
         typer.echo(json.dumps(found, ensure_ascii=False, allow_nan=False))
         return
     for entries in found["estimates"].values():
         typer.echo(pd.DataFrame(entries).T[["mean", "low", "high"]].to_string())
     _print_left_out(found["left_out"])
-    typer.echo(found["verdict"]["sentence"])
+    typer.echo(found["verdict"].sentence)
 
 
 def _print_left_out(counts: Mapping[str, int]) -> None:

@@ -102,6 +102,39 @@ def test_nobody_reads_the_notes_of_an_artefact_by_their_key() -> None:
     assert not found, "\n".join(found)
 
 
+def test_benchmarks_and_scripts_import_names_that_exist() -> None:
+    """mypy sees neither of them."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}.{alias.name}"
+        for folder in ("benchmarks", "scripts")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "mild"
+        for alias in node.names
+        if f"{node.module}.{alias.name}" not in MODULES
+        and alias.name not in _top_names(MODULES.get(node.module or ""))
+    ]
+    assert not found, "\n".join(found)
+
+
+def _top_names(path: Path | None) -> set[str]:
+    """Names that a module defines or imports at its top, and those that it loads lazily."""
+    found: set[str] = set()
+    for node in [] if path is None else ast.parse(path.read_text(encoding="utf-8")).body:
+        for one in ast.walk(node) if isinstance(node, (ast.Assign, ast.If)) else [node]:
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(one.name)
+            elif isinstance(one, (ast.Import, ast.ImportFrom)):
+                found |= {alias.asname or alias.name for alias in one.names}
+            elif isinstance(one, ast.Name):
+                found.add(one.id)
+            elif isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
+                found.add(one.target.id)
+            elif isinstance(one, ast.Constant) and isinstance(one.value, str):
+                found.add(one.value)
+    return found
+
+
 def _names(node: ast.expr) -> Iterator[str]:
     for one in ast.walk(node):
         if isinstance(one, ast.Name):

@@ -96,5 +96,5 @@ def test_former_names_still_work_with_a_warning(tmp_path):
     with pytest.warns(FutureWarning, match="Router"):
         assert mild.artifact.LoadedRouter is Router
     with pytest.warns(FutureWarning, match="query_hashes"):
-        folder = save(router(), tmp_path / "r", marks=np.array([3, 5], np.uint64))
+        folder = mild.save(router(), tmp_path / "r", marks=np.array([3, 5], np.uint64))
     assert load(folder).query_hashes.tolist() == [3, 5]

@@ -166,9 +166,9 @@ def test_an_exported_log_gives_the_estimates_of_its_ledger(ledger, tmp_path, for
     log = replay_log(read_log(tmp_path / "log.csv", form, router.expert_names), router)
     for method, entry in log["estimates"]["cost"].items():
         assert entry == pytest.approx(ours["estimates"]["cost"][method], rel=1e-6)
-    assert log["verdict"]["better"] == ours["verdict"]["better"]
+    assert log["verdict"].pays == ours["verdict"].pays
     assert (log["rows"], log["cost"]) == (1000, "cost")
-    assert "$" not in log["verdict"]["sentence"]
+    assert "$" not in log["verdict"].sentence
 
 
 def test_only_draws_that_can_be_judged_are_exported(tmp_path):

@@ -111,7 +111,7 @@ def test_rows_in_which_something_is_unknown_are_left_out():
     quality[:10, 0] = np.nan
     prices[10:20, 1] = np.nan
     rows = HeldOut(held.errors, held.prices, quality, prices, held.groups)
-    assert solve(Target(keep_quality=0.9), rows, NAMES).n_units == 80
+    assert solve(Target(keep_quality=0.9), rows, NAMES).n_groups == 80
     quality[:] = np.nan
     with pytest.raises(InvalidInputError) as refused:
         solve(Target(keep_quality=0.9), rows, NAMES)
@@ -280,7 +280,7 @@ def test_heads_of_a_scaled_router_are_scaled(task):
     policy = priced.fitted.model.policy
     heads = policy.heads if isinstance(policy, TradeoffPolicy) else policy
     assert isinstance(heads, StandardizedPolicy)
-    assert priced.solution.n_units == 120
+    assert priced.solution.n_groups == 120
 
 
 def test_a_table_without_prices_gets_no_heads(task, fitted):
@@ -305,3 +305,11 @@ def test_a_target_names_the_expert_that_has_no_price(task, fitted):
     bare = replace(task, table=replace(task.table, prices=prices))
     with pytest.raises(ValueError, match=r"'poet' has none. Fill them in, or leave the expert out"):
         with_price_heads(fitted, bare, tasks.search_folds(task, 3), Target(max_dollars=1.0))
+
+
+def test_the_former_place_of_targets_still_works_with_a_warning():
+    with pytest.warns(FutureWarning, match=r"mild\.tuning\.targets"):
+        from mild.evaluation.targets import solve as former
+    assert former is solve
+    with pytest.raises(ImportError):
+        from mild.evaluation.targets import no_such_name  # noqa: F401

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,6 @@ def save(
     data: tuple[Any, Any] | Mapping[str, Any] | None = None,
     text: TextFeatures | None = None,
     notes: Mapping[str, Any] | None = None,
-    marks: NDArray[np.uint64] | None = None,
     overwrite: bool = False,
     query_hashes: NDArray[np.uint64] | None = None,
 ) -> Path:
@@ -45,7 +43,6 @@ def save(
     data : (X, costs) of the training data, for the fingerprint, or a mapping with "fingerprint" and "rows"
     text : fitted text features, saved with the router; None for those of the router, if any
     notes : JSON-ready facts to keep with the router; None for those of its ``info``
-    marks : the former name of ``query_hashes``
     overwrite : whether an existing router may be replaced
     query_hashes : (n,) uint64, ascending, distinct: hashes of the training queries, to recognise them
         later; None for those of the router
@@ -65,9 +62,6 @@ def save(
     Router(linear, 1 features, experts small, large)
     """
     source = source_of(router)
-    if marks is not None:
-        warnings.warn("marks is now called query_hashes.", FutureWarning, stacklevel=2)
-        query_hashes = marks
     info = source.info
     if notes is not None:
         known = RouterInfo.from_notes(notes)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -37,6 +37,7 @@ from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.fitting import fit_labels, make_step
 from mild.tuning.tasks import (
+    Progress,
     Task,
     fewer_folds,
     make_task,
@@ -48,9 +49,6 @@ from mild.tuning.tasks import (
 from mild.tuning.tune import FAMILIES
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-
-#: Called with fits done, fits in all, and what was just done.
-Progress: TypeAlias = Callable[[int, int, str], Any]
 
 
 def _new_memory() -> Any:
@@ -640,9 +638,6 @@ def _number_rows(
         X, names = data, [str(name) for name in getattr(costs, "columns", ())]
     array, inputs = check_costs(costs), matrix_inputs(X)
     names = names or [f"expert_{k}" for k in range(array.shape[1])]
-    if len(inputs) != len(array):
-        rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
-        raise invalid("data", rule)
     if groups is None:
         splits = random_splits(np.arange(len(array)), n_splits, test_size, seed)
         return ComparedRows(inputs, Outcomes(array), names, counted="row"), splits
@@ -673,7 +668,7 @@ def compare_methods(
     array = check_costs(rows.outcomes.costs)
     if len(inputs) != len(array):
         rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
-        raise invalid("inputs", rule)
+        raise invalid("data", rule)
     if not splits:
         raise invalid("splits", "must hold at least one split; got none.")
     if not methods or methods[0].key != "constant":

@@ -15,17 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_labels, invalid
-from mild.core.costs import cheapest_of
+from mild.core.costs import ROUNDING, cheapest_of
 from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_weights
 
 Weights: TypeAlias = ArrayLike | None
 
 #: A verdict needs at least this many independent rows, queries or groups.
 FEWEST_GROUPS = 30
-
-
-#: Share by which sums of the same numbers may differ.
-ROUNDING = 1e-12
 
 
 class BestConstant(NamedTuple):

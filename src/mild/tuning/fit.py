@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,9 +14,7 @@ from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.features import TextFeatures
 from mild.tuning.fitting import fit_task, fit_texts, make_router, make_step, router_of, standardized
-from mild.tuning.tasks import Task, check_rows, make_task
-
-Progress = Callable[[int, int, str], None]
+from mild.tuning.tasks import Progress, Task, check_rows, make_task
 
 
 def fit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from mild.errors import InvalidInputError, check_option
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import common_constant, expert_shares
 from mild.metrics.rows import balanced_weights
-from mild.tuning.tasks import Task, check_rows
+from mild.tuning.tasks import Progress, Task, check_rows
 from mild.tuning.training_rows import TrainingQueryIndex
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def standardized(router: Any, scale: bool = True) -> Any:
 def make_step(
     table: OutcomeTable,
     text: str | TextFeatures | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Progress | None = None,
 ) -> TextFeatures:
     """An unfitted feature step for a table: by its name, or a copy of the one that is given."""
     if text is None:

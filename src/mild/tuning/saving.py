@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ def save(
     ----------
     router : fitted router, Pipeline that ends in one and may begin with text features, or ``Router``
     folder : target; must not exist or be empty, unless ``overwrite``
-    expert_names, feature_names, data, text, notes, marks, query_hashes : as in ``mild.artifact.save``
+    expert_names, feature_names, data, text, notes, query_hashes : as in ``mild.artifact.save``
+    marks : the former name of ``query_hashes``
     overwrite : whether an existing router may be replaced
     table : the table whose queries and costs the router was fitted on; with it the names of the experts,
         the terms of the cost, prices and hashes of the training queries are saved, too
@@ -68,6 +70,9 @@ def save(
     ...     mild.load(folder).expert_names
     ['smollm2', 'gemma3', 'rules']
     """
+    if marks is not None:
+        warnings.warn("marks is now called query_hashes.", FutureWarning, stacklevel=2)
+        query_hashes = marks
     terms = CostTerms(beta, price_weight, latency_weight)
     options: dict[str, Any] = {
         "expert_names": expert_names,
@@ -75,7 +80,6 @@ def save(
         "data": data,
         "text": text,
         "notes": notes,
-        "marks": marks,
         "overwrite": overwrite,
         "query_hashes": query_hashes,
     }

@@ -137,7 +137,7 @@ class Solution:
     best_expert: str  # the expert that is compared with
     best_quality: float
     best_dollars_per_1000: float | None
-    n_units: int  # different queries (or groups) among the rows
+    n_groups: int  # different queries (or groups) among the rows
     confidence: float  # of the intervals, which hold for all settings that were tried at once
     # about how many calibration queries would certify the next setting; None without a guarantee, if there
     # is no next one, or if no number would do
@@ -149,8 +149,10 @@ class Solution:
         if not set(QUALITY_TARGETS) & set(self.target.wanted):
             share = "strong_share" in self.target.wanted or self.dollars_per_1000 is None
             about = self.strong_share if share else self.dollars_per_1000 or about
+        fields = asdict(self)
+        fields["n_units"] = fields.pop("n_groups")
         return {
-            **asdict(self),
+            **fields,
             "target": self.target.wanted,
             "guarantee": self.target.guarantee,
             **asdict(about),
@@ -179,7 +181,7 @@ class Solution:
             figures.append(
                 f"{share.estimate:.1%} to {self.best_expert} ({share.low:.1%} to {share.high:.1%})"
             )
-        described = f"{setting}, with {'; '.join(figures)}; {self.n_units:,} held-out queries"
+        described = f"{setting}, with {'; '.join(figures)}; {self.n_groups:,} held-out queries"
         if self.certified is None:
             if self.met:
                 return f"Target {wanted}: {described}."

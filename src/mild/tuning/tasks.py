@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError
 from mild.metrics.outcomes import Outcomes, Stratified
 
+#: Called with the number of steps done, of all steps, and what was just done.
+Progress = Callable[[int, int, str], None]
 # From this many rows on, parallel workers are worth their start-up time.
 MANY_ROWS = 800
 #: Names of columns of topics, and how many values, and rows per value, one that is not named must have.

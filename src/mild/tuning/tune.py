@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from mild.tuning.fit import fit_constant, matrix_router
 from mild.tuning.fitting import contents, fit_task, make_router, make_step, router_of, standardized
 from mild.tuning.targets import Solution, check_prices, with_price_heads
 from mild.tuning.tasks import (
+    Progress,
     Task,
     check_rows,
     fewer_folds,
@@ -32,7 +33,6 @@ from mild.tuning.tasks import (
     topics,
 )
 
-Progress = Callable[[int, int, str], None]
 #: What is searched by default in a table of outcomes: all families, the network on small tables only.
 FAMILIES = "auto"
 # Candidates that a notebook shows.
@@ -148,10 +148,10 @@ def tune(
             rule = "is for tables of outcomes with prices; this is a table of features and costs."
             raise invalid(name, rule)
         params |= {"cv": cv, "n_jobs": n_jobs}
-        model = standardized(_search(families, params), standardize is not False)
-        model.fit(data.X, data.costs)
-        found = _result(model, data.expert_names)
-        return replace(found, router=matrix_router(model, data), n_folds=cv)
+        search = _search(families, params)
+        model = standardized(search, standardize is not False).fit(data.X, data.costs)
+        verdict = _verdict(search, data.expert_names)
+        return _result(search, matrix_router(model, data), verdict, n_folds=cv)
     if target.wanted and balance is not None:
         rule = "must not be given with a target, which is solved for the mean over rows; leave one out."
         raise invalid("balance", rule)
@@ -180,7 +180,7 @@ def tune(
     search = _search(families or FAMILIES, {**params, "cv": folds, "n_jobs": n_jobs})
     scale = step.kind == "vectors" if standardize is None else standardize
     fitted = fit_task(task, standardized(search, scale), step, labels)
-    found = _result(fitted.model, table.expert_names, task)
+    verdict = _verdict(search, table.expert_names, task)
     wanted = target if target.wanted else None
     priced = with_price_heads(
         fitted, task, folds, wanted, calibration, n_jobs, confidence, random_state
@@ -188,14 +188,18 @@ def tune(
     fitted = priced.fitted
     if calibration is not None:
         fitted = replace(fitted, features=step.vectorize(contents(table, step)))
-    return replace(
-        found,
-        router=router_of(fitted, whole, {**priced.notes, "verdict": found.verdict.as_dict()}),
+    return _result(
+        search,
+        router_of(fitted, whole, {**priced.notes, "verdict": verdict.as_dict()}),
+        verdict,
+        notes,
         target=priced.solution,
+        cost=task.cost,
         text=step.kind,
         topic=topic,
+        balance=task.balance,
         n_folds=len(folds),
-        notes=(*notes, *found.notes),
+        library=table.library,
     )
 
 
@@ -353,20 +357,24 @@ def _constant_result(task: Task) -> TuneResult:
     )
 
 
-def _result(model: Any, expert_names: Sequence[str], task: Task | None = None) -> TuneResult:
-    """What a fitted search chose, from which candidates, and its verdict; the router is to follow."""
-    search = model[-1] if hasattr(model, "steps") else model
-    results, verdict = search.cv_results_, search.verdict_
-    constant = expert_names[verdict.constant_expert]
+def _verdict(search: Any, expert_names: Sequence[str], task: Task | None = None) -> Verdict:
+    """The verdict of a fitted search, with the name of the constant and, of a task, with dollars."""
+    verdict: Verdict = search.verdict_
+    constant = expert_names[verdict.constant_expert or 0]
     if task is None:
-        verdict = verdict.named(constant)
-    else:
-        dollars = _dollars(search, task.table.prices, task.weight)
-        verdict = verdict.named(constant, task.counted, dollars)
-    skipped = tuple(search.skipped_families_)
-    notes = (f"left out because torch is not installed: {', '.join(skipped)}.",) if skipped else ()
+        return verdict.named(constant)
+    return verdict.named(constant, task.counted, _dollars(search, task.table.prices, task.weight))
+
+
+def _result(
+    search: Any, router: Router, verdict: Verdict, notes: Sequence[str] = (), **about: Any
+) -> TuneResult:
+    """What a fitted search chose, and from which candidates; ``about`` are more fields of the result."""
+    results, skipped = search.cv_results_, tuple(search.skipped_families_)
+    if skipped:
+        notes = [*notes, f"left out because torch is not installed: {', '.join(skipped)}."]
     return TuneResult(
-        router=None,  # type: ignore[arg-type]
+        router=router,
         verdict=verdict,
         family=search.best_family_,
         params=search.best_params_,
@@ -376,13 +384,11 @@ def _result(model: Any, expert_names: Sequence[str], task: Task | None = None) -
         ),
         choice=search.choice_,
         routes_as_constant=search.decides_as_constant_,
-        cost=None if task is None else task.cost,
-        balance=None if task is None else task.balance,
         skipped_families=skipped,
         dropped_margins=search.dropped_margins_,
         interrupted=search.interrupted_,
-        notes=notes,
-        library=None if task is None else task.table.library,
+        notes=tuple(notes),
+        **about,
     )
 
 

@@ -21,7 +21,7 @@ from mild.features import EncoderFeatures
 from mild.routers import KNNRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.solver import MANY, SAMPLE
-from mild.tuning.tasks import TrainingQueryIndex
+from mild.tuning.training_rows import TrainingQueryIndex
 from shard_cases import in_memory, make_rows, make_texts, sharded
 
 CLOSE = 1e-6
@@ -101,7 +101,7 @@ def test_texts_get_the_features_of_one_table(shards, standardize):
     data = shards(make_texts(3000), group=1100)
     found = sharded(data.folder, LinearRouter(), standardize=standardize)
     whole = TrainingQueryIndex.of(read_outcomes(data.whole))
-    np.testing.assert_array_equal(found.seen.marks, whole.marks)
+    np.testing.assert_array_equal(found.seen.hashes, whole.hashes)
     assert found.seen.complete
     expected = in_memory(data.whole, LinearRouter(), scaled=bool(standardize))
     np.testing.assert_array_equal(

@@ -1,6 +1,5 @@
 """From a ledger to a sentence."""
 
-import json
 
 import pytest
 
@@ -29,15 +28,14 @@ def test_a_cheaper_router_is_found_better_in_dollars(log):
     path, _, _ = log
     cheap = {"sum": "small", "place": "small", "code": "middle"}
     found = replay(ledger_reader(path), make_router(cheap))
-    json.dumps(found, allow_nan=False)
     cost = found["estimates"]["cost"]
     truth = true_cost(cheap)
     for method in ("inverse_propensity", "self_normalised", "doubly_robust"):
         assert holds(cost[method], truth)
     assert cost["doubly_robust"]["standard_error"] < cost["inverse_propensity"]["standard_error"]
-    assert found["verdict"]["better"] is True
-    assert found["verdict"]["reason"] == "better"
-    assert found["verdict"]["sentence"].startswith("Dollars only")
+    assert found["verdict"].pays is True
+    assert found["verdict"].reason == "better"
+    assert found["verdict"].sentence.startswith("Dollars only")
     assert (found["rows"], found["draws"], found["left_out"]) == (1500, 1500, {})
     assert found["overlap"]["effective"] > 100
     assert found["shares"]["small"]["new"] == pytest.approx(2 / 3, abs=0.05)
@@ -57,7 +55,7 @@ def test_with_feedback_the_cost_counts_errors_and_dollars(log, router):
         errors=errors,
         price_weight=20.0,
     )
-    assert poor["verdict"]["better"] is False
+    assert poor["verdict"].pays is False
     assert poor["estimates"]["dollars"]["difference"]["high"] < 0
 
 
@@ -86,8 +84,8 @@ def test_the_same_router_costs_what_was_logged(log):
     cost = found["estimates"]["cost"]
     assert cost["inverse_propensity"] == pytest.approx(cost["logged"])
     assert holds(cost["difference"], 0.0)
-    assert found["verdict"]["better"] is None
-    assert "within the noise" in found["verdict"]["sentence"]
+    assert found["verdict"].pays is None
+    assert "within the noise" in found["verdict"].sentence
 
 
 @pytest.mark.parametrize("pinned", [0.0, 0.5])
@@ -97,7 +95,7 @@ def test_the_serving_router_is_not_better_than_itself(tmp_path, pinned):
     found = replay(ledger_reader(path), make_router(OLD))
     difference = found["estimates"]["cost"]["difference_to_serving"]
     assert (difference["mean"], difference["standard_error"]) == (0.0, 0.0)
-    assert (found["verdict"]["better"], found["verdict"]["reason"]) == (None, "same")
+    assert (found["verdict"].pays, found["verdict"].reason) == (None, "same")
     assert (found["overlap"]["changed"], found["overlap"]["changed_draws"]) == (0.0, 0)
 
 
@@ -119,7 +117,7 @@ def test_a_change_that_hardly_any_draw_shows_is_too_few(tmp_path, router):
     assert found["overlap"]["effective"] > 100
     assert 0 < found["overlap"]["changed_draws"] < 30
     assert found["overlap"]["changed"] == pytest.approx(1 / 3, abs=0.08)
-    assert (found["verdict"]["better"], found["verdict"]["reason"]) == (None, "too_few")
+    assert (found["verdict"].pays, found["verdict"].reason) == (None, "too_few")
 
 
 def test_pinned_requests_follow_their_sessions_draw(tmp_path, router):
@@ -154,11 +152,9 @@ def test_a_pinned_request_without_its_first_is_left_out(tmp_path, router):
 def test_without_exploration_nothing_can_be_told(tmp_path, router):
     records, _ = make_log(200, propensity=1.0)
     found = replay(ledger_reader(write_log(tmp_path / "l.db", records)), router)
-    assert found["verdict"]["better"] is None
-    assert (
-        "all 200 routed requests were decided without exploration" in found["verdict"]["sentence"]
-    )
-    assert "explore = 0.05" in found["verdict"]["sentence"]
+    assert found["verdict"].pays is None
+    assert "all 200 routed requests were decided without exploration" in found["verdict"].sentence
+    assert "explore = 0.05" in found["verdict"].sentence
     assert found["estimates"] == {}
 
 
@@ -175,9 +171,9 @@ def test_rows_without_exploration_are_left_out_of_a_log_that_has_both(tmp_path, 
 def test_an_expert_that_was_never_drawn_makes_it_impossible_to_tell(log):
     path, _, _ = log
     found = replay(ledger_reader(path), make_router({**NEW, "sum": "giant"}, ["giant", *NAMES]))
-    assert found["verdict"]["better"] is None
-    assert "never drawn here: giant (3" in found["verdict"]["sentence"]
-    assert "add them to the gateway" in found["verdict"]["sentence"]
+    assert found["verdict"].pays is None
+    assert "never drawn here: giant (3" in found["verdict"].sentence
+    assert "add them to the gateway" in found["verdict"].sentence
     assert found["overlap"]["unknown"] == []
 
 
@@ -187,15 +183,15 @@ def test_experts_of_the_log_that_the_router_does_not_know_are_named(log):
         {kind: name.upper() for kind, name in NEW.items()}, [n.upper() for n in NAMES]
     )
     found = replay(ledger_reader(path), renamed)
-    assert found["verdict"]["reason"] == "unseen"
+    assert found["verdict"].reason == "unseen"
     assert sorted(found["overlap"]["unknown"]) == sorted(NAMES)
-    assert "which the router does not know" in found["verdict"]["sentence"]
+    assert "which the router does not know" in found["verdict"].sentence
 
 
 def test_an_expert_that_the_new_router_has_no_more_is_no_problem(log):
     path, _, _ = log
     found = replay(ledger_reader(path), make_router({**NEW, "code": "middle"}, ["small", "middle"]))
-    assert found["verdict"]["better"] is True
+    assert found["verdict"].pays is True
     assert found["shares"]["large"]["new"] == 0.0
     truth = true_cost({**NEW, "code": "middle"})
     assert holds(found["estimates"]["cost"]["inverse_propensity"], truth)
@@ -206,16 +202,16 @@ def test_wrong_propensities_are_noticed(tmp_path, router):
     for entry in records:
         entry.propensity = min(0.999, entry.propensity * 1.4)
     found = replay(ledger_reader(write_log(tmp_path / "l.db", records)), router)
-    assert found["verdict"]["better"] is None
-    assert "do not match the draws" in found["verdict"]["sentence"]
+    assert found["verdict"].pays is None
+    assert "do not match the draws" in found["verdict"].sentence
 
 
 def test_few_draws_are_not_trusted(tmp_path, router):
     records, _ = make_log(60)
     found = replay(ledger_reader(write_log(tmp_path / "l.db", records)), router)
-    assert found["verdict"]["better"] is None
-    assert found["verdict"]["reason"] == "too_few"
-    assert "too few" in found["verdict"]["sentence"]
+    assert found["verdict"].pays is None
+    assert found["verdict"].reason == "too_few"
+    assert "too few" in found["verdict"].sentence
 
 
 def test_rows_that_say_nothing_are_named_by_reason(tmp_path, router):
@@ -241,7 +237,7 @@ def test_queries_may_come_from_elsewhere(tmp_path, router):
     records, _ = make_log(300)
     path = write_log(tmp_path / "l.db", records, keep_text=False)
     nothing = replay(ledger_reader(path), router)
-    assert "keep_text = true" in nothing["verdict"]["sentence"]
+    assert "keep_text = true" in nothing["verdict"].sentence
     texts = {entry.request_id: entry.text for entry in records}
     assert replay(ledger_reader(path), router, texts=texts)["rows"] == 300
 
@@ -257,7 +253,7 @@ def test_a_fallback_counts_for_the_expert_that_was_drawn(tmp_path, router):
 
 def test_an_empty_span_is_told(log, router):
     found = replay(ledger_reader(log[0]), router, since=1.0, until=2.0)
-    assert found["verdict"]["sentence"].endswith("the ledger has no rows in this span.")
+    assert found["verdict"].sentence.endswith("the ledger has no rows in this span.")
 
 
 @pytest.mark.parametrize(

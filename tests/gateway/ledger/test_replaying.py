@@ -30,11 +30,14 @@ def test_a_cheaper_router_is_better(log):
     found = mild.replay(folder / "l.sqlite", make_router())
     entry = found.estimates["cost"]["doubly_robust"]
     assert entry["low"] < true_cost(NEW) < entry["high"]
-    assert found.verdict["better"] is True
-    assert found.verdict["sentence"] in repr(found)
-    assert found.verdict["sentence"] in found._repr_html_()
+    assert found.verdict.pays is True
+    assert found.verdict.sentence in repr(found)
+    assert found.verdict.sentence in found._repr_html_()
     assert set(found.shares) == set(NAMES)
-    assert json.loads(json.dumps(found.as_dict()))["estimates"]["cost"] == found.estimates["cost"]
+    assert (
+        json.loads(json.dumps(found.as_dict(), allow_nan=False))["estimates"]["cost"]
+        == found.estimates["cost"]
+    )
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
@@ -51,7 +54,7 @@ def test_queries_and_feedback_may_be_frames(log, kind):
         price_weight=10.0,
     )
     assert found.cost == "error + 10 * dollars"
-    frame = found.to_frame(like=feedback)
+    frame = found.to_frame()
     assert type(frame) is type(feedback)
     assert set(frame["quantity"] if kind is not pa.table else frame["quantity"].to_pylist()) == {
         "cost",

@@ -91,10 +91,9 @@ def _show_replay(found: Mapping[str, Any]) -> None:
     from mild.gateway.ledger.replaying import METHODS
 
     for name, entries in found["estimates"].items():
-        unit = f" ({found['cost']})" if name == "cost" != found["cost"] else ""
-        title = f"{name} per request{unit}"
-        small = name == "dollars" or (name == "cost" and found["cost"] in ("dollars", "cost"))
-        digits = 6 if small else 4
+        unit = found["cost"] if name == "cost" else name
+        title = f"{name} per request" + (f" ({unit})" if name == "cost" else "")
+        digits = 6 if unit == "dollars" else 4
         rows = [
             {key: fixed(entries[method][key], digits) for key in ("mean", "low", "high")}
             for method in METHODS

@@ -76,10 +76,9 @@ from mild.routers.solver import (
 )
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import contents, task_info
-from mild.tuning.tasks import Task, make_task
+from mild.tuning.tasks import Progress, Task, make_task
 from mild.tuning.training_rows import TrainingQueryIndex
 
-Progress = Callable[[int, int, str], None]
 #: Dataset -> context of workers that hold it.
 OpenWorkers = Callable[[Dataset], AbstractContextManager[Workers]]
 

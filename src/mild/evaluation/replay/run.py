@@ -73,7 +73,7 @@ def replay(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """What a router that reads text would have cost on the logged traffic, per request, JSON-ready.
+    """What a router that reads text would have cost on the logged traffic, per request.
 
     The cost of a request is its price in dollars, by the usage that the expert reported, fallbacks
     included. Where answers were judged (``errors``: request -> error in [0, 1]), it is ``error +
@@ -85,7 +85,7 @@ def replay(
     share of exploration. The verdict compares it with the serving router under the same share: the
     exploration of the log is no cost of a router. ``since`` and ``until`` are seconds since 1970. The
     result has ``estimates`` per quantity (cost, and dollars, failures and errors beside it) and method,
-    ``verdict``, ``overlap``, ``rows``, ``left_out`` and ``shares``.
+    ``verdict`` (``ReplayVerdict``), ``overlap``, ``rows``, ``left_out`` and ``shares``.
     """
     if errors is not None:
         check_price_weight(price_weight)
@@ -172,7 +172,7 @@ def replay_rows(
     if len(target):
         new = dict(zip(router.expert_names, target.mean(axis=0).tolist(), strict=True))
     return {
-        "verdict": verdict.as_dict(),
+        "verdict": verdict,
         "cost": cost,
         "confidence": confidence,
         "estimates": found,

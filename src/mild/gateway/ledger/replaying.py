@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import time
 from collections.abc import Mapping
@@ -11,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from mild.artifact import Router, load
-from mild.artifact.frames import as_frame
-from mild.evaluation.replay import read_errors, read_texts
+from mild.artifact.frames import as_frame, default_library, html_table, library_of
+from mild.evaluation.replay import ReplayVerdict, read_errors, read_texts
 from mild.evaluation.replay import replay as estimate
 from mild.gateway.ledger.reading import ledger_location, ledger_reader, moment
 
@@ -34,7 +33,8 @@ class Replay:
 
     Attributes
     ----------
-    verdict : ``better`` (True, False, or None if it is not clear), ``sentence`` and ``reason``
+    verdict : whether the new router is better: ``pays`` (True, False, or None if it is not clear),
+        ``sentence`` and ``reason``
     cost : what a cost is: "dollars", or "error + W * dollars"
     confidence : of the intervals
     estimates : per quantity (cost, dollars, errors, failures) and method (keys of ``METHODS``) the
@@ -45,9 +45,10 @@ class Replay:
     shares : per expert, of the requests as logged and under the new router
     explore : exploration rate of both routers
     target : what the new router was tuned for, in a sentence; None if that is not known
+    library : of the frames that were given, and of that which ``to_frame`` gives; None for files
     """
 
-    verdict: Mapping[str, Any]
+    verdict: ReplayVerdict
     cost: str
     confidence: float
     estimates: Mapping[str, Mapping[str, Mapping[str, float | None]]]
@@ -58,41 +59,32 @@ class Replay:
     shares: Mapping[str, Mapping[str, float]]
     explore: float
     target: str | None
+    library: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild replay --json`` prints."""
-        return asdict(self)
+        found = {**asdict(self), "verdict": self.verdict.as_dict()}
+        del found["library"]
+        return found
 
-    def to_frame(self, like: Any = None) -> Any:
-        """The estimates, a row per quantity and method, as a frame of the kind of ``like``.
+    def to_frame(self) -> Any:
+        """The estimates, a row per quantity and method."""
+        return as_frame(self._rows, self.library or default_library())
 
-        Without a frame of pandas, polars or pyarrow it is a pyarrow table.
-        """
-        import pyarrow as pa
-
-        rows = [
+    @property
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
             {"quantity": quantity, "method": method, **entry}
             for quantity, entries in self.estimates.items()
             for method, entry in entries.items()
         ]
-        return as_frame(rows, pa.table({}) if like is None else like)
 
     def __repr__(self) -> str:
-        return f"<Replay: {self.verdict['sentence']}>"
+        return f"<Replay: {self.verdict.sentence}>"
 
     def _repr_html_(self) -> str:
-        head = "<tr><th>quantity</th><th>estimate</th><th>mean</th><th>low</th><th>high</th></tr>"
-        rows = "".join(
-            f"<tr><td>{quantity}</td><td>{METHODS[method]}</td>"
-            + "".join(
-                f"<td>{_estimate_cell(entries[method][key])}</td>"
-                for key in ("mean", "low", "high")
-            )
-            + "</tr>"
-            for quantity, entries in self.estimates.items()
-            for method in METHODS
-        )
-        return f"<p>{html.escape(self.verdict['sentence'])}</p><table>{head}{rows}</table>"
+        shown = [{**row, "method": METHODS[row["method"]]} for row in self._rows]
+        return html_table(self.verdict.sentence, shown)
 
 
 def replay(
@@ -153,7 +145,7 @@ def replay(
     ...     writer.write(Record("r1", time.time(), "alice", "mild", **drawn))
     ...     writer.close()
     ...     found = replay(settings.path, router)
-    >>> found.rows, found.verdict["reason"]
+    >>> found.rows, found.verdict.reason
     (1, 'too_few')
     """
     loaded = router if isinstance(router, Router) else load(router)
@@ -178,8 +170,5 @@ def replay(
         confidence=confidence,
         seed=random_state,
     )
-    return Replay(**found, target=None if target is None else target.sentence)
-
-
-def _estimate_cell(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    sentence = None if target is None else target.sentence
+    return Replay(**found, target=sentence, library=library_of(feedback) or library_of(queries))
