@@ -175,9 +175,7 @@ def check_integer(name: str, value: Any, low: int = 1, high: int | None = None) 
 def check_jobs(n_jobs: Any) -> None:
     """Refuse a number of parallel workers that is not None, nor an integer other than 0."""
     if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
-        raise invalid(
-            "n_jobs", f"must be an integer, not 0; -1 uses every core; got {n_jobs!r}."
-        )
+        raise invalid("n_jobs", f"must be an integer, not 0; -1 uses every core; got {n_jobs!r}.")
 
 
 def check_share(name: str, value: Any) -> float:

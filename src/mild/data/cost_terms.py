@@ -55,7 +55,7 @@ class CostTerms:
         given += [("latency_weight", f"{self.latency_weight}", self.latency_weight or 0.0)]
         for name, shown, value in given:
             if not (isinstance(value, Real) and np.isfinite(value) and value >= 0):
-                raise invalid(name, f"must be a finite number, not negative; got {shown}.")
+                raise invalid(name, f"must be finite and not negative; got {shown}.")
 
     @property
     def stated(self) -> bool:

@@ -234,7 +234,7 @@ def _read_frame(source: Any) -> Any:
     try:
         if hasattr(source, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(source).read_all()
-        if hasattr(source, "columns") and hasattr(source, "iloc"):
+        if hasattr(source, "iloc") and hasattr(source, "columns"):
             return pa.Table.from_pandas(source, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataFileError(f"the frame cannot be read through Arrow ({reason(error)}).") from error

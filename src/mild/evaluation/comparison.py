@@ -47,6 +47,7 @@ from mild.report.document import Document
 from mild.tuning.fitting import fit_labels, make_step
 from mild.tuning.tasks import (
     Task,
+    check_folds,
     fewer_folds,
     make_task,
     parallel_jobs,
@@ -619,7 +620,7 @@ def compare(
     >>> [row.label for row in found.rows]
     ['best constant', 'CE', 'MILD theory']
     """
-    check_integer("cv", cv, 2)
+    check_folds(cv)
     check_integer("random_state", random_state, 0)
     check_jobs(n_jobs)
     chosen, left_out = chosen_methods(methods)

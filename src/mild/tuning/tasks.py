@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, check_integer
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
 from mild.data.splits import Split, folds, random_splits, time_splits
@@ -113,6 +114,12 @@ def check_rows(task: Task) -> None:
         raise InvalidInputError(f"{rule}; this has {task.table.rows}.", parameter="table")
 
 
+def check_folds(cv: Any) -> None:
+    """Refuse a number of folds below 2."""
+    if not isinstance(cv, Integral) or cv < 2:
+        raise invalid("cv", f"must be at least 2 folds; got {cv!r}.")
+
+
 def topics(table: OutcomeTable, name: str | None = None) -> tuple[str | None, list[str] | None]:
     """A column of subjects, tasks or sources and its values as text; None twice if there is none.
 
@@ -182,7 +189,7 @@ def search_folds(
     With ``time``, the rows in the order of that column are cut into ``n_folds + 1`` parts; a router that
     is fitted on everything before a part is evaluated on it.
     """
-    check_integer("cv", n_folds, 2)
+    check_folds(n_folds)
     check_rows(task)
     if time is None:
         found = folds(task.groups, n_folds, seed)

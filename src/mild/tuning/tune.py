@@ -11,7 +11,7 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.targets import Target
-from mild.core.arrays import FloatArray, as_python, check_integer, check_share, invalid
+from mild.core.arrays import FloatArray, as_python, check_share, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.features import TextFeatures
@@ -22,6 +22,7 @@ from mild.tuning.fitting import contents, fit_task, make_router, make_step, rout
 from mild.tuning.targets import Solution, check_prices, with_price_heads
 from mild.tuning.tasks import (
     Task,
+    check_folds,
     check_rows,
     fewer_folds,
     make_task,
@@ -130,7 +131,7 @@ def tune(
     target = Target(
         keep_quality, max_quality_loss, max_dollars, strong_share, save_dollars, guarantee
     )
-    check_integer("cv", cv, 2)
+    check_folds(cv)
     params = {
         "estimator": make_router("linear", params, random_state, tune),
         "alphas": alphas,
