@@ -101,7 +101,7 @@ def test_folds_of_equal_bundles_are_of_equal_size():
         (lambda: joined_groups("ab", "abc"), "as many"),
         (lambda: random_splits([0, 0]), "the same query or belong to the same group"),
         (lambda: random_splits([0, 1], 0), "n_splits"),
-        (lambda: random_splits([0, 1], 1, 1.0), "test_share"),
+        (lambda: random_splits([0, 1], 1, 1.0), "test_size"),
         (lambda: random_splits([0.5, 1.5]), "one number per row"),
         (lambda: folds([0, 1], 1), "n_folds"),
         (lambda: time_splits([1, 1], [0, 1]), "before and after"),

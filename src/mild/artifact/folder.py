@@ -106,10 +106,9 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
 
     Called before a long fit, it raises the errors that ``save`` would raise at the end.
     """
-    if not os.fspath(folder).strip():
+    if not isinstance(folder, (str, os.PathLike)) or not os.fspath(folder).strip():
         raise InvalidInputError(
-            f"the folder to write to must have a name; got {os.fspath(folder)!r}.",
-            parameter="folder",
+            f"the folder to write to must have a name; got {folder!r}.", parameter="folder"
         )
     target = Path(os.path.realpath(folder))
     exists = os.path.lexists(target)

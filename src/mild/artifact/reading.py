@@ -29,7 +29,7 @@ from mild.artifact.schemas import (
     described_tensor,
     split,
 )
-from mild.errors import ArtifactError, DataFileError
+from mild.errors import ArtifactError, DataFileError, InvalidInputError
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
 
@@ -60,6 +60,8 @@ def load(folder: str | os.PathLike[str]) -> Router:
     Raises ArtifactError for missing or damaged files, a newer schema, tensors that do not fit, and a pickle
     in the folder.
     """
+    if not isinstance(folder, (str, os.PathLike)):
+        raise InvalidInputError(parameter="folder", rule=f"must be a path; got {folder!r}.")
     path = Path(folder)
     try:
         return _load(path)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from mild.artifact.info import RouterInfo
 from mild.artifact.novelty import Estimates, Novelty, estimate
 from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
-from mild.errors import UnsupportedError, counted
+from mild.errors import UnsupportedError, check_option, counted
 from mild.features import TextFeatures
 from mild.features.base import is_table
 from mild.policies import Decisions, Policy
@@ -193,7 +194,7 @@ class Router:
         Texts are read block by block, so a generator of any length takes constant memory.
         """
         step = self._text_step()
-        if isinstance(texts, (str, bytes)) or is_table(texts):
+        if isinstance(texts, (str, bytes)) or is_table(texts) or not isinstance(texts, Iterable):
             return self.predict(step.vectorize(texts))  # refuses it, unless it is for vectors
         rest, chosen = iter(_as_texts(texts)), [np.empty(0, np.intp)]
         while block := list(islice(rest, TEXT_BLOCK)):
@@ -270,7 +271,7 @@ class Router:
         >>> router.without("b")
         Router(constant, 1 features, experts a, c)
         """
-        if isinstance(expert, str) and expert not in self.expert_names:
+        if not isinstance(expert, Integral) and expert not in self.expert_names:
             raise invalid(
                 "expert", f"must be one of {', '.join(self.expert_names)}; got {expert!r}."
             )
@@ -345,7 +346,11 @@ class Router:
         Targets are ``keep_quality``, ``max_quality_loss``, ``max_dollars``, ``strong_share`` and
         ``save_dollars``.
         """
+        for name in wanted:
+            check_option("target", name, [field.name for field in fields(Target)])
         asked = Target(**wanted) if target is None else target
+        if not isinstance(asked, Target):
+            raise invalid("target", f"must be named, such as max_dollars=2; got {asked!r}.")
         policy, solved = at_target(self.policy, self.info, self.expert_names, asked)
         # The calibration is that of the router as it was saved.
         info = replace(self.info, target=solved)

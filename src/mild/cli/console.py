@@ -39,6 +39,7 @@ OPTION_OF = {
     "n_neighbors": "--neighbors",
     "n_splits": "--splits",
     "random_state": "--seed",
+    "test_size": "--test-share",
 }
 # In the library these are arrays; the options of that name only say which columns hold them, and errors
 # about those are errors of a data file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -160,6 +161,28 @@ def check_strength(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise invalid(name, f"must be a number; got {value!r}.")
     return check_number(name, value, value >= 0, "non-negative")
+
+
+def check_integer(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
+    """Return an integer of at least ``low`` and, where there is one, at most ``high``."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        rule = f", at least {low}" if high is None else f" in [{low}, {high}]"
+        raise invalid(name, f"must be an integer{rule}; got {value!r}.")
+    return int(value)
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Refuse a number of parallel workers that is not None, nor an integer other than 0."""
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise invalid("n_jobs", f"must be an integer, not 0; -1 uses every core; got {n_jobs!r}.")
+
+
+def check_share(name: str, value: Any) -> float:
+    """Return a number between 0 and 1, both excluded."""
+    if not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise invalid(name, f"must lie between 0 and 1; got {value!r}.")
+    return float(value)
 
 
 def check_number(name: str, value: Any, valid: Any, rule: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,11 +47,14 @@ class CostTerms:
     latency_weight: float | None = None  # wrong answers that one second is worth, or None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.beta, Mapping | None):
+            rule = "must give experts a cost, such as {'large': 0.5}"
+            raise invalid("beta", f"{rule}; got {self.beta!r}.")
         given = [("beta", f"{name}={value}", value) for name, value in (self.beta or {}).items()]
         given += [("price_weight", f"{self.price_weight}", self.price_weight or 0.0)]
         given += [("latency_weight", f"{self.latency_weight}", self.latency_weight or 0.0)]
         for name, shown, value in given:
-            if not (np.isfinite(value) and value >= 0):
+            if not (isinstance(value, Real) and np.isfinite(value) and value >= 0):
                 raise invalid(name, f"must be finite and not negative; got {shown}.")
 
     @property

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from mild.artifact.frames import default_library, html_table
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray, check_integer
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups, examine, row_number
 from mild.data.describing import Description, describe
@@ -212,6 +212,7 @@ class OutcomeTable:
             in the past are left out
         random_state : seed of a random split
         """
+        check_integer("random_state", random_state, 0)
         together = self.groups(groups)
         if time is None:
             (found,) = random_splits(together, 1, test_size, random_state)
@@ -267,6 +268,10 @@ class OutcomeTable:
     def column(self, name: str) -> list[Any]:
         """Values of one of the other columns."""
         others = self.columns.column_names
+        if not isinstance(name, str):
+            got = type(name).__name__
+            rule = f"a column must be given by its name, one of {listed(others)}; got {got}."
+            raise InvalidInputError(rule, parameter="name")
         if name not in others:
             rule = f"there must be a column {name!r}"
             if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):

@@ -27,7 +27,7 @@ from mild.data.formats.base import Layout, Named, ReadArguments, seconds_per
 from mild.data.formats.nested import parse_objects
 from mild.data.outcome_table import OutcomeTable
 from mild.data.queries import Recipe, choose_query, query_texts, usual_query
-from mild.data.selection import Where, kept_rows
+from mild.data.selection import PARTS, Where, kept_rows
 from mild.data.tables import (
     STDIN,
     SUFFIXES,
@@ -41,7 +41,7 @@ from mild.data.tables import (
     table_suffix,
 )
 from mild.data.vectors import find_vectors, read_vectors
-from mild.errors import DataFileError, counted, listed
+from mild.errors import DataFileError, check_option, counted, listed
 
 # A text of so many words is a query, and no category.
 WORDS = 3
@@ -120,6 +120,8 @@ def read_outcomes(
         *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where)
     )
     check_options(options)
+    if part is not None:
+        check_option("part", part, PARTS)
     if isinstance(source, OutcomeTable):
         return source
     is_path = isinstance(source, (str, os.PathLike))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import IntArray, invalid
+from mild.core.arrays import IntArray, check_integer, check_share, invalid
 from mild.errors import DataFileError, InvalidInputError
 
 
@@ -149,10 +149,8 @@ def _checked(groups: ArrayLike, several: bool = False) -> tuple[IntArray, IntArr
 
 
 def _check_splits(n_splits: int, test_share: float) -> None:
-    if n_splits < 1:
-        raise invalid("n_splits", f"must be at least 1; got {n_splits}.")
-    if not 0 < test_share < 1:
-        raise invalid("test_share", f"must lie between 0 and 1; got {test_share}.")
+    check_integer("n_splits", n_splits)
+    check_share("test_size", test_share)
 
 
 def time_values(name: str, column: Any) -> np.ndarray[Any, Any]:

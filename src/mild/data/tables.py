@@ -116,7 +116,7 @@ def find_tables(source: str | os.PathLike[str]) -> list[Path]:
         parts = [glob.glob(part.strip(), recursive=True) for part in text.split(",")]
         files = [Path(name) for part in parts for name in sorted(part) if not Path(name).is_dir()]
         if not files:
-            raise DataFileError("no file fits the pattern.")
+            raise DataFileError(f"no file fits the pattern {short(text)}.")
         return files
     parts_named = [part.strip() for part in text.split(",") if part.strip()]
     if len(parts_named) > 1 and any(Path(part).exists() for part in parts_named):
@@ -137,8 +137,10 @@ def read_table(source: Any, texts: Collection[str] = ()) -> Any:
     """
     if isinstance(source, (str, os.PathLike)):
         files = find_tables(source)
-    elif isinstance(source, (list, tuple)) and all(
-        isinstance(part, (str, os.PathLike)) for part in source
+    elif (
+        isinstance(source, (list, tuple))
+        and source
+        and all(isinstance(part, (str, os.PathLike)) for part in source)
     ):
         files = [file for part in source for file in find_tables(part)]
     else:
@@ -232,7 +234,7 @@ def _read_frame(source: Any) -> Any:
     try:
         if hasattr(source, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(source).read_all()
-        if hasattr(source, "columns") and hasattr(source, "iloc"):
+        if hasattr(source, "iloc") and hasattr(source, "columns"):
             return pa.Table.from_pandas(source, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataFileError(f"the frame cannot be read through Arrow ({reason(error)}).") from error

@@ -6,7 +6,7 @@ import importlib.util
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,16 @@ from joblib import Parallel, delayed, effective_n_jobs
 from mild import metrics
 from mild.artifact.files import check_free
 from mild.artifact.frames import as_frame, default_library, html_table
-from mild.core.arrays import FloatArray, IntArray, as_python, check_costs, invalid
+from mild.core.arrays import (
+    FloatArray,
+    IntArray,
+    as_python,
+    check_costs,
+    check_integer,
+    check_jobs,
+    check_shape,
+    invalid,
+)
 from mild.data import CostTerms, Matrices, OutcomeTable, read_outcomes
 from mild.data.splits import Split, folds, random_splits
 from mild.errors import (
@@ -39,6 +48,7 @@ from mild.tuning.fitting import fit_labels, make_step
 from mild.tuning.tasks import (
     Progress,
     Task,
+    check_folds,
     fewer_folds,
     make_task,
     parallel_jobs,
@@ -157,12 +167,18 @@ METHODS = (
 )  # fmt: skip
 
 
-def chosen_methods(names: Sequence[str] | None = None) -> tuple[tuple[Method, ...], list[str]]:
+def chosen_methods(
+    names: str | Sequence[str] | None = None,
+) -> tuple[tuple[Method, ...], list[str]]:
     """Methods by their keys, in the order of METHODS, and labels of those whose package is missing.
 
     The best constant is always included: the others are compared with it.
     """
     known = [method.key for method in METHODS]
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
+    if not isinstance(names, Iterable | None):
+        raise invalid("methods", f"must be a list of {', '.join(known)}; got {names!r}.")
     for name in names or ():
         check_option("method", name, known)
     asked = [m for m in METHODS if not names or m.key in names or m.key == "constant"]
@@ -247,7 +263,17 @@ def matrix_inputs(X: Any) -> SplitInputs:
     """Given features (n_rows, n_features), standardised on the training rows."""
     from sklearn.preprocessing import StandardScaler
 
-    return SplitInputs(np.asarray(X, dtype=np.float32), StandardScaler)
+    try:
+        array = np.asarray(X, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        rule = (
+            f"must hold numbers where costs are given; got {error}. Texts need a table of outcomes."
+        )
+        raise invalid("data", rule) from error
+    if array.ndim != 2 or not np.isfinite(array).all():
+        rule = "must have shape (n_samples, n_features) and finite numbers where costs are given"
+        raise invalid("data", f"{rule}; got shape {array.shape}.")
+    return SplitInputs(array, StandardScaler)
 
 
 @dataclass(frozen=True, eq=False)
@@ -534,7 +560,7 @@ def compare(
     data: Any,
     costs: Any = None,
     *,
-    methods: Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
     n_splits: int | None = None,
     test_size: float = 0.3,
     groups: Any = None,
@@ -592,6 +618,9 @@ def compare(
     >>> [row.label for row in found.rows]
     ['best constant', 'CE', 'MILD theory']
     """
+    check_folds(cv)
+    check_integer("random_state", random_state, 0)
+    check_jobs(n_jobs)
     chosen, left_out = chosen_methods(methods)
     jobs, table = n_jobs, None
     notes: tuple[str, ...] = ()
@@ -602,7 +631,7 @@ def compare(
         for name, value in given.items():
             if value is not None:
                 raise invalid(name, "is for tables of outcomes; these are features and costs.")
-        rows, splits = _number_rows(data, costs, groups, n_splits or 5, test_size, random_state)
+        rows, splits = _number_rows(data, costs, groups, n_splits, test_size, random_state)
         n_folds = cv
     else:
         table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
@@ -629,7 +658,7 @@ def compare(
 
 
 def _number_rows(
-    data: Any, costs: Any, groups: Any, n_splits: int, test_size: float, seed: int
+    data: Any, costs: Any, groups: Any, n_splits: int | None, test_size: float, seed: int
 ) -> tuple[ComparedRows, list[Split]]:
     """Rows of features and costs, and random splits of them."""
     if isinstance(data, Matrices):
@@ -637,13 +666,13 @@ def _number_rows(
     else:
         X, names = data, [str(name) for name in getattr(costs, "columns", ())]
     array, inputs = check_costs(costs), matrix_inputs(X)
+    n_splits = 5 if n_splits is None else n_splits
     names = names or [f"expert_{k}" for k in range(array.shape[1])]
     if groups is None:
         splits = random_splits(np.arange(len(array)), n_splits, test_size, seed)
         return ComparedRows(inputs, Outcomes(array), names, counted="row"), splits
+    check_shape("groups", np.shape(groups), "(n_samples,)", (len(array),))
     labels = np.unique(np.asarray(groups), return_inverse=True)[1]
-    if len(labels) != len(array):
-        raise invalid("groups", f"must have {len(array)} labels; got {len(labels)}.")
     splits = random_splits(labels, n_splits, test_size, seed)
     return ComparedRows(inputs, Outcomes(array), names, labels, "group"), splits
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from mild.core.arrays import invalid
 from mild.errors import MissingExtraError, install_hint
 
 
@@ -43,6 +44,8 @@ class FrontierDisplay(Display):
     def _draw(self, ax: Any) -> None:
         axis = self.frontier["axis"]
         points = [point for point in self.frontier["points"] if point["quality"] is not None]
+        if not points:
+            raise invalid("data", "must have scores for a frontier; features and costs have none.")
         if axis is None:
             ax.set_xticks([])
         at = {kind: [p for p in points if p["kind"] == kind] for kind in KINDS}
@@ -63,6 +66,7 @@ class FrontierDisplay(Display):
             ax.axhline(target["quality"], color="grey", linestyle=":", label="quality asked for")
         ax.set_xlabel(self.frontier["label"] or "")
         ax.set_ylabel("quality (mean score)")
+        ax.margins(x=0.12)  # leaves room for the names
         ax.legend()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from mild.artifact import Router, fingerprint, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.sources import source_of
-from mild.core.arrays import FloatArray, invalid
+from mild.core.arrays import FloatArray, as_python, check_integer, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import listed
@@ -80,10 +80,10 @@ class Evaluation:
         return None if self.judged.task is None else self.judged.task.formula
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready but for NaN and arrays."""
+        """JSON-ready fields."""
         task = self.judged.task
         about = {} if task is None else {"cost": task.cost, "balance": task.balance}
-        return {**about, **self.figures.as_dict(), **self.overlap}
+        return {**about, **self.figures.as_dict(), **as_python(self.overlap)}
 
     def to_frame(self) -> Any:
         """The router, the best single expert, the same mix at random and perfect choice, one row each."""
@@ -273,6 +273,7 @@ def evaluate(
     >>> [row["key"] for row in judged.figures.baselines]
     ['router', 'best_single', 'fit_constant', 'same_mix', 'perfect']
     """
+    check_integer("random_state", random_state, 0)
     asked = CostTerms(beta, price_weight, latency_weight)
     if isinstance(router, (str, os.PathLike)):
         router = load(router)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
 from mild.metrics import (
     Verdict,
     common_rows,
@@ -47,13 +47,13 @@ class RoutingFigures:
     left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready but for NaN and arrays."""
+        """JSON-ready fields; None where a number is not known."""
         prices = {
             "experts": self.prices,
             "router": self.router_price,
             "constant": self.constant_price,
         }
-        return {
+        found: dict[str, Any] = {
             "rows": len(self.rows),
             "experts": list(self.expert_names),
             "summary": self.summary,
@@ -64,6 +64,7 @@ class RoutingFigures:
             "left_out": self.left_out,
             "verdict": self.verdict.as_dict(),
         }
+        return as_python(found, finite=True)
 
 
 def task_figures(

@@ -7,7 +7,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -249,14 +248,6 @@ def flat_scale(rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     centre = rows.mean(axis=0, dtype=np.float64)
     common = np.sqrt(np.mean(rows.var(axis=0, dtype=np.float64)))
     return centre, np.array([common if common > 1e-6 else 1.0])
-
-
-def check_integer(name: str, value: Any, low: int, high: int | None = None) -> None:
-    """Refuse what is not an integer of at least ``low`` and, where there is one, at most ``high``."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or value < low or (high is not None and value > high):
-        rule = f">= {low}" if high is None else f"in [{low}, {high}]"
-        raise invalid(name, f"must be an integer {rule}; got {value!r}.")
 
 
 def is_table(values: Any) -> bool:

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
+from mild.core.arrays import check_integer
 from mild.errors import ArtifactError, DataFileError
-from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors, check_integer
+from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import (
     MODELS_VARIABLE,
     cut_texts,

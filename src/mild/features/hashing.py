@@ -11,13 +11,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.core.arrays import check_integer
 from mild.core.threads import thread_count
 from mild.features.base import (
     Rows,
     Settings,
     Tensors,
     TextFeatures,
-    check_integer,
     check_text,
 )
 from mild.features.terms import (

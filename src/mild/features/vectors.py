@@ -9,14 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.core.arrays import invalid
+from mild.core.arrays import check_integer, invalid
 from mild.errors import UnsupportedError
 from mild.features.base import (
     Rows,
     Settings,
     Tensors,
     TextFeatures,
-    check_integer,
     column_values,
 )
 

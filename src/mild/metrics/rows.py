@@ -10,6 +10,7 @@ from mild.core.arrays import (
     FloatArray,
     IntArray,
     check_costs,
+    check_share,
     float64_array,
     float_matrix,
     invalid,
@@ -119,8 +120,7 @@ def known_rows(chosen_values: FloatArray, missing: str) -> BoolArray:
 
 def check_draws(name: str, n_draws: int, confidence: float) -> None:
     """Refuse a confidence outside (0, 1), and too few draws to have one beyond each limit."""
-    if not 0 < confidence < 1:
-        raise invalid("confidence", f"must lie strictly between 0 and 1; got {confidence}.")
+    check_share("confidence", confidence)
     fewest = int(np.ceil(2 / (1 - confidence) - 1e-9))
     if n_draws < fewest:
         raise invalid(name, f"must be at least 2 / (1 - confidence) = {fewest}; got {n_draws}.")

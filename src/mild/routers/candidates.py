@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,9 +148,9 @@ def parse_families(families: Any) -> tuple[list[str], list[str]]:
     if families == "all":
         missing = [] if importlib.util.find_spec("torch") else ["mlp"]
         return [name for name in FAMILIES if name not in missing], missing
-    asked = [families] if isinstance(families, str) else list(families)
-    if not asked:
-        raise invalid("families", "must name at least one family, or be None; got none.")
+    asked = [families] if isinstance(families, str) else families
+    if not isinstance(asked, Iterable) or not (asked := list(asked)):
+        raise invalid("families", f"must name at least one family, or be None; got {families!r}.")
     for name in asked:
         check_option("families", name, FAMILIES)
     return asked, []
@@ -215,10 +215,9 @@ def family_candidates(
 def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list[float]:
     if alphas is None:
         return list(default)
-    strengths = [check_strength("alphas", alpha) for alpha in alphas]
-    if not strengths:
-        raise invalid("alphas", "must hold at least one strength; got none.")
-    return strengths
+    if not isinstance(alphas, Iterable) or not (strengths := list(alphas)):
+        raise invalid("alphas", f"must hold at least one strength; got {alphas!r}.")
+    return [check_strength("alphas", alpha) for alpha in strengths]
 
 
 def find_bias(

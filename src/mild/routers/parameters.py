@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
-from mild.core.arrays import check_strength, invalid
+from mild.core.arrays import check_integer, check_strength, invalid
 from mild.core.decisions import DECISIONS
 from mild.core.surrogates import parse_surrogate
 from mild.errors import OptionError, check_option
@@ -21,13 +21,6 @@ RULES = {
     "lie in (0, 1)": lambda value: 0 < value < 1,
     "lie in [0, 1]": lambda value: 0 <= value <= 1,
 }
-
-
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return an integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise invalid(name, f"must be an integer, at least {least}; got {value!r}.")
-    return int(value)
 
 
 def check_number(name: str, value: Any, rule: str) -> float:
@@ -82,9 +75,9 @@ _OPTIONS = {
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "surrogate": lambda name, value: parse_surrogate(value),
     # Special tokens and a few more.
-    "max_length": partial(check_count, least=8),
+    "max_length": partial(check_integer, low=8),
     **dict.fromkeys(_STRENGTHS, check_strength),
-    **dict.fromkeys(_COUNTS, check_count),
+    **dict.fromkeys(_COUNTS, check_integer),
     **{n: partial(check_number, rule=rule) for rule, names in _NUMBERS.items() for n in names},
     **{name: partial(check_option, allowed=known) for name, known in _OPTIONS.items()},
 }

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, float_vector, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, check_jobs, float_vector, invalid
 from mild.core.decisions import argmax_last
 from mild.errors import TuningInterruptedWarning, counted
 from mild.metrics import (
@@ -174,8 +174,7 @@ class RouterCV(BaseRouter):
         groups: IntArray | None = None,
         strata: IntArray | None = None,
     ) -> Policy:
-        if self.n_jobs == 0:
-            raise invalid("n_jobs", "must not be 0; -1 uses every core.")
+        check_jobs(self.n_jobs)
         if not np.size(self.margin_factors):
             raise invalid("margin_factors", "must hold at least one factor; got none.")
         factors = self.margin_factors if np.ndim(self.margin_factors) else [self.margin_factors]
@@ -573,6 +572,9 @@ class Search:
                 judged[block] += 1
                 self.report(len(block), f"fold {fold + 1}")
         except KeyboardInterrupt:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of tasks that are given up
+                stream.close()
             if not start and not (judged == len(data.folds)).any():
                 raise
             self.interrupted = True

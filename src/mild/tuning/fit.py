@@ -63,9 +63,8 @@ def fit(
     ['...']
     """
     terms = CostTerms(beta, price_weight, latency_weight)
-    fitted = fit_data(
-        data, make_router(router, params, random_state), terms, text, balance, standardize, progress
-    )
+    unfitted = make_router(router, params, random_state, fit)
+    fitted = fit_data(data, unfitted, terms, text, balance, standardize, progress)
     return fitted.router
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from mild.artifact import Router, RouterInfo, fingerprint
 from mild.artifact.info import CalibrationInfo, CostInfo, DataInfo, SharesInfo, TableInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.sources import source_of
-from mild.core.arrays import FloatArray, invalid
+from mild.core.arrays import FloatArray, check_integer, invalid
 from mild.data import OutcomeTable
 from mild.data.splits import folds
 from mild.errors import InvalidInputError, check_option
@@ -44,12 +45,23 @@ ROUTERS = {
 }
 
 
-def make_router(router: Any, params: Mapping[str, Any], random_state: int) -> Any:
+def make_router(
+    router: Any,
+    params: Mapping[str, Any],
+    random_state: int | None,
+    caller: Callable[..., Any] | None = None,
+) -> Any:
     """An unfitted router by its name; parameters that are None keep the router's own defaults.
 
-    A router that is given as an object is returned as it is, and takes no parameters here.
+    A router that is given as an object is returned as it is, and takes no parameters here. The arguments
+    of a ``caller`` that passes all others on may have been meant by an unknown one.
     """
+    if random_state is not None:
+        check_integer("random_state", random_state, 0)
     if not isinstance(router, str):
+        if isinstance(router, type) or not hasattr(router, "fit"):
+            rule = f"must be an unfitted router, or one of {', '.join(ROUTERS)}"
+            raise invalid("router", f"{rule}; got {router!r}.")
         if params:
             rule = f"can be given only with the name of a router; got {', '.join(params)}."
             raise invalid("params", rule)
@@ -61,9 +73,13 @@ def make_router(router: Any, params: Mapping[str, Any], random_state: int) -> An
     given = {key: value for key, value in params.items() if value is not None}
     for key in given:
         if key not in known:
-            takes = ", ".join(name for name in params if name in known)
-            rule = f"is not a parameter of a {router} router; it takes {takes or 'none of these'}."
-            raise invalid(key, rule)
+            takes = ", ".join(name for name in (known if caller else params) if name in known)
+            remedy = f"; it takes {takes or 'none of these'}."
+            own = inspect.signature(caller).parameters if caller else ()
+            close = difflib.get_close_matches(key, [*known, *own], n=1)
+            if caller and close:
+                remedy = f". Did you mean {close[0]!r}?"
+            raise invalid(key, f"is not a parameter of a {router} router{remedy}")
     if "random_state" in known:
         given.setdefault("random_state", random_state)
     return router_class(**given)
@@ -95,10 +111,12 @@ def make_step(
         text = "hashing" if table.has_queries else "vectors"
     if isinstance(text, str):
         step = make_features(text)
-    else:
+    elif isinstance(text, TextFeatures):
         from sklearn.base import clone
 
         step = clone(text)
+    else:
+        raise invalid("text", f"must be a name, or features of mild.features; got {text!r}.")
     for part in step.parts:
         if hasattr(part, "progress"):
             part.progress = progress

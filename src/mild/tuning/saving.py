@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mild.artifact import save as save_router
 from mild.artifact.sources import source_of
 from mild.core.arrays import invalid
-from mild.data import OutcomeTable
+from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.features import TextFeatures
 from mild.tuning.fitting import Fitted, contents, router_of
@@ -33,7 +33,7 @@ def save(
     marks: NDArray[np.uint64] | None = None,
     overwrite: bool = False,
     query_hashes: NDArray[np.uint64] | None = None,
-    table: OutcomeTable | None = None,
+    table: Any = None,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
@@ -47,8 +47,9 @@ def save(
     expert_names, feature_names, data, text, notes, query_hashes : as in ``mild.artifact.save``
     marks : the former name of ``query_hashes``
     overwrite : whether an existing router may be replaced
-    table : the table whose queries and costs the router was fitted on; with it the names of the experts,
-        the terms of the cost, prices and hashes of the training queries are saved, too
+    table : the table whose queries and costs the router was fitted on, or whatever ``mild.read_outcomes``
+        takes; with it the names of the experts, the terms of the cost, prices and hashes of the training
+        queries are saved, too
     beta, price_weight, latency_weight : the terms of that cost, as given to ``table.costs``
 
     Returns
@@ -90,6 +91,7 @@ def save(
                 name, "is a term of the cost of a table; pass the table as well (table=)."
             )
         return save_router(router, folder, **options)
+    table = table if isinstance(table, OutcomeTable) else read_outcomes(table, part="train")
     source = source_of(router)
     step = source.text if text is None else text
     if step is None:

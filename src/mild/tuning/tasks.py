@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -111,9 +112,14 @@ def make_task(
 def check_rows(task: Task) -> None:
     """Refuse a task that is too small to learn from."""
     if task.table.rows < 2:
-        raise InvalidInputError(
-            "a table to learn from must have at least two rows; this has one.", parameter="table"
-        )
+        rule = "a table to learn from must have at least two rows"
+        raise InvalidInputError(f"{rule}; this has {task.table.rows}.", parameter="table")
+
+
+def check_folds(cv: Any) -> None:
+    """Refuse a number of folds below 2."""
+    if not isinstance(cv, Integral) or cv < 2:
+        raise invalid("cv", f"must be at least 2 folds; got {cv!r}.")
 
 
 def topics(table: OutcomeTable, name: str | None = None) -> tuple[str | None, list[str] | None]:
@@ -185,8 +191,7 @@ def search_folds(
     With ``time``, the rows in the order of that column are cut into ``n_folds + 1`` parts; a router that
     is fitted on everything before a part is evaluated on it.
     """
-    if n_folds < 2:
-        raise invalid("cv", f"must be at least 2 folds; got {n_folds}.")
+    check_folds(n_folds)
     check_rows(task)
     if time is None:
         found = folds(task.groups, n_folds, seed)
@@ -208,10 +213,10 @@ def task_splits(
     """Splits to compare methods on: 5 random ones, or with ``time`` 1 that trains on the past."""
     check_rows(task)
     if time is None:
-        found = random_splits(task.groups, n_splits or 5, test_share, seed)
+        found = random_splits(task.groups, 5 if n_splits is None else n_splits, test_share, seed)
     else:
         values = task.table.times(time)
-        found = time_splits(values, task.groups, n_splits or 1, test_share)
+        found = time_splits(values, task.groups, 1 if n_splits is None else n_splits, test_share)
     _check_training(task, min(len(split.train) for split in found), "every split", 3)
     return found
 

@@ -11,7 +11,7 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.targets import Target
-from mild.core.arrays import FloatArray, invalid
+from mild.core.arrays import FloatArray, as_python, check_share, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.features import TextFeatures
@@ -23,6 +23,7 @@ from mild.tuning.targets import Solution, check_prices, with_price_heads
 from mild.tuning.tasks import (
     Progress,
     Task,
+    check_folds,
     check_rows,
     fewer_folds,
     make_task,
@@ -130,8 +131,9 @@ def tune(
     target = Target(
         keep_quality, max_quality_loss, max_dollars, strong_share, save_dollars, guarantee
     )
+    check_folds(cv)
     params = {
-        "estimator": make_router("linear", params, random_state),
+        "estimator": make_router("linear", params, random_state, tune),
         "alphas": alphas,
         "margin_factors": margin_factors,
         "grid": grid,
@@ -215,8 +217,7 @@ def _search(families: str | Sequence[str] | None, params: Mapping[str, Any]) -> 
 
 def _calibration_split(task: Task, share: float, time: str | None, seed: int) -> tuple[Task, Task]:
     """The rows to fit on and the calibration rows of a task, queries and groups whole."""
-    if not 0 < share < 1:
-        raise invalid("calibration_share", f"must lie between 0 and 1; got {share:g}.")
+    check_share("calibration_share", share)
     (split,) = task_splits(task, 1, share, time, seed)
     fitting, calibration = (
         make_task(task.table.take(rows), task.terms, task.group_column)
@@ -301,11 +302,11 @@ class TuneResult:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields, but for NaN and arrays."""
+        """JSON-ready fields; None where a number is not finite."""
         about = {} if self.cost is None else {"text": self.text, "cost": self.cost}
         if self.cost is not None:
             about |= {"topic": self.topic, "balance": self.balance}
-        return {
+        found = {
             **about,
             "best_family": self.family,
             "best_params": self.params,
@@ -318,6 +319,7 @@ class TuneResult:
             "verdict": self.verdict.as_dict(),
             "target": None if self.target is None else self.target.as_dict(),
         }
+        return as_python(found, finite=True)
 
     def __repr__(self) -> str:
         return f"TuneResult({self.decides_as})\n" + "\n".join(self.sentences)

@@ -5,9 +5,11 @@ Formats are never guessed: where two fit, or none, the caller has to choose.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from mild.core.arrays import invalid
 from mild.data.data_quality import Finding
 from mild.data.formats.base import (
     CORRECT,
@@ -43,6 +45,10 @@ def check_options(options: ReadArguments) -> None:
     """Refuse options that no table could fit, before one is read."""
     if options.form is not None:
         check_option("form", options.form, FORMS)
+    for what in ("query", "experts", "scores", "prices", "latencies", "vectors", "tokens", "where"):
+        value = getattr(options, what)
+        if not isinstance(value, Iterable | None):
+            raise invalid(what, f"must be a text or a list of texts; got {value!r}.")
     for what in ("scores", "prices", "latencies"):
         as_pairs(getattr(options, what), what)
 

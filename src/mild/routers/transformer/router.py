@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
 from mild.core.costs import cheapest
 from mild.errors import InvalidInputError, check_option
 from mild.features import OnnxFeatures
@@ -22,7 +22,6 @@ from mild.policies import Decoder, LinearPolicy
 from mild.routers.linear import LinearRouter
 from mild.routers.neural.router import NetworkRouter
 from mild.routers.objective import LABEL_LOSSES, Targets, training_targets
-from mild.routers.parameters import check_count
 from mild.routers.search import RouterCV
 from mild.routers.transformer.pretrained import load_pretrained
 from mild.routers.transformer.serving import exported
@@ -101,7 +100,7 @@ class TransformerRouter(NetworkRouter):
     sampling: ClassVar[None] = None
 
     def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> LinearPolicy:
-        seed = check_count("random_state", self.random_state, 0)
+        seed = check_integer("random_state", self.random_state, 0)
         self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
         loaded = load_pretrained(os.fspath(self.model), self.download)
         # Imported here: these modules import torch.

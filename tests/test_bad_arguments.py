@@ -1,0 +1,168 @@
+"""Wrong arguments of the public functions: an error of mild with its code, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import mild
+from mild.data import Matrices
+from mild.data.datasets import load_outcomes
+from mild.errors import MildError
+
+X = np.random.default_rng(0).normal(size=(60, 2))
+COSTS = np.stack([X[:, 0] > 0, X[:, 0] < 0], axis=1).astype(float)
+LINEAR = {"families": "linear", "alphas": [0.01], "cv": 3, "n_jobs": 1}
+METHODS = {"methods": "tdef", "n_splits": 2, "n_jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return load_outcomes().take(range(90))
+
+
+@pytest.fixture(scope="module")
+def router(table):
+    return mild.fit(table, price_weight=50)
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return mild.fit(Matrices(X, COSTS, None, ["a", "b"]))
+
+
+def code_of(call, *arguments, **options):
+    with pytest.raises(MildError) as caught:
+        call(*arguments, **options)
+    assert len(str(caught.value).splitlines()) == 1
+    return caught.value.code
+
+
+@pytest.mark.parametrize("what", ["query", "experts", "scores", "prices", "vectors", "where"])
+def test_columns_are_named_by_texts(what):
+    frame = pa.table({"prompt": ["a", "b"], "correct__x": [0, 1], "correct__y": [1, 0]})
+    assert code_of(mild.read_outcomes, frame, **{what: 3}) == f"invalid_{what}"
+
+
+def test_a_source_and_a_part_must_be_known():
+    assert code_of(mild.read_outcomes, []) == "invalid_source"
+    assert code_of(mild.read_outcomes, load_outcomes().to_frame(), part="x") == "invalid_part"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"test_size": "a"}, "test_size"),
+        ({"test_size": 1}, "test_size"),
+        ({"groups": 3}, "name"),
+        ({"random_state": -1}, "random_state"),
+        ({"random_state": None}, "random_state"),
+    ],
+)
+def test_a_split_refuses(table, options, code):
+    assert code_of(table.split, **options) == f"invalid_{code}"
+
+
+@pytest.mark.parametrize("value", [[1, 2, 3], 0.5, {"rules": "a"}, {"rules": None}])
+def test_beta_gives_experts_a_number(table, value):
+    assert code_of(table.costs, beta=value) == "invalid_beta"
+
+
+@pytest.mark.parametrize("value", ["a", [1], np.nan, -1])
+def test_a_weight_is_a_number(table, value):
+    assert code_of(table.costs, price_weight=value) == "invalid_price_weight"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"router": 3}, "router"),
+        ({"router": mild.LinearRouter}, "router"),
+        ({"text": 3}, "text"),
+        ({"balance": 3}, "name"),
+        ({"random_state": "a"}, "random_state"),
+        ({"los": "tdef"}, "los"),
+    ],
+)
+def test_fit_refuses(table, options, code):
+    assert code_of(mild.fit, table, **options) == f"invalid_{code}"
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"cv": "a"}, "cv"),
+        ({"cv": 2.5}, "cv"),
+        ({"families": 3}, "families"),
+        ({"alphas": 0.1}, "alphas"),
+        ({"n_jobs": "a"}, "n_jobs"),
+        ({"topic": 3}, "name"),
+        (
+            {"max_quality_loss": 0.1, "guarantee": 0.9, "calibration_share": "a"},
+            "calibration_share",
+        ),
+    ],
+)
+def test_tune_refuses(table, options, code):
+    assert code_of(mild.tune, table, **LINEAR | options) == f"invalid_{code}"
+
+
+@pytest.mark.parametrize("call", [mild.fit, mild.tune])
+def test_a_misspelled_argument_is_recognised(table, call):
+    with pytest.raises(MildError, match="Did you mean 'price_weight'"):
+        call(table, price_wieght=50)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"methods": 3}, "methods"),
+        ({"n_splits": 0}, "n_splits"),
+        ({"test_size": "a"}, "test_size"),
+        ({"cv": 1}, "cv"),
+        ({"random_state": "a"}, "random_state"),
+        ({"n_jobs": 0}, "n_jobs"),
+    ],
+)
+def test_compare_refuses(table, options, code):
+    assert code_of(mild.compare, table, **METHODS | options) == f"invalid_{code}"
+
+
+@pytest.mark.parametrize("data", [["a"] * 60, X[:, 0], X * np.nan], ids=["texts", "1d", "nan"])
+def test_features_with_costs_are_finite_numbers(data):
+    assert code_of(mild.compare, data, COSTS, **METHODS) == "invalid_data"
+    assert code_of(mild.compare, X, COSTS, groups="a", **METHODS) == "invalid_groups"
+
+
+def test_evaluate_refuses(table, router):
+    assert code_of(mild.evaluate, router, table, confidence="a") == "invalid_confidence"
+    assert code_of(mild.evaluate, router, table, random_state="a") == "invalid_random_state"
+
+
+def test_a_router_refuses(router, tmp_path):
+    assert code_of(router.route, None) == code_of(router.route, 3) == "invalid_texts"
+    assert code_of(router.without, None) == code_of(router.without, 1.5) == "invalid_expert"
+    assert code_of(router.with_target, max_dolars=1) == "invalid_target"
+    assert code_of(router.with_target, 1) == "invalid_target"
+    assert code_of(router.save, None) == code_of(mild.load, None) == "invalid_folder"
+
+
+def test_a_frontier_needs_scores(numbers):
+    pytest.importorskip("matplotlib")
+    assert code_of(mild.evaluate(numbers, X, COSTS).plot_frontier) == "invalid_data"
+
+
+def test_results_are_ready_for_json(table, router, numbers):
+    found = mild.tune(table, **LINEAR)
+    judged = mild.evaluate(router, table), mild.evaluate(numbers, X, COSTS)
+    for result in (found, *judged, mild.compare(table, **METHODS), router, table.describe()):
+        fields = result.as_dict()
+        assert json.loads(json.dumps(fields, allow_nan=False)) == fields
+
+
+def test_save_takes_what_read_outcomes_takes(table, router, tmp_path):
+    folder = mild.save(router, tmp_path / "router", table=table.to_frame(), price_weight=50)
+    assert mild.load(folder).expert_names == table.expert_names
