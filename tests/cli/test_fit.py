@@ -92,7 +92,10 @@ def test_columns_are_chosen_by_pattern(mild, tables):
     ("words", "sentence"),
     [
         ("--router knnn", "Did you mean 'knn'?"),
-        ("--router knn --loss ce", "--loss is no parameter of a knn router; it takes n_neighbors."),
+        (
+            "--router knn --loss ce",
+            "--loss is not a parameter of a knn router; it takes n_neighbors.",
+        ),
         ("--loss mildd", "loss must be one of"),
         ("--surrogate logistik", "Did you mean 'logistic'?"),
         ("--margins 1,x,3", "margins must be theory, uniform, or numbers such as 1,2,0.5"),

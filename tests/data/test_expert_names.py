@@ -45,7 +45,7 @@ def test_a_name_that_fits_several_is_refused_with_them(name):
 
 
 def test_the_same_name_in_other_case_is_refused_if_two_fit():
-    with pytest.raises(InvalidInputError, match="it fits gpt, GPT"):
+    with pytest.raises(InvalidInputError, match="it matches gpt, GPT"):
         match_expert("Gpt", ["gpt", "GPT"])
 
 

@@ -259,9 +259,9 @@ def test_features_without_names_are_taken_in_order_by_a_router_only(tmp_path, da
         ({"costs": np.ones((9, 2), complex)}, "array costs must hold numbers; got complex128"),
         ({"X": np.full((9, 3), np.nan)}, "column 0 is nan or is empty in row 1"),
         ({"X": np.ones((0, 3)), "costs": np.ones((0, 2))}, "at least one row"),
-        ({"expert_names": ["a"]}, "array expert_names must be 2 texts; got <U1, shape (1,)"),
+        ({"expert_names": ["a"]}, "array expert_names must hold 2 strings; got <U1, shape (1,)"),
         ({"expert_names": ["a", "a"]}, "expert names must differ; 'a' appears twice"),
-        ({"feature_names": [1, 2, 3]}, "array feature_names must be 3 texts; got int64"),
+        ({"feature_names": [1, 2, 3]}, "array feature_names must hold 3 strings; got int64"),
     ],
 )
 def test_an_array_that_breaks_its_rule_is_named(tmp_path, data, change, sentence):

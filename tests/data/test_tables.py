@@ -101,7 +101,7 @@ def test_a_column_of_tokens_named_input_is_no_query(tmp_path):
         ("prompt\tcorrect__x\na\t1\n", "is the separator '\\t'?"),
         ("prompt;correct__x;cost__x\na;1;0,5\n", "is the separator ';'? Save it with commas"),
         ("prompt;correct__x;cost__x\na, b, and c;1;2\n", "is the separator ';'?"),
-        ("prompt,correct__x\na,$0.5\n", "it holds text such as '$0.5'. Write numbers"),
+        ("prompt,correct__x\na,$0.5\n", "it holds text such as '$0.5'. Write only numbers"),
     ],
     ids=range(14),
 )

@@ -40,7 +40,7 @@ def test_decides_with_members_fitted_on_everything():
     members = [clone(member).fit(X, costs) for _, member in MEMBERS]
     features = np.hstack([member.predict_proba(X) for member in members])
     assert_array_equal(stack.predict(X), stack.final_estimator_.predict(features))
-    assert_array_equal(stack.policy_.features(X), features)
+    assert_array_equal(stack.policy_.prepare(X), features)
 
 
 def test_a_blend_minimises_the_squared_error_of_held_out_differences():

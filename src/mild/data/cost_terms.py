@@ -81,7 +81,7 @@ class CostTerms:
             if values is None:
                 raise invalid(
                     parameter,
-                    f"needs {name}, and the table has none: add columns {columns}, or give betas.",
+                    f"needs {name}, but the table has none; add columns {columns}, or give betas.",
                 )
             unknown = np.argwhere(np.isnan(values) & ~np.isnan(costs))
             if len(unknown):

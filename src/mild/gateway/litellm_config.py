@@ -114,7 +114,7 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     >>> endpoint_of("anthropic/claude-sonnet-4-5", "http://127.0.0.1:8000").base_url
     'http://127.0.0.1:8000/v1'
     >>> endpoint_of("bedrock/titan", None)
-    'bedrock speaks a protocol of its own: name a LiteLLM proxy in front of it as api_base'
+    'bedrock has a protocol of its own: give the address of a LiteLLM proxy as api_base'
     """
     provider, slash, name = model.partition("/")
     address = None if base is None else base.rstrip("/")

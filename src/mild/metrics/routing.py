@@ -247,7 +247,7 @@ def common_rows(costs: ArrayLike, chosen: ArrayLike | None = None) -> CommonRows
     --------
     >>> found = common_rows([[0.0, 1.0], [1.0, 0.0], [0.0, np.nan]])
     >>> found.rows, found.sentence
-    (array([ True,  True, False]), '1 of 3 rows is left out: not every expert was asked there.')
+    (array([ True,  True, False]), '1 of 3 rows is left out because not every expert was asked.')
     """
     array = evaluated_costs(costs)
     known = ~np.isnan(array)

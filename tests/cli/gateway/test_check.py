@@ -103,7 +103,7 @@ def test_a_mismatch_with_the_router_ends_with_1_and_names_it(place):
         "error: ./mild.toml must name every expert of the router (small, large); 'small' is "
         in done.err
     )
-    assert "Is it the one called 'smal' (./mild.toml, line 2)?" in done.err
+    assert "Is it 'smal' (./mild.toml, line 2)?" in done.err
     assert "Listens" in done.out
 
 

@@ -130,9 +130,9 @@ def newer(postgres):
         (lambda p: f"postgresql://mild:s3cret@127.0.0.1:{free_port()}/x", "Connection refused"),
         (lambda p: p.server.url("test", "wrong"), "password authentication failed"),
         (lambda p: p.server.url("nowhere"), 'database "nowhere" does not exist'),
-        (lambda p: p.url + "?sslmod=off", "there is no option 'sslmod'"),
+        (lambda p: p.url + "?sslmod=off", "unknown option 'sslmod'"),
         (lambda p: p.url.replace("postgresql", "postgersql"), "begin with postgresql://"),
-        (newer, "it was written by a newer mild: schema 9999, this one knows"),
+        (newer, "it was written by a newer version of mild (schema 9999"),
     ],
     ids=["unreachable", "password", "database", "option", "typo", "newer"],
 )

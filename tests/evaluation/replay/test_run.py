@@ -1,6 +1,5 @@
 """From a ledger to a sentence."""
 
-
 import pytest
 
 from mild.errors import InvalidInputError

@@ -92,7 +92,7 @@ def missing_of(expert: Expert, needs: Needs) -> str:
     --------
     >>> expert = Expert("small", "http://x/v1", "m", vision=False, context=8000)
     >>> missing_of(expert, Needs(vision=True, tokens_in=9000))
-    'takes no images; takes 8,000 tokens, and the request has about 9,000'
+    'takes no images; takes 8,000 tokens; the request has about 9,000'
     >>> missing_of(expert, Needs(tools=True))
     ''
     """
