@@ -166,3 +166,20 @@ def test_results_are_ready_for_json(table, router, numbers):
 def test_save_takes_what_read_outcomes_takes(table, router, tmp_path):
     folder = mild.save(router, tmp_path / "router", table=table.to_frame(), price_weight=50)
     assert mild.load(folder).expert_names == table.expert_names
+
+
+def test_names_are_a_list(router, tmp_path):
+    code = code_of(mild.save, router, tmp_path / "router", expert_names="abc")
+    assert code == "invalid_expert_names"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "value"), [("limit", "a"), ("limit", 0), ("max_spend", "a")])
+def test_collect_refuses(tmp_path, name, value):
+    experts = tmp_path / "experts.toml"
+    experts.write_text('[experts.a]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n')
+    questions = pa.table({"question": ["2 + 2?"], "answer": ["4"]})
+    out = tmp_path / "log.parquet"
+    code = code_of(mild.collect_outcomes, questions, experts, out, **{name: value})
+    assert code == f"invalid_{name}"
+    assert list(tmp_path.iterdir()) == [experts]

@@ -9,7 +9,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+import mild
 from mild.artifact.info import EstimatorInfo, RouterInfo
+from mild.data import Matrices
 from mild.errors import InvalidInputError
 from mild.report import render
 from mild.report.page import clean
@@ -258,3 +260,12 @@ def test_names_break_behind_underscores_and_markup_in_them_is_text():
     document = document_of(cost_router(), *larger_case(150))
     document["regrets"]["rows"][0]["group"] = "world_<b>history"
     assert "<small>world_<wbr>&lt;b&gt;history</small>" in render(document)
+
+
+def test_a_lower_loss_is_better_where_a_table_has_only_costs():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    costs = np.stack([X[:, 0] > 0, X[:, 0] < 0], axis=1).astype(float)
+    router = mild.fit(Matrices(X, costs, None, ["a", "b"]))
+    page = render(mild.evaluate(router, X, costs).document())
+    assert "to the left of the best single expert" in page
+    assert "Mean loss of the router and of the experts" in page

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mild.artifact.fingerprints import fingerprint
 from mild.artifact.info import DataInfo, RouterInfo
 from mild.artifact.sources import source_of
+from mild.core.arrays import invalid
 from mild.features import TextFeatures
 
 
@@ -63,6 +64,9 @@ def save(
     """
     source = source_of(router)
     info = source.info
+    for name, value in (("expert_names", expert_names), ("feature_names", feature_names)):
+        if isinstance(value, str):
+            raise invalid(name, f"must be a list of names; got {value!r}.")
     if notes is not None:
         known = RouterInfo.from_notes(notes)
         info = replace(known, data=info.data, estimator=info.estimator)

@@ -12,6 +12,7 @@ from typing import Any
 
 from mild.collect.number_parsing import is_number_text
 from mild.collect.prompts import LETTERS
+from mild.core.arrays import check_integer
 from mild.data.queries import CHOICES, QUERY_NAMES
 from mild.data.tables import check_file, naming, peek_table, read_objects, read_table
 from mild.errors import DataFileError, check_option, listed
@@ -43,6 +44,8 @@ class Questions:
 
     def first(self, limit: int | None) -> Questions:
         """The first ``limit`` of them; all for None."""
+        if limit is not None:
+            check_integer("limit", limit)
         if limit is None or limit >= len(self.items):
             return self
         columns = {name: values[:limit] for name, values in self.columns.items()}

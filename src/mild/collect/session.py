@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -234,7 +235,7 @@ def collect_outcomes(
         # The ledger decides whether an existing table may be replaced.
         check_output(out, overwrite=True)
     for name, value in (("max_spend", max_spend), ("tolerance", tolerance)):
-        if value is not None and not 0 <= value < math.inf:
+        if value is not None and not (isinstance(value, Real) and 0 <= float(value) < math.inf):
             raise OptionError(parameter=name, rule=f"must be a number of at least 0; got {value}.")
     file = find_experts(experts, names)
     command = make_scorer(scorer, scorer_timeout)

@@ -271,7 +271,7 @@ def _beside(document: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _frontier(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The charts, or a list of qualities if the experts differ in nothing else."""
+    """The charts, or a list of qualities or losses if the experts differ in nothing else."""
     frontier = document["frontier"]
     points = frontier["points"]
     if frontier["axis"] is not None:
@@ -288,6 +288,7 @@ def _frontier(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "ladder": [{**p, "place": scale(p[key]), "value": write(p[key])} for p in known],
         "shown": max(LADDER_ROWS, place + 1),
+        "by_quality": by_quality,
     }
 
 
