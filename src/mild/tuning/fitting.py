@@ -100,7 +100,7 @@ def make_step(
 
         step = clone(text)
     for part in step.parts:
-        if hasattr(part, "progress"):
+        if progress is not None and hasattr(part, "progress"):
             part.progress = progress
     check_input(step, table.has_queries, table.vectors is not None)
     return step
