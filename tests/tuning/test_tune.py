@@ -16,8 +16,9 @@ import mild
 from mild.data import Matrices
 from mild.data.datasets import load_outcomes
 from mild.errors import InvalidInputError, OutputExistsError
-from mild.features import HashingFeatures
+from mild.features import EncoderFeatures, HashingFeatures
 from mild.routers.cost_models import KNNRouter
+from mild.tuning.fitting import make_step
 from outcome_cases import EXPERTS, make_columns
 
 FAST = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3}
@@ -293,3 +294,12 @@ def test_a_router_that_learns_prices_needs_a_table_of_outcomes():
     with pytest.raises(InvalidInputError) as error:
         mild.fit(Matrices(np.eye(3), np.eye(3), None, ["a", "b", "c"]), "priced")
     assert error.value.code == "invalid_router"
+
+
+def test_routers_and_features_that_are_given_stay_as_they_are():
+    table = load_outcomes().take(np.arange(100))
+    router, features = mild.LinearRouter(), HashingFeatures(dimensions=8)
+    assert mild.fit(table, router, text=features).n_features == 17
+    assert not hasattr(router, "policy_")
+    assert not hasattr(features, "n_features_")
+    assert make_step(table, EncoderFeatures(progress=print)).progress is print

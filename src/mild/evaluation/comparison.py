@@ -590,8 +590,8 @@ def compare(
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; ``mild.data.Matrices``; or, with
         ``costs``, features (n_samples, n_features)
     costs : (n_samples, n_experts), NaN where an expert was not asked
-    methods : keys of the methods: ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn, mlp, tune;
-        None for all
+    methods : keys of the methods, as a list or as "ce,mild": ce, cwce, ldam, tdef, mild, mild_tuned,
+        regression, knn, mlp, tune; None for all
     n_splits : number of splits; None for 5, or for 1 with ``time``
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split; with ``costs``, (n_samples,) labels

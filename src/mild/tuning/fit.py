@@ -102,7 +102,10 @@ def fit_data(
     standardize: bool | None = None,
     progress: Progress | None = None,
 ) -> FittedData:
-    """Fit a router on a table; the arguments are those of ``fit``."""
+    """Fit a copy of a router on a table; the arguments are those of ``fit``."""
+    from sklearn.base import clone
+
+    unfitted = clone(unfitted)
     name = type(unfitted).__name__
     if isinstance(data, Matrices):
         if name in ("PricedRouter", "TransformerRouter"):

@@ -118,7 +118,7 @@ def make_step(
     else:
         raise invalid("text", f"must be a name, or features of mild.features; got {text!r}.")
     for part in step.parts:
-        if hasattr(part, "progress"):
+        if progress is not None and hasattr(part, "progress"):
             part.progress = progress
     check_input(step, table.has_queries, table.vectors is not None)
     return step
