@@ -93,7 +93,7 @@ def test_a_name_that_is_taken_or_unknown_is_refused(place):
     assert again.err.startswith("error: the name of a new key must not be in use; 'alice' is")
     assert place.run("add", "a b").err.startswith("error: the name of a key must be up to 64")
     gone = place.run("revoke", "nobody")
-    assert gone.err == "error: name must be that of a key (alice); got 'nobody'.\n"
+    assert gone.err == "error: name must be the name of a key (alice); got 'nobody'.\n"
     assert place.run("revoke", "alice").out == "alice is revoked.\n"
 
 
