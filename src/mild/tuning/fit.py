@@ -125,7 +125,9 @@ def fit_data(
                 "is for routers that read features; a transformer router reads the queries itself."
             )
             raise invalid("standardize" if text is None else "text", rule)
-        fitted = fit_texts(task, unfitted.set_params(progress=progress))
+        if progress is not None:
+            unfitted.set_params(progress=progress)
+        fitted = fit_texts(task, unfitted)
     else:
         step = make_step(table, text, progress)
         scale = step.kind == "vectors" if standardize is None else standardize
