@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mild.artifact.frames import html_table
-from mild.artifact.novelty import Estimates
+from mild.artifact.novelty import NOVEL, Estimates
 from mild.core.arrays import FloatArray
 from mild.features import HashingFeatures, TextFeatures
 from mild.features.terms import shorten
@@ -104,7 +104,7 @@ class Explanation:
             return (self.sentence,)
         far = f"farther from the training queries than {self.novelty:.1%} of held-out queries"
         if not self.novel:
-            return self.sentence, f"The query is {far}; it counts as novel above 99 %."
+            return self.sentence, f"The query is {far}; it counts as novel above {100 * NOVEL:g} %."
         return self.sentence, (
             f"The query is novel: it is {far}. The estimates are the means of the experts, and the choice "
             "is a guess. The gateway's setting on_novel names an expert for such queries."

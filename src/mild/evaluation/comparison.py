@@ -46,6 +46,7 @@ from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.fitting import fit_labels, make_step
 from mild.tuning.tasks import (
+    N_SPLITS,
     Progress,
     Task,
     check_folds,
@@ -666,7 +667,7 @@ def _number_rows(
     else:
         X, names = data, [str(name) for name in getattr(costs, "columns", ())]
     array, inputs = check_costs(costs), matrix_inputs(X)
-    n_splits = 5 if n_splits is None else n_splits
+    n_splits = N_SPLITS if n_splits is None else n_splits
     names = names or [f"expert_{k}" for k in range(array.shape[1])]
     if groups is None:
         splits = random_splits(np.arange(len(array)), n_splits, test_size, seed)

@@ -18,10 +18,10 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ALL_REWARDS, cheapest_of, rewards
 from mild.core.decisions import argmax_last
 from mild.data import duplicate_groups
+from mild.data.queries import TOPIC_NAMES
 from mild.errors import UnsupportedError, check_option
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.report.charts import AXES
-from mild.tuning.tasks import TOPICS
 
 Point = Mapping[str, Any]
 
@@ -278,7 +278,7 @@ MAX_GROUP_VALUES = 500
 
 def find_group_column(columns: Any) -> str | None:
     """The first usual column of topics with at least two and not too many values; None if there is none."""
-    for name in (*TOPICS, "eval_name", "group"):
+    for name in (*TOPIC_NAMES, "eval_name", "group"):
         if name in columns.column_names:
             values = len(columns[name].unique())
             if 2 <= values <= min(MAX_GROUP_VALUES, max(2, columns.num_rows // 2)):

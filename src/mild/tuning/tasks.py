@@ -12,16 +12,18 @@ import numpy as np
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
+from mild.data.queries import TOPIC_NAMES
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError
 from mild.metrics.outcomes import Outcomes, Stratified
 
 #: Called with the number of steps done, of all steps, and what was just done.
 Progress = Callable[[int, int, str], None]
+#: Random splits of a comparison, by default.
+N_SPLITS = 5
 # From this many rows on, parallel workers are worth their start-up time.
 MANY_ROWS = 800
-#: Names of columns of topics, and how many values, and rows per value, one that is not named must have.
-TOPICS = ("subject", "topic", "task", "category", "dataset", "domain", "source", "benchmark")
+# Values, at most, and rows per value, at least, of a column of topics that is not named.
 MAX_TOPICS, TOPIC_ROWS = 200, 10
 
 
@@ -125,14 +127,14 @@ def check_folds(cv: Any) -> None:
 def topics(table: OutcomeTable, name: str | None = None) -> tuple[str | None, list[str] | None]:
     """A column of subjects, tasks or sources and its values as text; None twice if there is none.
 
-    Without a name the first of ``TOPICS`` is taken that the table has, with a few values in all; the name
-    "none" takes none.
+    Without a name the first of ``TOPIC_NAMES`` is taken that the table has, with a few values in all; the
+    name "none" takes none.
     """
     if name == "none":
         return None, None
     if name is not None:
         return name, [str(value) for value in table.labels(name, "topic")]
-    for known in TOPICS:
+    for known in TOPIC_NAMES:
         if known in table.columns.column_names:
             values = table.column(known)
             count = len(set(values)) if all(isinstance(value, str) for value in values) else 0
@@ -213,7 +215,9 @@ def task_splits(
     """Splits to compare methods on: 5 random ones, or with ``time`` 1 that trains on the past."""
     check_rows(task)
     if time is None:
-        found = random_splits(task.groups, 5 if n_splits is None else n_splits, test_share, seed)
+        found = random_splits(
+            task.groups, N_SPLITS if n_splits is None else n_splits, test_share, seed
+        )
     else:
         values = task.table.times(time)
         found = time_splits(values, task.groups, 1 if n_splits is None else n_splits, test_share)
