@@ -38,7 +38,7 @@ def report(
         Option(
             metavar="COLUMN",
             help="Show where routing helps by this column; the verdict's interval is then over its groups. "
-            "Default: source, subject, category, ..., with an interval over rows.",
+            "Default: subject, topic, task, ..., with an interval over rows.",
         ),
     ] = None,
     comparison: Annotated[
