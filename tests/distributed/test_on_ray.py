@@ -149,8 +149,8 @@ def test_a_part_that_ends_every_worker_is_named(ray, slow_job, tmp_path, monkeyp
 @pytest.fixture
 def endless(tmp_path):
     """A file of one partition, of minutes: who is not told to end is at it for as long."""
-    vectors = np.zeros((1_500_000, 4), np.float32)
-    return write_file(tmp_path / "data" / "long.parquet", vectors, group=1_500_000)
+    vectors = np.zeros((4_000_000, 4), np.float32)
+    return write_file(tmp_path / "data" / "long.parquet", vectors, group=4_000_000)
 
 
 def test_an_error_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
