@@ -322,9 +322,9 @@ class Router:
         elif betas is None and in_dollars and self.has_prices:
             self._check_dollars()
         policy = self.policy.with_prices(betas, price_weight)
-        # The calibration is that of the policy that decided before, and so is the target.
+        # The calibration is that of the policy that decided before, and so are target and verdict.
         kept = self.calibration if policy.parts == self.policy.parts else None
-        info = replace(self.info, target=None)
+        info = replace(self.info, target=None, verdict=None)
         return replace(self, policy=policy, calibration=kept, info=info)
 
     def _check_dollars(self) -> None:
@@ -352,8 +352,8 @@ class Router:
         if not isinstance(asked, Target):
             raise invalid("target", f"must be named, such as max_dollars=2; got {asked!r}.")
         policy, solved = at_target(self.policy, self.info, self.expert_names, asked)
-        # The calibration is that of the router as it was saved.
-        info = replace(self.info, target=solved)
+        # Calibration and verdict are those of the router as it was saved.
+        info = replace(self.info, target=solved, verdict=None)
         return replace(self, policy=policy, calibration=None, info=info)
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:

@@ -182,7 +182,8 @@ def _show(found: TuneResult, folder: str, candidates: int) -> None:
         _show_candidates(found, candidates)
     if found.verdict.left_out is not None:
         note(found.verdict.left_out)
-    for sentence in found.sentences if found.rows else ():
+    # Without candidates the verdict is a note.
+    for sentence in found.sentences[0 if found.rows else 1 :]:
         say(sentence)
     say(f"Saved to {folder} ({found.decides_as}).")
 
@@ -204,9 +205,10 @@ def _show_candidates(found: TuneResult, candidates: int) -> None:
     if len({entry["family"] for entry in ranked}) == 1:
         del columns["family"]
     best = min(candidates, len(ranked))
-    title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * is taken"
+    taken = "is taken" if found.target is None else "would be taken without the target"
+    title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {taken}"
     print_table(title, columns, left=("parameters",))
-    if found.why_taken is not None:
+    if found.why_taken is not None and found.target is None:
         say(found.why_taken)
 
 

@@ -21,7 +21,9 @@ from mild.metrics import (
     oracle_loss,
     share_entropy,
 )
+from mild.metrics.curves import prices_unused
 from mild.metrics.outcomes import TIES, Outcomes
+from mild.money import amount
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
@@ -181,7 +183,10 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
             "entropy": share_entropy(shares),
         },
         "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
-        "findings": [finding.as_dict() for finding in (*table.findings, *_over(complete))],
+        "findings": [
+            finding.as_dict()
+            for finding in (*table.findings, *_over(complete), *_unused(table, terms))
+        ],
     }
     return Description(content, table.library)
 
@@ -197,6 +202,39 @@ def _over(complete: BoolArray) -> list[Finding]:
         verb = "is" if count == 1 else "are"
         words = f"What routing could gain is not shown: there {verb} only {every}."
     return [Finding("compared", count, words)]
+
+
+def has_unused_prices(table: KnownOutcomes, terms: CostTerms) -> bool:
+    """Whether a table has prices that a cost leaves out."""
+    if table.prices is None or terms.price_weight:
+        return False
+    return bool(np.nan_to_num(table.prices).any())
+
+
+def describe_prices(table: KnownOutcomes) -> str:
+    """What the best expert costs, and the cheapest one, in a sentence."""
+    scores, prices = (
+        _means(part, ~np.isnan(table.scores)) for part in (table.scores, table.prices)
+    )
+    known = [k for k, price in enumerate(prices) if price is not None and scores[k] is not None]
+    best = max(known, key=lambda k: (scores[k], -prices[k]))
+    cheapest = min(known, key=lambda k: (prices[k], -scores[k]))
+    names = table.expert_names
+    words = f"{names[best]}, the expert of the highest mean score with a known price, costs "
+    words += f"${amount(1000 * prices[best])} per 1,000 queries"
+    if best == cheapest:
+        return f"{words}; no other costs less."
+    other = f"{names[cheapest]}, the cheapest, costs ${amount(1000 * prices[cheapest])}"
+    kept = f" with a mean score of {scores[cheapest]:.3f} in place of {scores[best]:.3f}"
+    return f"{words}; {other}{kept}. What a router could save is measured by tune."
+
+
+def _unused(table: KnownOutcomes, terms: CostTerms) -> list[Finding]:
+    """The finding that a table has prices and the cost leaves them out."""
+    if not has_unused_prices(table, terms):
+        return []
+    count = int((~np.isnan(table.prices)).any(axis=1).sum())
+    return [Finding("prices_unused", count, prices_unused(describe_prices(table)))]
 
 
 def _cheapest_and_right(

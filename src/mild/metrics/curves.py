@@ -45,6 +45,13 @@ class TradeoffCurve:
         """Place of the setting that always asks the best expert."""
         return int(np.flatnonzero(self.experts == self.best)[0])
 
+    def cheapest_at(self, quality: float) -> int | None:
+        """Place of the cheapest setting of at least this quality; None if there is none, or no dollars."""
+        if self.dollars is None:
+            return None
+        good = np.flatnonzero(self.quality >= quality - 1e-9)
+        return int(good[np.argmin(self.dollars[good])]) if good.size else None
+
     def as_dict(self, expert_names: Sequence[str]) -> dict[str, Any]:
         """JSON-ready columns."""
         return {
@@ -85,6 +92,15 @@ class TradeoffCurve:
                 f"trade-off and for each of the experts {', '.join(names)}; tune the router again."
             )
         return curve
+
+
+def prices_unused(about: str) -> str:
+    """Sentences for a loss that leaves out known prices; ``about`` says what these are."""
+    return (
+        f"Dollars are not part of the loss. {about} To save dollars, tune with a target, such as "
+        "keep_quality=1.0 (--keep-quality 1.0) for the quality of the best expert, or count them in the "
+        "loss with price_weight (--price-weight)."
+    )
 
 
 def tradeoff_choices(

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from mild.artifact.sources import source_of
 from mild.artifact.targets import QUALITY_TARGETS, Target, always
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import InvalidInputError
 from mild.metrics import simultaneous_intervals
 from mild.metrics.curves import TradeoffCurve, tradeoff_choices
@@ -45,11 +45,16 @@ class HeldOut:
     dollars: FloatArray | None  # (n_samples, n_experts); None if there are none
     groups: IntArray  # (n_samples,) labels of rows that count once together
 
-    def comparable(self) -> HeldOut:
-        """The rows in which everything is known about every expert."""
+    @property
+    def known(self) -> BoolArray:
+        """Mask (n_samples,) of the rows in which everything is known about every expert."""
         parts = [self.errors, self.prices, self.quality]
         parts += [] if self.dollars is None else [self.dollars]
-        known = ~np.any([np.isnan(part).any(axis=1) for part in parts], axis=0)
+        return ~np.any([np.isnan(part).any(axis=1) for part in parts], axis=0)
+
+    def comparable(self) -> HeldOut:
+        """The rows in which everything is known about every expert."""
+        known = self.known
         if len(np.unique(self.groups[known])) < 2:
             raise InvalidInputError(
                 "a target needs held-out rows of at least two different queries in which the score and "
@@ -431,6 +436,7 @@ class PricedFit:
     fitted: Fitted
     notes: dict[str, Any]
     solution: Solution | None = None
+    held: HeldOut | None = None  # the rows that the solution was found on
 
 
 def with_price_heads(
@@ -460,7 +466,8 @@ def with_price_heads(
         return PricedFit(_with_policy(fitted, policy, task), notes)
     tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
     if calibration is None:
-        solution = solve(target, tradeoff.held, names, confidence, seed)
+        rows = tradeoff.held
+        solution = solve(target, rows, names, confidence, seed)
     else:
         rows = _calibration_rows(tradeoff, calibration, fitted)
         solution = certify_loss(target, tradeoff.held, rows, names, confidence, seed)
@@ -469,7 +476,8 @@ def with_price_heads(
         notes["price_head"] = "dollars"
     policy = tradeoff.decide_as(solution, names)
     # The calibration is that of the router that was found, and the heads decide.
-    return PricedFit(_with_policy(replace(fitted, calibration=None), policy, task), notes, solution)
+    fitted = _with_policy(replace(fitted, calibration=None), policy, task)
+    return PricedFit(fitted, notes, solution, rows)
 
 
 def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
