@@ -36,10 +36,11 @@ def evaluate(
     reading: o.ReadOptions,
     columns: o.MatrixOptions,
 ) -> None:
-    """Evaluate a saved router on known outcomes: does it pay?
+    """Evaluate a saved router on known outcomes: does it do what was asked for?
 
-    The router is compared with the expert that is best on this very data, a strict baseline. Use data
-    that it was not fitted on. The loss is counted as in the fit, unless options say otherwise; a priced
+    A router with a target is judged by it, against the expert that was best when it was tuned. Another
+    one is compared with the expert that is best on this very data, a strict baseline. Use data that the
+    router was not fitted on. The loss is counted as in the fit, unless options say otherwise; a priced
     router then decides by the new prices.
 
     \b
@@ -97,13 +98,17 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
     # Not as a title, which would be broken to the width of a narrow table.
     say(f"{title}:")
     print_choices("", "choice", named_baselines(report["baselines"]))
-    facts = {
-        "best single expert minus perfect choice": fixed(figures["headroom"]),
-        "share of the possible gain": fixed(figures["headroom_captured"], 3),
-    }
-    if "minority_recall" in report:
-        facts["recall of the rarer experts"] = fixed(report["minority_recall"], 3)
-    print_facts("possible gain", "loss", facts)
+    target = report.get("verdict", {}).get("target")
+    if target is None:
+        facts = {
+            "best single expert minus perfect choice": fixed(figures["headroom"]),
+            "share of the possible gain": fixed(figures["headroom_captured"], 3),
+        }
+        if "minority_recall" in report:
+            facts["recall of the rarer experts"] = fixed(report["minority_recall"], 3)
+        print_facts("possible gain", "loss", facts)
+    else:
+        _print_target(target, report["verdict"]["confidence"])
     columns = {
         "expert": report["experts"],
         "router's share": [fixed(value, 3) for value in figures["shares"]],
@@ -121,6 +126,20 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         from mild.evaluation.figures import ORACLE_NOTE
 
         say(ORACLE_NOTE)
+
+
+def _print_target(target: Mapping[str, Any], confidence: float) -> None:
+    """Print what the router does of its target, against its reference."""
+    from mild.report import target_lines
+
+    lines = target_lines(target)
+    headers = {"figure": "name", "": "estimate", "from": "low", "to": "high", "asked for": "limit"}
+    columns = {
+        header: [line[key].replace("\u00a0", " ") for line in lines]
+        for header, key in headers.items()
+    }
+    say(f"against always {target['reference']}, with {100 * confidence:g} % intervals:")
+    print_table("", columns)
 
 
 def print_choices(title: str, header: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -85,6 +85,7 @@ class Description:
             f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
             f"{shares['entropy']:.2f}, where 1 is even; {TIES}).",
             *(finding["sentence"] for finding in report["findings"]),
+            *filter(None, [report["prices_unused"]]),
         ]
 
     def __repr__(self) -> str:
@@ -114,6 +115,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
       where routing can tell
     - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
     - soft_scores: whether some scores lie between 0 and 1
+    - prices_unused: sentences about prices that the table has and the cost leaves out
     """
     cost = {**terms.spelled(table).as_dict(), "words": terms.formula(table)}
     cost["beta"] = dict(zip(table.expert_names, terms.betas(table), strict=True))
@@ -183,10 +185,10 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
             "entropy": share_entropy(shares),
         },
         "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
-        "findings": [
-            finding.as_dict()
-            for finding in (*table.findings, *_over(complete), *_unused(table, terms))
-        ],
+        "findings": [finding.as_dict() for finding in (*table.findings, *_over(complete))],
+        "prices_unused": prices_unused(describe_prices(table))
+        if has_unused_prices(table, terms)
+        else None,
     }
     return Description(content, table.library)
 
@@ -227,14 +229,6 @@ def describe_prices(table: KnownOutcomes) -> str:
     other = f"{names[cheapest]}, the cheapest, costs ${amount(1000 * prices[cheapest])}"
     kept = f" with a mean score of {scores[cheapest]:.3f} in place of {scores[best]:.3f}"
     return f"{words}; {other}{kept}. What a router could save is measured by tune."
-
-
-def _unused(table: KnownOutcomes, terms: CostTerms) -> list[Finding]:
-    """The finding that a table has prices and the cost leaves them out."""
-    if not has_unused_prices(table, terms):
-        return []
-    count = int((~np.isnan(table.prices)).any(axis=1).sum())
-    return [Finding("prices_unused", count, prices_unused(describe_prices(table)))]
 
 
 def _cheapest_and_right(

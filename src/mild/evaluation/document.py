@@ -21,7 +21,7 @@ from mild.tuning.tasks import Task
 from mild.tuning.training_rows import constant_at_fit, training_overlap
 
 # Facts about a router that have a place of their own in a report, or are of no use there.
-ELSEWHERE = ("cost", "target", "table", "schema")
+ELSEWHERE = ("cost", "table", "schema")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,11 @@ class JudgedRows:
     def figures(self, confidence: float, seed: int) -> RoutingFigures:
         """The figures of the router's choices."""
         names, fitted = self.router.expert_names, constant_at_fit(self.router)
+        target = self.router.info.target
+        if target is not None and target.best_expert in names:
+            fitted = names.index(target.best_expert)
         if self.task is not None:
-            return task_figures(self.task, self.chosen, confidence, seed, fitted)
+            return task_figures(self.task, self.chosen, confidence, seed, fitted, target)
         return routing_figures(
             self.outcomes, self.chosen, names, confidence=confidence, seed=seed, fitted=fitted
         )

@@ -61,7 +61,7 @@ class Evaluation:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether routing pays on these rows."""
+        """Whether the router does what was asked for on these rows: its target, or a lower loss."""
         return self.figures.verdict
 
     @cached_property
@@ -133,6 +133,13 @@ class Evaluation:
         confidence = found.verdict.confidence
         constant = found.summary["constant_expert"]
         n = len(routed.costs)
+        frontier = sections.frontier(
+            routed,
+            sections.operating_points(router, X, routed, cost),
+            sections.method_points(comparison, names),
+            sections.target_limits(router.info.target, found.verdict.target),
+        )
+        unused = task is not None and router.info.target is None
         mark = fingerprint(judged.X, judged.costs) if table is None else table.fingerprint()
         form, scale, strength = sections.reward_form(router.info.estimator)
         return document_header("evaluation", title, names, cost) | {
@@ -148,16 +155,15 @@ class Evaluation:
                 "means": {
                     "router": routed.means(routed.chosen),
                     "constant": routed.means(np.full(n, constant)),
+                    "reference": None
+                    if found.verdict.target is None
+                    else routed.means(np.full(n, names.index(found.verdict.target.reference))),
                     "oracle": routed.means(routed.outcomes.oracle()),
                 },
                 "baselines": found.baselines,
             },
-            "frontier": sections.frontier(
-                routed,
-                sections.operating_points(router, X, routed, cost),
-                sections.method_points(comparison, names),
-                sections.target_limits(routed, router.info.target),
-            ),
+            "frontier": frontier,
+            "prices_unused": sections.unused_prices(frontier, cost) if unused else None,
             "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),
             "groups": None
             if column is None or labels is None
@@ -240,10 +246,11 @@ def evaluate(
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> Evaluation:
-    """Judge a router by known outcomes: does it pay?
+    """Judge a router by known outcomes: does it do what was asked for?
 
-    The router is compared with the expert that is best on this very data, a strict baseline. Use data that
-    it was not fitted on. The cost is counted as in the fit, unless its terms are given; a router with
+    A router with a target is judged by it, against the expert that was best when it was tuned. Another one
+    is compared with the expert that is best on this very data, a strict baseline. Use data that the router
+    was not fitted on. The cost is counted as in the fit, unless its terms are given; a router with
     separate heads for errors and prices then decides by the new prices.
 
     Parameters

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mild.artifact.info import TargetInfo
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
 from mild.metrics import (
     Verdict,
@@ -17,6 +18,7 @@ from mild.metrics import (
     expert_recall,
     expert_shares,
     summary,
+    target_of_choices,
     verdict_of_choices,
 )
 from mild.metrics.outcomes import TIES, Outcomes, all_priced, baselines, mean_known
@@ -37,7 +39,7 @@ class RoutingFigures:
     baselines: list[
         dict[str, Any]
     ]  # ``mild.metrics.outcomes.baselines``: what the choices are compared with
-    verdict: Verdict  # whether routing pays
+    verdict: Verdict  # whether the router does what was asked for
     # recall of the experts that are cheapest in less than 1 / n_experts of the rows
     minority_recall: float
     # dollars per 1,000 queries of each expert, or None; NaN where unknown
@@ -73,11 +75,12 @@ def task_figures(
     confidence: float = 0.95,
     seed: int = 0,
     fitted: int | None = None,
+    target: TargetInfo | None = None,
 ) -> RoutingFigures:
     """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
     names = task.table.expert_names
     return routing_figures(
-        task.outcomes, chosen, names, task.groups, task.counted, confidence, seed, fitted
+        task.outcomes, chosen, names, task.groups, task.counted, confidence, seed, fitted, target
     )
 
 
@@ -90,13 +93,15 @@ def routing_figures(
     confidence: float = 0.95,
     seed: int = 0,
     fitted: int | None = None,
+    target: TargetInfo | None = None,
 ) -> RoutingFigures:
     """Compare choices (n_samples,) with the expert that is best on these very rows, a strict baseline.
 
     Rows of one of the ``groups``, a "query" or a "group" by ``counted``, count once in the interval.
-    ``fitted`` is the best constant of the rows that the router was fitted on. Where experts tie in loss,
-    the oracle's shares and the recall take the one of lower price, then of higher accuracy. With
-    ``outcomes.strata`` every mean is over these strata.
+    ``fitted`` is the best constant of the rows that the router was fitted on. With a ``target`` the verdict
+    is on this, against the expert that was best when the router was tuned, in means over rows. Where
+    experts tie in loss, the oracle's shares and the recall take the one of lower price, then of higher
+    accuracy. With ``outcomes.strata`` every other mean is over these strata.
     """
     costs, prices = outcomes.costs, outcomes.prices
     common = common_rows(costs, chosen)
@@ -141,6 +146,22 @@ def routing_figures(
         dollars=None if router_price is None else (router_price - constant_price) / 1000,
         strata=known_rows.strata,
     )
+    if target is not None and target.best_expert in expert_names and known_rows.scores is not None:
+        over = "these rows" if known_rows.strata is None else "these rows (in means over rows)"
+        judged = target_of_choices(
+            known_rows.scores,
+            known_rows.prices,
+            known_choices,
+            list(expert_names).index(target.best_expert),
+            expert_names,
+            target.target,
+            guarantee=target.guarantee,
+            groups=None if groups is None else groups[rows],
+            confidence=confidence,
+            random_state=seed,
+            judged_on=over,
+        )
+        verdict = replace(verdict, target=judged)
     return RoutingFigures(
         expert_names,
         rows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from statistics import NormalDist
 from typing import Any
@@ -20,7 +20,10 @@ from mild.core.decisions import argmax_last
 from mild.data import duplicate_groups
 from mild.data.queries import TOPIC_NAMES
 from mild.errors import UnsupportedError, check_option
+from mild.metrics import TargetVerdict
+from mild.metrics.curves import prices_unused
 from mild.metrics.outcomes import Outcomes, mean_known
+from mild.money import amount
 from mild.report.charts import AXES
 
 Point = Mapping[str, Any]
@@ -159,37 +162,51 @@ def operating_points(
     return points
 
 
-def target_limits(rows: RoutedRows, solved: TargetInfo | None) -> dict[str, Any] | None:
+def target_limits(solved: TargetInfo | None, judged: TargetVerdict | None) -> dict[str, Any] | None:
     """What the target of a router asks for on these rows; None if the router has no target.
 
     Limits that are relative to the best expert, as it was found when the router was tuned, are those of
-    this expert on these rows. ``kept`` is None where the rows do not say. A target is for means over
-    rows, also where the figures of the report are means over strata.
+    this expert on these rows. ``kept`` says whether the verdict ``judged`` finds the target met; it is None
+    where the rows do not say. A target is for means over rows, also where the figures of the report are
+    means over strata.
     """
-    rows = replace(rows, outcomes=replace(rows.outcomes, strata=None))
-    if solved is None or solved.best_expert not in rows.expert_names:
+    if solved is None or judged is None:
         return None
-    target = Target(**solved.target)
-    best = np.full(len(rows.costs), rows.expert_names.index(solved.best_expert))
-    own, other = rows.means(rows.chosen), rows.means(best)
-    unknown = {key: float("nan") if other[key] is None else other[key] for key in other}
-    least, most = target.limits(unknown["quality"], unknown["dollars"])
+    target, dollars = Target(**solved.target), judged.reference_dollars_per_1000
+    least, most = target.limits(judged.reference_quality, math.nan if dollars is None else dollars)
     limits = {"quality": least or None, "dollars": most if math.isfinite(most) else None}
-    if limits["quality"] is not None and math.isnan(limits["quality"]):
-        limits["quality"] = None
-    gaps = [
-        sign * (own[key] - limit)
-        for (key, limit), sign in zip(limits.items(), (1, -1), strict=True)
-        if limit is not None and own[key] is not None
-    ]
     return {
         "words": target.words,
         "sentence": solved.sentence,
         "guarantee": solved.guarantee,
         "certified": solved.certified,
         **limits,
-        "kept": min(gaps) >= -1e-9 if gaps else None,
+        "kept": judged.met,
     }
+
+
+def unused_prices(found: Mapping[str, Any], cost: Mapping[str, Any]) -> str | None:
+    """What the frontier saves at the router's quality, if the loss leaves dollars out; None otherwise."""
+    points = [p for p in found["points"] if None not in (p["quality"], p["dollars"])]
+    own = next((point for point in points if point["kind"] == "router"), None)
+    if cost.get("price_weight") or own is None or not any(point["dollars"] for point in points):
+        return None
+    good = [
+        point
+        for point in points
+        if point["kind"] in ("constant", "operating") and point["quality"] >= own["quality"] - 1e-9
+    ]
+    best = min(good, key=lambda point: (point["dollars"], -point["quality"]), default=own)
+    if best["dollars"] >= own["dollars"]:
+        return prices_unused(
+            "No other point of the frontier has the router's quality for fewer dollars."
+        )
+    name = f"always {best['name']}" if best["kind"] == "constant" else best["name"]
+    saved = 1 - best["dollars"] / own["dollars"]
+    return prices_unused(
+        f"On these rows, the router costs ${amount(own['dollars'])} per 1,000 queries. Its quality, or a "
+        f"higher one, costs ${amount(best['dollars'])} ({100 * saved:.0f} % less) with: {name}."
+    )
 
 
 def efficient(points: Sequence[Point], axis: str | None) -> list[int]:

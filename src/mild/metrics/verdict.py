@@ -492,7 +492,7 @@ def target_of_choices(
         others are the settings among which it was chosen: the intervals then hold for all of them
     reference : index of the expert that is compared with
     expert_names : names of the experts
-    asked : targets by name: those of ``ASKED``
+    asked : targets by name; those that ``ASKED`` does not know are left out
     guarantee, certified : probability with which they were asked for, and whether the rows certify it
     groups : (n_samples,) labels; rows of one group count once in the intervals
     sample_weight : (n_samples,) weights of the rows in the means
@@ -543,7 +543,7 @@ def target_of_choices(
         share = ratio(paid, other)
         saved = None if share is None else interval(1 - share)
     return TargetVerdict(
-        asked=dict(asked),
+        asked={name: asked[name] for name in ASKED if name in asked},
         reference=expert_names[reference],
         quality_kept=None if kept is None else interval(kept),
         quality_loss=interval(best - own),
