@@ -317,11 +317,12 @@ def _known_rows(
     fitted = terms_of(router)
     terms = asked if asked.stated or fitted is None else fitted
     task = make_task(table, terms, groups, balance)
+    notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
-    X = router.features(contents(table, router.text))
+    X = router.features(contents(task.table, router.text))
     return JudgedRows(router, task.costs, X, router.predict(X), task), tuple(notes)
 
 
