@@ -28,6 +28,7 @@ def evaluate(
     cost: o.CostOptions,
     group: o.Group = None,
     balance: o.Balance = None,
+    keep_seen: o.KeepSeen = False,
     save: Annotated[
         bool, Option("--save", help="Write evaluation.json into DIR, for mild report.")
     ] = False,
@@ -40,8 +41,9 @@ def evaluate(
 
     A router with a target is judged by it, against the expert that was best when it was tuned. Another
     one is compared with the expert that is best on this very data, a strict baseline. Use data that the
-    router was not fitted on. The loss is counted as in the fit, unless options say otherwise; a priced
-    router then decides by the new prices.
+    router was not fitted on: where less than 5 % of the rows were in its training data, these are left
+    out. The loss is counted as in the fit, unless options say otherwise; a priced router then decides by
+    the new prices.
 
     \b
     Example:
@@ -53,7 +55,14 @@ def evaluate(
     source = OutcomeSource(data, reading, columns, cost, group=group, balance=balance)
     saved = load(router)
     table = read_known(saved, source)
-    found = judge(saved, table, confidence=confidence, random_state=seed, **source.arguments)
+    found = judge(
+        saved,
+        table,
+        keep_seen=keep_seen,
+        confidence=confidence,
+        random_state=seed,
+        **source.arguments,
+    )
     for sentence in found.notes:
         note(sentence)
     if found.judged.task is not None:
@@ -70,7 +79,8 @@ def evaluate(
         rows = report["summary"]["n_known"]
         print_evaluation(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
         if found.warning is not None:
-            say("The router was fitted on these rows, so this is no verdict on new ones:")
+            which = "these" if found.overlap["same_data_as_fit"] else "some of these"
+            say(f"The router was fitted on {which} rows, so this is no verdict on new ones:")
         say(found.verdict.sentence)
         if save:
             say(f"Written to {report['saved']}.")

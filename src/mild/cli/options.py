@@ -58,6 +58,13 @@ Balance = Annotated[
         rich_help_panel="Router",
     ),
 ]
+KeepSeen = Annotated[
+    bool,
+    Option(
+        "--keep-seen",
+        help="Keep rows whose query the router was trained on, also where they are less than 5 %.",
+    ),
+]
 Topic = Annotated[
     str | None,
     Option(

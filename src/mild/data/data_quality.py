@@ -180,8 +180,8 @@ def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: Flo
     unknown = (np.isnan(prices) & ~np.isnan(scores)).sum(axis=0)
     count = int(unknown.sum())
     words = (
-        f"{counted(count, 'answer has', 'answers have')} no price: to use a price weight, fill "
-        f"{'it' if count == 1 else 'them'} in, or leave out the rows or experts."
+        f"{counted(count, 'answer has', 'answers have')} no price: where dollars count, the loss of "
+        f"{'it' if count == 1 else 'them'} is unknown, and a row without any price is left out."
     )
     partly = [
         f"{name} ({lacking:,} of {asked:,} unknown)"

@@ -124,10 +124,11 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     right = asked & (scores >= RIGHT)
     first = _cheapest_and_right(table, costs, right)
     alone = right & (right.sum(axis=1) == 1)[:, None] & (asked.sum(axis=1) > 1)[:, None]
-    losses = constant_losses(costs)
-    complete = np.asarray(asked.all(axis=1))
+    known_rows = ~np.isnan(costs).all(axis=1)
+    losses = constant_losses(costs[known_rows])
+    complete = np.asarray(~np.isnan(costs).any(axis=1))
     enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
-    rows = complete if enough else np.ones_like(complete)
+    rows = complete if enough else known_rows
     prices = None if table.prices is None else table.prices[rows]
     perfect = Outcomes(costs[rows], scores[rows], prices).oracle()
     shares = expert_shares(perfect, len(table.expert_names))
@@ -150,6 +151,9 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     accuracy, mean_prices, latencies = (
         _means(values, asked) for values in (scores, table.prices, table.latencies)
     )
+    lacking = terms.unknown(costs, scores)
+    count = int((np.isnan(costs) & asked).sum())
+    unknown = [] if lacking is None else [Finding("unknown_losses", count, lacking)]
     all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
     all_wrong = float((~right.any(axis=1)).mean())
     content = {
@@ -185,7 +189,9 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
             "entropy": share_entropy(shares),
         },
         "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
-        "findings": [finding.as_dict() for finding in (*table.findings, *_over(complete))],
+        "findings": [
+            finding.as_dict() for finding in (*table.findings, *unknown, *_over(complete))
+        ],
         "prices_unused": prices_unused(describe_prices(table))
         if has_unused_prices(table, terms)
         else None,

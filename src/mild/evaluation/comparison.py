@@ -455,6 +455,7 @@ class Comparison:
             "dropped": self.dropped,
             "not_compared": self.not_compared,
             "interrupted": self.interrupted,
+            "notes": list(self.notes),
             "methods": self.methods,
         }
 
@@ -637,11 +638,12 @@ def compare(
     else:
         table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
         task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
+        table = task.table
         splits = task_splits(task, n_splits, test_size, time, random_state)
         n_folds = possible_folds(task, cv, splits=splits)
         topic, labels = topics(table, topic)
         rows, kind = task_rows(task, text, labels)
-        notes = tuple(filter(None, [fewer_folds(cv, n_folds, task)]))
+        notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
         jobs = parallel_jobs(n_jobs, table.rows)
         settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
         settings |= {"topic": topic, "balance": balance}

@@ -33,6 +33,14 @@ class JudgedRows:
     X: Any  # (n_samples, n_features) features of the inputs
     chosen: IntArray  # (n_samples,) the router's choices
     task: Task | None = None  # None if only costs are known
+    # the table before rows that the router was trained on were left out; None if none were
+    given: OutcomeTable | None = None
+    seen_left_out: int = 0  # number of these rows
+
+    @property
+    def table(self) -> OutcomeTable | None:
+        """The table that was given; None if only costs are known."""
+        return self.task.table if self.given is None and self.task is not None else self.given
 
     @property
     def outcomes(self) -> Outcomes:
@@ -54,8 +62,7 @@ class JudgedRows:
     @property
     def overlap(self) -> dict[str, Any]:
         """Whether the router was fitted on these rows, and how many of their queries."""
-        table = None if self.task is None else self.task.table
-        return training_overlap(self.router, table, self.costs, self.X)
+        return training_overlap(self.router, self.table, self.costs, self.X, self.seen_left_out)
 
 
 def document_header(

@@ -35,7 +35,7 @@ from mild.report import (
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import contents
 from mild.tuning.tasks import make_task
-from mild.tuning.training_rows import terms_of
+from mild.tuning.training_rows import terms_of, without_seen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,7 +83,8 @@ class Evaluation:
         """JSON-ready fields."""
         task = self.judged.task
         about = {} if task is None else {"cost": task.cost, "balance": task.balance}
-        return {**about, **self.figures.as_dict(), **as_python(self.overlap)}
+        found = {**about, **self.figures.as_dict(), **as_python(self.overlap)}
+        return {**found, "notes": list(self.notes)}
 
     def to_frame(self) -> Any:
         """The router, the best single expert, the same mix at random and perfect choice, one row each."""
@@ -140,12 +141,14 @@ class Evaluation:
             sections.target_limits(router.info.target, found.verdict.target),
         )
         unused = task is not None and router.info.target is None
-        mark = fingerprint(judged.X, judged.costs) if table is None else table.fingerprint()
+        given = judged.table
+        mark = fingerprint(judged.X, judged.costs) if given is None else given.fingerprint()
         form, scale, strength = sections.reward_form(router.info.estimator)
         return document_header("evaluation", title, names, cost) | {
             "rows": n,
             "balance": balance,
             "left_out": found.left_out,
+            "notes": list(self.notes),
             "verdict": found.verdict.as_dict(),
             "figures": found.summary
             | {
@@ -224,13 +227,13 @@ class Evaluation:
 
     def __repr__(self) -> str:
         lines = [] if self.warning is None else [f"Warning: {self.warning}"]
-        return "\n".join([*lines, self.verdict.sentence])
+        return "\n".join([*lines, self.verdict.sentence, *(f"Note: {one}" for one in self.notes)])
 
     def _repr_html_(self) -> str:
         warning = [] if self.warning is None else [f"Warning: {self.warning}"]
         rows = f"{self.figures.summary['n_known']:,} rows"
         table = named_baselines(self.figures.baselines)
-        return html_table(rows, table, [*warning, self.verdict.sentence])
+        return html_table(rows, table, [*warning, self.verdict.sentence, *self.notes])
 
 
 def evaluate(
@@ -243,6 +246,7 @@ def evaluate(
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
+    keep_seen: bool = False,
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> Evaluation:
@@ -262,6 +266,8 @@ def evaluate(
     groups : column whose equal values count once in the interval, beside equal queries
     balance : column whose values count alike: figures are means over its values
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
+    keep_seen : whether rows stay whose query the router was trained on. By default they are left out where
+        they are less than 5 % of the rows; where they are more, they stay, and a warning says so
     confidence : of the intervals
     random_state : seed of the intervals
 
@@ -286,7 +292,7 @@ def evaluate(
         router = load(router)
     elif not isinstance(router, Router):
         router = source_of(router)
-    judged, notes = _known_rows(router, data, costs, asked, groups, balance)
+    judged, notes = _known_rows(router, data, costs, asked, groups, balance, keep_seen)
     return Evaluation(judged.figures(confidence, random_state), judged, random_state, notes)
 
 
@@ -305,6 +311,7 @@ def _known_rows(
     asked: CostTerms,
     groups: str | None,
     balance: str | None,
+    keep_seen: bool,
 ) -> tuple[JudgedRows, tuple[str, ...]]:
     if costs is not None or isinstance(data, Matrices) or router.text is None:
         given = {"groups": groups, "balance": balance, **asked.as_dict()}
@@ -321,15 +328,22 @@ def _known_rows(
     table = table.with_experts(router.expert_names)
     if others:
         notes.append(f"left out because the router does not know them: {', '.join(others)}.")
+    whole, sentence = table, None
+    if not keep_seen:
+        table, sentence = without_seen(router, table)
+    notes += [] if sentence is None else [sentence]
     fitted = terms_of(router)
     terms = asked if asked.stated or fitted is None else fitted
     task = make_task(table, terms, groups, balance)
+    notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
-    X = router.features(contents(table, router.text))
-    return JudgedRows(router, task.costs, X, router.predict(X), task), tuple(notes)
+    X = router.features(contents(task.table, router.text))
+    seen = whole.rows - table.rows
+    judged = JudgedRows(router, task.costs, X, router.predict(X), task, whole, seen)
+    return judged, tuple(notes)
 
 
 def _numbers(router: Router, data: Any, costs: Any) -> JudgedRows:

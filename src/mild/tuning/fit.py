@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
+from mild.errors import DegenerateDataWarning
 from mild.features import TextFeatures
 from mild.tuning.fitting import fit_task, fit_texts, make_router, make_step, router_of, standardized
 from mild.tuning.tasks import Progress, Task, check_rows, make_task
@@ -65,6 +67,8 @@ def fit(
     terms = CostTerms(beta, price_weight, latency_weight)
     unfitted = make_router(router, params, random_state, fit)
     fitted = fit_data(data, unfitted, terms, text, balance, standardize, progress)
+    if fitted.task is not None and fitted.task.left_out is not None:
+        warnings.warn(fitted.task.left_out, DegenerateDataWarning, stacklevel=2)
     return fitted.router
 
 
@@ -78,6 +82,12 @@ class FittedData:
     costs: Any = None  # of a table of features and costs
     note: str | None = None  # why there was nothing to learn, in a sentence
 
+    @property
+    def notes(self) -> list[str]:
+        """What to know about the rows that were used."""
+        left_out = None if self.task is None else self.task.left_out
+        return [sentence for sentence in (left_out, self.note) if sentence is not None]
+
     def as_dict(self) -> dict[str, Any]:
         """What ``mild fit --json`` prints about the router."""
         router, estimator = self.router, self.router.info.estimator
@@ -86,6 +96,7 @@ class FittedData:
             "estimator": None if estimator is None else estimator.as_dict(),
             "n_features": router.n_features,
             "margins": router.margins,
+            "notes": self.notes,
         }
         if self.task is not None:
             found["text"] = None if router.text is None else router.text.kind

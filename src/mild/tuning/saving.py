@@ -100,5 +100,6 @@ def save(
     if source.n_experts != len(table.expert_names):
         rule = f"must have the router's {source.n_experts} experts; got {len(table.expert_names)}."
         raise invalid("table", rule)
-    fitted = Fitted(router, step, step.vectorize(contents(table, step)))
-    return save_router(router_of(fitted, make_task(table, terms)), folder, **options)
+    task = make_task(table, terms)
+    fitted = Fitted(router, step, step.vectorize(contents(task.table, step)))
+    return save_router(router_of(fitted, task), folder, **options)

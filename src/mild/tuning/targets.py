@@ -499,7 +499,12 @@ def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:
     """The same with another policy, and with what experts err and cost on average, apart."""
     novelty, table = fitted.novelty, task.table
     if novelty is not None and table.prices is not None:
-        means = [mean_costs(part, task.weight) for part in (1 - table.scores, table.prices)]
+        priced = ~np.isnan(table.prices).all(axis=1)
+        weight = None if task.weight is None else task.weight[priced]
+        means = [
+            mean_costs(1 - table.scores, task.weight),
+            mean_costs(table.prices[priced], weight),
+        ]
         novelty = replace(novelty, means=np.stack(means).astype(novelty.means.dtype))
     model = replace(source_of(fitted.model), policy=policy)
     return replace(fitted, model=model, novelty=novelty)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.data import OutcomeTable
-from mild.data.cost_terms import CostTerms
+from mild.data.cost_terms import CostTerms, left_out_rows
 from mild.data.queries import TOPIC_NAMES
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError
@@ -40,6 +40,9 @@ class Task(Stratified):
     group_column: str | None = None  # column that joins rows besides equal queries, or None
     balance: str | None = None  # column whose values count alike, or None
     strata: IntArray | None = None  # (n_samples,) number of each row's value in that column
+    left_out: str | None = (
+        None  # rows and answers whose loss is unknown, in a sentence; None if none
+    )
 
     @property
     def outcomes(self) -> Outcomes:
@@ -94,20 +97,33 @@ def make_task(
     terms: CostTerms,
     group_column: str | None = None,
     balance: str | None = None,
+    priced: bool = False,
 ) -> Task:
     """Compute the costs of a table and find the rows that belong together.
 
-    With ``balance``, a column, means are over its values instead of over rows.
+    With ``balance``, a column, means are over its values instead of over rows. Rows without any known cost
+    are left out, and those without any price if the task must be ``priced``.
     """
+    costs = terms.costs(table)
+    lost, unknown = np.isnan(costs).all(axis=1), terms.unknown(costs, table.scores)
+    if priced and table.prices is not None and not lost.any():
+        lost = np.isnan(table.prices).all(axis=1)
+        unknown = left_out_rows(int(lost.sum()), 0, "price")
+    if lost.all():
+        rule = "must have at least one row in which a loss is known; it has none."
+        raise InvalidInputError(f"the table {rule} Fill in the prices.", parameter="table")
+    if lost.any():
+        table, costs = replace(table.take(~lost), findings=table.findings), costs[~lost]
     return Task(
         table,
         terms.spelled(table),
-        terms.costs(table),
+        costs,
         terms.formula(table),
         table.groups(group_column),
         group_column,
         balance,
         None if balance is None else _strata(table, balance),
+        unknown,
     )
 
 

@@ -161,21 +161,24 @@ def tune(
         rule = "must not be given with a target, which is solved for the mean over rows; leave one out."
         raise invalid("balance", rule)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
-    whole = task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
-    check_rows(task)
-    notes: list[str] = []
-    calibration = None
+    terms = CostTerms(beta, price_weight, latency_weight)
     if target.wanted:
         target.check(len(table.expert_names), table.prices is not None)
         if table.prices is not None:
             check_prices(table.expert_names, table.prices)
+    whole = task = make_task(table, terms, groups, balance, priced=bool(target.wanted))
+    table = task.table
+    check_rows(task)
+    notes = [] if task.left_out is None else [task.left_out]
+    calibration = None
+    if target.wanted:
         if target.guarantee is not None:
             task, calibration = _calibration_split(whole, calibration_share, time, random_state)
             notes.append(
                 f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} rows kept for calibration."
             )
     elif task.constant_expert is not None:
-        return _constant_result(task)
+        return _constant_result(task, notes)
     possible = possible_folds(task, cv, time)
     notes.extend(filter(None, [fewer_folds(cv, possible, task)]))
     folds = search_folds(task, cv if possible < 2 else possible, time, random_state)
@@ -333,6 +336,7 @@ class TuneResult:
             "verdict": self.verdict.as_dict(),
             "target": None if self.target is None else self.target.as_dict(),
             "prices_unused": self.prices_unused,
+            "notes": list(self.notes),
         }
         return as_python(found, finite=True)
 
@@ -346,7 +350,7 @@ class TuneResult:
         return html_table(title, best, self.sentences)
 
 
-def _constant_result(task: Task) -> TuneResult:
+def _constant_result(task: Task, notes: Sequence[str]) -> TuneResult:
     """The result where one expert costs least in every row, so that no search is needed."""
     fitted = fit_constant(task)
     constant = task.table.expert_names[task.constant_expert or 0]
@@ -370,7 +374,7 @@ def _constant_result(task: Task) -> TuneResult:
         cost=task.cost,
         text=fitted.router.text.kind if fitted.router.text else None,
         balance=task.balance,
-        notes=(fitted.note or "",),
+        notes=(*notes, fitted.note or ""),
         library=task.table.library,
     )
 

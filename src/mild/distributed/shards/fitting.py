@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -26,7 +26,7 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.losses import class_weights
 from mild.data import OutcomeTable
-from mild.data.cost_terms import CostTerms
+from mild.data.cost_terms import CostTerms, left_out_rows, without_values
 from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
 from mild.data.formats.base import ReadArguments
 from mild.distributed.locks import file_lock
@@ -136,6 +136,8 @@ def fit_shards(
                     f"{dataset.source}: a table to learn from must have at least two rows in which an "
                     f"expert was asked; this has {stats.rows}."
                 )
+            cells: ScoreCounts = reduce(add, [own for _, own in found])
+            _check_measured(dataset.expert_names, terms, stats, cells)
             if stats.asked.all():
                 rows = {
                     part.number: own.rows
@@ -145,15 +147,29 @@ def fit_shards(
                 scaled = step.kind == "vectors" if standardize is None else standardize
                 setup = Setup(step, rows)
                 fitted = _fit(dataset, terms, router, workers, setup, stats, scaled, folder, report)
-                lost = sum(part.rows for part in dataset.partitions) - stats.rows
-                cells: ScoreCounts = reduce(add, [own for _, own in found])
-                findings = cells.findings(dataset.expert_names)
-                return replace(
-                    fitted, findings=(*([unasked_rows(lost)] if lost else []), *findings)
-                )
+                lost = sum(part.rows for part in dataset.partitions) - stats.rows - stats.unknown
+                findings = [unasked_rows(lost)] if lost else []
+                lacking = int(cells.asked.sum() - stats.asked.sum())
+                left_out = left_out_rows(stats.unknown, lacking, terms.measured)
+                if left_out is not None:
+                    findings.append(Finding("unknown_losses", stats.unknown + lacking, left_out))
+                findings += cells.findings(dataset.expert_names)
+                return replace(fitted, findings=tuple(findings))
         # Everything is read again without the experts that were never asked.
         names = np.array(dataset.expert_names)
         dataset = dataset.only(names[stats.asked > 0].tolist())
+
+
+def _check_measured(
+    names: Sequence[str], terms: CostTerms, stats: CostStats, cells: ScoreCounts
+) -> None:
+    """Refuse a weight of dollars or seconds where an expert that was asked has none in any row."""
+    bare = [names[k] for k in np.flatnonzero((cells.asked > 0) & (stats.asked == 0))]
+    if bare:
+        weight, name = (
+            ("price_weight", "prices") if terms.price_weight else ("latency_weight", "latencies")
+        )
+        raise without_values(weight, name, bare)
 
 
 def _fit_step(step: TextFeatures, workers: Workers, rows: Mapping[int, int], counts: Any) -> None:
