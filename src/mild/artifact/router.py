@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.artifact.estimates import Estimates, chances, possible_costs
 from mild.artifact.expert_names import match_expert
 from mild.artifact.explanation import Explanation, explain
 from mild.artifact.facts import router_facts
 from mild.artifact.folder import write_folder
 from mild.artifact.frames import as_frame
 from mild.artifact.info import RouterInfo
-from mild.artifact.novelty import Estimates, Novelty, estimate
+from mild.artifact.novelty import Novelty
 from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError, check_option, counted
@@ -163,6 +164,8 @@ class Router:
     def expected_costs(self, X: Any) -> FloatArray:
         """Expected cost (n_samples, n_experts) of each expert, if the router has learned it.
 
+        It is the number that ``explain``, ``mild route`` and the gateway show: within the possible range.
+
         >>> from mild.policies import LinearCostPolicy
         >>> router = Router(LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 1.0])), ["a", "b"])
         >>> router.expected_costs([[3.0]])
@@ -174,7 +177,14 @@ class Router:
         """Choice, probabilities and expected costs of each row of X, in one pass."""
         inputs = self._check_inputs(X)
         self._check_finite(inputs, 0)
-        return self.policy.decide(inputs)
+        return self.decide_features(inputs)
+
+    def decide_features(self, X: FloatArray) -> Decisions:
+        """``decide`` for what ``features`` gives, unchecked; all that is served, shown and logged."""
+        found = self.policy.decide(X)
+        if found.costs is None:
+            return found
+        return replace(found, costs=self._possible(X, found.costs))
 
     def decide_one(self, x: FloatArray) -> int:
         """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
@@ -234,19 +244,32 @@ class Router:
                 "this router was fitted on columns of numbers: mild predict gives its choices for a table."
             )
         trusted = self.estimate([text])
-        return explain(self.policy, self.text, self.expert_names, text, trusted, most)
+        graded = self.info.table is not None and bool(self.info.table.graded)
+        return explain(self.policy, self.text, self.expert_names, text, trusted, most, graded)
 
     def estimate(self, texts: Sequence[Any]) -> Estimates:
-        """What can be expected of the experts on texts, or vectors.
+        """What can be expected of the experts on texts, or vectors, and how far it can be trusted.
 
-        Expected costs are calibrated, and shrink to the means of the experts where a text is novel.
+        Expected costs are those of ``decide``. What is right is not known of a novel text.
         """
-        step, X, policy = self._text_step(), self.features(texts), self.policy
+        step, X, known = self._text_step(), self.features(texts), self.novelty
+        costs = trusted = self.decide_features(X).costs
+        policy, calibrated = self.policy, None
         if self.calibration is not None:
             policy = policy.calibrated(*self.calibration)
+            calibrated = trusted = self._possible(X, policy.expected_costs(X), policy)
+        right = chances(policy, X, trusted, self.expert_names, self.info.cost)
+        if known is None:
+            return Estimates(costs, calibrated, right, None, None)
         # Few routers need the shares, which take a second pass over the texts.
-        unseen = np.zeros(len(X)) if self.novelty is None else step.unseen_shares(texts)
-        return estimate(policy, X, unseen, self.expert_names, self.info.cost, self.novelty)
+        scores = known.scores(X, step.unseen_shares(texts))
+        novel = known.is_novel(scores)
+        if right is not None:
+            right[novel] = np.nan
+        return Estimates(costs, calibrated, right, known.shares(scores), novel)
+
+    def _possible(self, X: Any, costs: FloatArray, policy: Policy | None = None) -> FloatArray:
+        return possible_costs(policy or self.policy, X, costs, self.expert_names, self.info.cost)
 
     def is_novel(self, texts: Sequence[Any], X: FloatArray | None = None) -> BoolArray:
         """Whether each text is farther from the training texts than 99 % of held-out ones were.
@@ -411,7 +434,8 @@ class Router:
         for rows in blocks(inputs) or [slice(0, 0)]:
             part = inputs[rows]
             self._check_finite(part, rows.start)
-            parts.append(decide(part))
+            found = decide(part)
+            parts.append(self._possible(part, found) if method == "expected_costs" else found)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _check_inputs(self, X: Any) -> Any:

@@ -148,7 +148,7 @@ def operating_points(
         choices = [router.with_prices(price_weight=weight).predict(X) for weight in weights]
     except UnsupportedError:
         try:
-            expected = router.expected_costs(X)
+            expected = router.policy.expected_costs(X)  # as the router decides, without limits
         except UnsupportedError:
             return []
         choices = [argmax_last(-(expected + (weight - fitted) * prices)) for weight in weights]

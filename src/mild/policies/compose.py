@@ -56,9 +56,6 @@ class WrapperPolicy(Policy):
     def expected_prices(self, X: Any) -> FloatArray:
         return self.deciding.expected_prices(self.prepare(X))
 
-    def costs_at_means(self, errors: FloatArray, prices: FloatArray | None) -> FloatArray:
-        return self.deciding.costs_at_means(errors, prices)
-
     @property
     def margins(self) -> FloatArray | None:
         return self.deciding.margins

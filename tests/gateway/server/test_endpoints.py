@@ -87,7 +87,8 @@ async def test_a_decision_is_explained_and_nobody_is_asked():
     assert decision["order"] == ["two", "one"]
     assert decision["expected_costs"] == pytest.approx({"one": 0.301, "two": 0.2})
     assert decision["expected_cost"] == pytest.approx(0.2)
-    assert sum(decision["probabilities"].values()) == pytest.approx(1)
+    assert "probabilities" not in decision
+    assert decision["reason"] == "router"
     assert decision["available"] == {"one": True, "two": True}
     assert decision["why"]["by"] == "expected cost"
     assert decision["why"]["runner_up"] == "one"
@@ -137,8 +138,11 @@ def test_a_decision_says_how_novel_the_request_is():
     assert (near["expert"], near["novel"]) == ("two", False)
     assert near["right"] == pytest.approx({"one": 0.7, "two": 0.9})
     assert (far["expert"], far["novel"], far["novelty"]) == ("one", True, 1.0)
-    assert far["right"] == pytest.approx({"one": 0.5, "two": 0.5})
-    assert far["expected_cost"] == pytest.approx(0.501)  # the mean error, and the price
+    assert (far["right"], far["reason"]) == (None, "on_novel")
+    # As it is estimated, near and far.
+    assert (
+        far["expected_costs"] == near["expected_costs"] == pytest.approx({"one": 0.301, "two": 0.2})
+    )
 
 
 async def test_health_and_readiness():
