@@ -179,7 +179,7 @@ def at_target(
     index, met = target.choose(curve)
     expert = int(curve.experts[index])
     t = None if expert >= 0 else float(curve.weights[index])
-    setting = f"always {names[expert]}" if t is None else f"trade-off t = {t:g}"
+    setting = f"always {names[expert]}" if t is None else "a trade-off"
     figures = f"quality {curve.quality[index]:.4f}"
     if curve.dollars is not None:
         figures += f" and ${curve.dollars[index]:.4g} per 1,000 queries"

@@ -220,21 +220,25 @@ def has_unused_prices(table: KnownOutcomes, terms: CostTerms) -> bool:
 
 
 def describe_prices(table: KnownOutcomes) -> str:
-    """What the best expert costs, and the cheapest one, in a sentence."""
-    scores, prices = (
-        _means(part, ~np.isnan(table.scores)) for part in (table.scores, table.prices)
+    """What the best expert of known price costs, and the cheapest one, in a sentence."""
+    asked, names = ~np.isnan(table.scores), table.expert_names
+    means = zip(_means(table.scores, asked), _means(table.prices, asked), names, strict=True)
+    known = [
+        (score, price, name)
+        for score, price, name in means
+        if score is not None and price is not None
+    ]
+    score, price, best = max(known, key=lambda one: (one[0], -one[1]))
+    lower, least, cheapest = min(known, key=lambda one: (one[1], -one[0]))
+    words = (
+        f"{best}, which has the highest mean score, costs ${amount(1000 * price)} per 1,000 queries"
     )
-    known = [k for k, price in enumerate(prices) if price is not None and scores[k] is not None]
-    best = max(known, key=lambda k: (scores[k], -prices[k]))
-    cheapest = min(known, key=lambda k: (prices[k], -scores[k]))
-    names = table.expert_names
-    words = f"{names[best]}, the expert of the highest mean score with a known price, costs "
-    words += f"${amount(1000 * prices[best])} per 1,000 queries"
     if best == cheapest:
-        return f"{words}; no other costs less."
-    other = f"{names[cheapest]}, the cheapest, costs ${amount(1000 * prices[cheapest])}"
-    kept = f" with a mean score of {scores[cheapest]:.3f} in place of {scores[best]:.3f}"
-    return f"{words}; {other}{kept}. What a router could save is measured by tune."
+        return f"{words}; no other expert costs less."
+    return (
+        f"{words}; {cheapest}, the cheapest, costs ${amount(1000 * least)}, with a mean score of "
+        f"{lower:.3f} in place of {score:.3f}. What a router could save is measured by tune."
+    )
 
 
 def _cheapest_and_right(

@@ -168,7 +168,7 @@ class Solution:
     def sentence(self) -> str:
         """The solution in words."""
         wanted = self.target.words
-        setting = f"always {self.expert}" if self.t is None else f"trade-off t = {self.t:g}"
+        setting = f"always {self.expert}" if self.t is None else "a trade-off"
         loss = self.quality_loss
         figures = [
             f"quality {self.quality:.4f}, {abs(loss.estimate):.4f} "
