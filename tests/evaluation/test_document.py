@@ -124,7 +124,7 @@ def test_costs_alone_have_a_report():
     assert document["frontier"]["axis"] is None
     assert document["groups"] is None
     assert document["regrets"]["rows"][0]["text"] == ""
-    assert "row 3" in render(document)
+    assert "row 4" in render(document), "counted from 1"
 
 
 def test_one_expert_and_one_row_have_a_report():

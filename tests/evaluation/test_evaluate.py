@@ -83,6 +83,10 @@ def test_few_rows_that_were_seen_in_training_are_left_out_of_every_figure(router
     assert found["notes"] == content["notes"] == [note]
     assert note in render(content)
     assert note in repr(judged)
+    worst = content["regrets"]["rows"]
+    assert [row["row_number"] for row in worst] == [row["row"] + 9 + 1 for row in worst], (
+        "in the file"
+    )
     fingerprint = dict(content["data"])["fingerprint"]
     assert fingerprint == table.fingerprint(), "that of the table that was given"
 

@@ -478,8 +478,8 @@ class Router:
         dense = part.toarray() if hasattr(part, "tocsr") else part
         row, column = np.argwhere(~np.isfinite(dense))[0]
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        place = f"row {first_row + row}, column {column}{name}"
-        raise invalid("X", f"must be finite; got {dense[row, column]} in {place}.")
+        got = f"X[{first_row + row}, {column}] = {dense[row, column]}{name}"
+        raise invalid("X", f"must be finite; got {got}.")
 
 
 def _as_texts(texts: Any) -> Any:

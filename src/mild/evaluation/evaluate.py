@@ -119,7 +119,8 @@ class Evaluation:
         balance = None if task is None else task.balance
         shares = router.predict_proba(X).astype(np.float64)
         texts = None if table is None or not table.has_queries else table.queries
-        routed = sections.RoutedRows(names, judged.outcomes, judged.chosen, shares, texts)
+        numbers = None if table is None else table.row_numbers
+        routed = sections.RoutedRows(names, judged.outcomes, judged.chosen, shares, texts, numbers)
         column, labels, groups = None, None, None
         if task is not None and table is not None:
             groups = task.groups

@@ -39,6 +39,9 @@ class RoutedRows:
     # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
     probabilities: FloatArray | None = None
     queries: list[str] | None = None  # texts, or None
+    numbers: IntArray | None = (
+        None  # (n_samples,) row numbers in the file, from 0; None for 0 to n - 1
+    )
 
     @property
     def costs(self) -> FloatArray:
@@ -63,6 +66,7 @@ class RoutedRows:
             self.chosen[rows],
             None if shares is None else shares[rows],
             None if texts is None else [texts[i] for i in np.flatnonzero(rows)],
+            np.flatnonzero(rows) if self.numbers is None else self.numbers[rows],
         )
 
     def means(self, chosen: IntArray) -> dict[str, Any]:
@@ -531,6 +535,7 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
         worst.append(
             {
                 "row": int(i),
+                "row_number": 1 + int(i if rows.numbers is None else rows.numbers[i]),
                 **_shortened(text, prefix),
                 "chosen": names[chosen[i]],
                 "best": names[best[i]],
