@@ -113,6 +113,7 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         f"{found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge by; means over splits",
         "method",
         found.choices,
+        found.quality_name,
     )
     best = "The best constant is the expert with the lowest loss on the training rows."
     say(f"{best} {ORACLE_NOTE}")

@@ -96,7 +96,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         note(report["left_out"])
     # Not as a title, which would be broken to the width of a narrow table.
     say(f"{title}:")
-    print_choices("", "choice", named_baselines(report["baselines"]))
+    print_choices("", "choice", named_baselines(report["baselines"]), report["quality_name"])
     facts = {
         "best single expert minus perfect choice": fixed(figures["headroom"]),
         "share of the possible gain": fixed(figures["headroom_captured"], 3),
@@ -123,11 +123,13 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         say(ORACLE_NOTE)
 
 
-def print_choices(title: str, header: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print accuracy, loss, dollars and seconds of each row; a figure that no row has is left out."""
+def print_choices(
+    title: str, header: str, rows: Sequence[Mapping[str, Any]], quality: str = "accuracy"
+) -> None:
+    """Print quality, loss, dollars and seconds of each row; a figure that no row has is left out."""
     columns = {header: [row["name"] for row in rows]}
     for name, key, write in (
-        ("accuracy", "accuracy", percent),
+        (quality, "accuracy", percent if quality == "accuracy" else fixed),
         ("loss", "loss", fixed),
         ("$ per 1,000", "dollars_per_1000", amount),
         ("seconds", "seconds", lambda value: fixed(value, 2)),

@@ -21,7 +21,7 @@ from mild.metrics import (
     oracle_loss,
     share_entropy,
 )
-from mild.metrics.outcomes import TIES, Outcomes
+from mild.metrics.outcomes import TIES, Outcomes, is_graded, quality_name
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
@@ -63,7 +63,7 @@ class Description:
     @property
     def quality(self) -> str:
         """What the mean of the scores is called."""
-        return "mean score" if self.content["soft_scores"] else "accuracy"
+        return quality_name(self.content["soft_scores"])
 
     @property
     def sentences(self) -> list[str]:
@@ -180,7 +180,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
             "smallest": float(shares.min()),
             "entropy": share_entropy(shares),
         },
-        "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
+        "soft_scores": is_graded(scores),
         "findings": [finding.as_dict() for finding in (*table.findings, *_over(complete))],
     }
     return Description(content, table.library)

@@ -19,7 +19,15 @@ from mild.metrics import (
     summary,
     verdict_of_choices,
 )
-from mild.metrics.outcomes import TIES, Outcomes, all_priced, baselines, mean_known
+from mild.metrics.outcomes import (
+    TIES,
+    Outcomes,
+    all_priced,
+    baselines,
+    is_graded,
+    mean_known,
+    quality_name,
+)
 from mild.tuning.tasks import Task
 
 #: What the oracle is, in a sentence.
@@ -45,6 +53,7 @@ class RoutingFigures:
     router_price: float | None  # dollars per 1,000 queries, on the rows in which both are known
     constant_price: float | None
     left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
+    quality_name: str = "accuracy"  # what the mean of the scores is called
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not known."""
@@ -59,6 +68,7 @@ class RoutingFigures:
             "summary": self.summary,
             "constant_losses": self.constant_losses,
             "baselines": self.baselines,
+            "quality_name": self.quality_name,
             "minority_recall": self.minority_recall,
             "dollars_per_1000": None if self.prices is None else prices,
             "left_out": self.left_out,
@@ -153,6 +163,7 @@ def routing_figures(
         router_price,
         constant_price,
         common.sentence,
+        quality_name(is_graded(outcomes.scores)),
     )
 
 
