@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say
+from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say, try_writing
 from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
 from mild.errors import OptionError
 from mild.money import amount
@@ -60,8 +60,10 @@ def evaluate(
     if found.warning is not None:
         note(found.warning, "warning")
     report = {"router": str(router), "data": data, **found.as_dict()}
+    saved, failed = None, None
     if save:
-        report["saved"] = str(found.save(router, split="a separate table"))
+        saved, failed = try_writing(lambda: found.save(router, split="a separate table"))
+        report["saved"] = None if saved is None else str(saved)
 
     def show() -> None:
         if found.formula is not None:
@@ -71,10 +73,10 @@ def evaluate(
         if found.warning is not None:
             say("The router was fitted on these rows, so this is no verdict on new ones:")
         say(found.verdict.sentence)
-        if save:
-            say(f"Written to {report['saved']}.")
+        if saved is not None:
+            say(f"Written to {saved}.")
 
-    emit(report, as_json, show)
+    emit(report, as_json, show, failed)
 
 
 def read_known(router: Router, source: OutcomeSource) -> OutcomeTable | Matrices:
