@@ -101,7 +101,7 @@ def test_an_interrupt_before_anything_was_found_writes_nothing(interrupted, tabl
     done = interrupted(after=0)
     assert done.code == 130, done.err
     assert done.json()["code"] == "interrupted"
-    assert "interrupted: nothing was written." in done.err
+    assert "interrupted: nothing was saved." in done.err
     assert not (tables.folder / "r").exists()
 
 

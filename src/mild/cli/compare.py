@@ -10,7 +10,17 @@ import typer
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import INTERRUPTED, emit, fixed, note, percent, print_table, progress_bar, say
+from mild.cli.console import (
+    INTERRUPTED,
+    emit,
+    fixed,
+    note,
+    percent,
+    print_table,
+    progress_bar,
+    say,
+    try_writing,
+)
 from mild.cli.evaluate import print_choices
 from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import counted
@@ -92,9 +102,11 @@ def compare(
         note(sentence)
     if found.left_out:
         note(f"skipped because a package is missing: {', '.join(found.left_out)}.")
+    failed = None
     if out is not None:
-        result["out"] = str(found.save(out))
-    emit(result, as_json, lambda: _show(found, result))
+        saved, failed = try_writing(lambda: found.save(out))
+        result |= {} if saved is None else {"out": str(saved)}
+    emit(result, as_json, lambda: _show(found, result), failed)
     if found.interrupted:
         done = counted(found.n_splits, "split")
         note(f"the figures are those of the {done} that had finished.", "interrupted")
@@ -113,6 +125,7 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         f"{found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge by; means over splits",
         "method",
         found.choices,
+        found.quality_name,
     )
     best = "The best constant is the expert with the lowest loss on the training rows."
     say(f"{best} {ORACLE_NOTE}")

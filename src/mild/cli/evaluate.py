@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say
+from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say, try_writing
 from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
 from mild.errors import OptionError
 from mild.money import amount
@@ -70,8 +70,10 @@ def evaluate(
     if found.warning is not None:
         note(found.warning, "warning")
     report = {"router": str(router), "data": data, **found.as_dict()}
+    saved, failed = None, None
     if save:
-        report["saved"] = str(found.save(router, split="a separate table"))
+        saved, failed = try_writing(lambda: found.save(router, split="a separate table"))
+        report["saved"] = None if saved is None else str(saved)
 
     def show() -> None:
         if found.formula is not None:
@@ -82,10 +84,10 @@ def evaluate(
             which = "these" if found.overlap["same_data_as_fit"] else "some of these"
             say(f"The router was fitted on {which} rows, so this is no verdict on new ones:")
         say(found.verdict.sentence)
-        if save:
-            say(f"Written to {report['saved']}.")
+        if saved is not None:
+            say(f"Written to {saved}.")
 
-    emit(report, as_json, show)
+    emit(report, as_json, show, failed)
 
 
 def read_known(router: Router, source: OutcomeSource) -> OutcomeTable | Matrices:
@@ -107,7 +109,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         note(report["left_out"])
     # Not as a title, which would be broken to the width of a narrow table.
     say(f"{title}:")
-    print_choices("", "choice", named_baselines(report["baselines"]))
+    print_choices("", "choice", named_baselines(report["baselines"]), report["quality_name"])
     target = report.get("verdict", {}).get("target")
     if target is None:
         facts = {
@@ -152,11 +154,13 @@ def _print_target(target: Mapping[str, Any], confidence: float) -> None:
     print_table("", columns)
 
 
-def print_choices(title: str, header: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print accuracy, loss, dollars and seconds of each row; a figure that no row has is left out."""
+def print_choices(
+    title: str, header: str, rows: Sequence[Mapping[str, Any]], quality: str = "accuracy"
+) -> None:
+    """Print quality, loss, dollars and seconds of each row; a figure that no row has is left out."""
     columns = {header: [row["name"] for row in rows]}
     for name, key, write in (
-        ("accuracy", "accuracy", percent),
+        (quality, "accuracy", percent if quality == "accuracy" else fixed),
         ("loss", "loss", fixed),
         ("$ per 1,000", "dollars_per_1000", amount),
         ("seconds", "seconds", lambda value: fixed(value, 2)),

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, say
+from mild.cli.console import emit, note, say, try_writing
 from mild.cli.evaluate import read_known
 from mild.cli.outcomes import OutcomeSource
 from mild.errors import OptionError
@@ -113,7 +113,7 @@ def report(
         )
     if title is not None:
         document["title"] = title
-    write_report(document, target, overwrite)
+    written, failed = try_writing(lambda: write_report(document, target, overwrite))
     for sentence in document.get("notes") or ():
         note(sentence)
     warning = optimism(document)
@@ -122,6 +122,7 @@ def report(
 
     def show() -> None:
         say(document["verdict"]["sentence"])
-        say(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
+        if written is not None:
+            say(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
 
-    emit({"report": str(target), **document}, as_json, show)
+    emit({"report": written and str(target), **document}, as_json, show, failed)

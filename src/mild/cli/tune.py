@@ -9,7 +9,16 @@ import typer
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import INTERRUPTED, emit, fixed, note, print_table, progress_bar, say
+from mild.cli.console import (
+    INTERRUPTED,
+    emit,
+    fixed,
+    note,
+    print_table,
+    progress_bar,
+    say,
+    try_writing,
+)
 from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices
 from mild.errors import OptionError
 
@@ -160,20 +169,20 @@ def tune(
             **source.arguments,
             **arguments,
         )
-    folder = found.router.save(out, overwrite=overwrite)
-    result = {"router": str(folder), **found.as_dict()}
+    folder, failed = try_writing(lambda: found.router.save(out, overwrite=overwrite))
+    result = {"router": None if folder is None else str(folder), **found.as_dict()}
     if isinstance(table, Matrices):
         note_matrices(table)
         result |= {"features": table.feature_names, "left_out": table.left_out}
     for sentence in found.notes:
         note(sentence)
-    emit(result, as_json, lambda: _show(found, str(folder), options.candidates))
+    emit(result, as_json, lambda: _show(found, result["router"], options.candidates), failed)
     if found.interrupted:
         note(f"the search was stopped; the best router so far is in {folder}.", "interrupted")
         raise typer.Exit(INTERRUPTED)
 
 
-def _show(found: TuneResult, folder: str, candidates: int) -> None:
+def _show(found: TuneResult, folder: str | None, candidates: int) -> None:
     """Print the best candidates, the verdict, and where the router is."""
     if found.cost is not None and found.rows:
         known = "" if found.topic is None else f"; topics: {found.topic}"
@@ -185,7 +194,8 @@ def _show(found: TuneResult, folder: str, candidates: int) -> None:
     # Without candidates the verdict is a note.
     for sentence in found.sentences[0 if found.rows else 1 :]:
         say(sentence)
-    say(f"Saved to {folder} ({found.decides_as}).")
+    if folder is not None:
+        say(f"Saved to {folder} ({found.decides_as}).")
 
 
 def _show_candidates(found: TuneResult, candidates: int) -> None:

@@ -22,7 +22,7 @@ from mild.metrics import (
     share_entropy,
 )
 from mild.metrics.curves import prices_unused
-from mild.metrics.outcomes import TIES, Outcomes
+from mild.metrics.outcomes import TIES, Outcomes, is_graded, quality_name
 from mild.money import amount
 
 #: A soft score from here on counts as a right answer.
@@ -65,7 +65,7 @@ class Description:
     @property
     def quality(self) -> str:
         """What the mean of the scores is called."""
-        return "mean score" if self.content["soft_scores"] else "accuracy"
+        return quality_name(self.content["soft_scores"])
 
     @property
     def sentences(self) -> list[str]:
@@ -188,7 +188,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
             "smallest": float(shares.min()),
             "entropy": share_entropy(shares),
         },
-        "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
+        "soft_scores": is_graded(scores),
         "findings": [
             finding.as_dict() for finding in (*table.findings, *unknown, *_over(complete))
         ],

@@ -39,7 +39,7 @@ from mild.errors import (
 from mild.evaluation.document import data_entries, document_header
 from mild.evaluation.figures import minority_recall, named_baselines
 from mild.features import TextFeatures
-from mild.metrics.outcomes import Outcomes, Stratified, baselines
+from mild.metrics.outcomes import Outcomes, Stratified, baselines, is_graded, quality_name
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.rows import merged_strata
 from mild.report import write_document
@@ -481,6 +481,11 @@ class Comparison:
         mix = f"the mix of {self.row(self.chosen).label} at random"
         return methods + named_baselines(others, mix)
 
+    @property
+    def quality_name(self) -> str:
+        """What the mean of the scores is called: "accuracy", or "mean score" of graded answers."""
+        return quality_name(self.table is not None and is_graded(self.table.scores))
+
     def to_frame(self) -> Any:
         """One row per method."""
         library = None if self.table is None else self.table.library
@@ -491,7 +496,8 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         shown = ("label", "mean_cost", "accuracy", "price", "verdict", "headroom_captured")
-        lines = [{name: method[name] for name in shown} for method in self.methods]
+        named = {"accuracy": self.quality_name}
+        lines = [{named.get(name, name): one[name] for name in shown} for one in self.methods]
         title = f"{self.n_rows:,} rows, {counted(self.n_splits, 'split')}"
         return html_table(title, lines, [self.verdict.sentence])
 
@@ -507,6 +513,7 @@ class Comparison:
         settings |= {} if balance is None else {"balance": balance}
         return document_header("comparison", title, names, cost) | {
             "rows": self.n_rows,
+            "quality_name": self.quality_name,
             "balance": balance,
             "left_out": self.not_compared,
             "verdict": self.verdict.as_dict(),

@@ -147,6 +147,7 @@ class Evaluation:
         form, scale, strength = sections.reward_form(router.info.estimator)
         return document_header("evaluation", title, names, cost) | {
             "rows": n,
+            "quality_name": found.quality_name,
             "balance": balance,
             "left_out": found.left_out,
             "notes": list(self.notes),

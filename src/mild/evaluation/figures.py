@@ -21,7 +21,15 @@ from mild.metrics import (
     target_of_choices,
     verdict_of_choices,
 )
-from mild.metrics.outcomes import TIES, Outcomes, all_priced, baselines, mean_known
+from mild.metrics.outcomes import (
+    TIES,
+    Outcomes,
+    all_priced,
+    baselines,
+    is_graded,
+    mean_known,
+    quality_name,
+)
 from mild.tuning.tasks import Task
 
 #: What the oracle is, in a sentence.
@@ -47,6 +55,7 @@ class RoutingFigures:
     router_price: float | None  # dollars per 1,000 queries, on the rows in which both are known
     constant_price: float | None
     left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
+    quality_name: str = "accuracy"  # what the mean of the scores is called
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not known."""
@@ -61,6 +70,7 @@ class RoutingFigures:
             "summary": self.summary,
             "constant_losses": self.constant_losses,
             "baselines": self.baselines,
+            "quality_name": self.quality_name,
             "minority_recall": self.minority_recall,
             "dollars_per_1000": None if self.prices is None else prices,
             "left_out": self.left_out,
@@ -174,6 +184,7 @@ def routing_figures(
         router_price,
         constant_price,
         common.sentence,
+        quality_name(is_graded(outcomes.scores)),
     )
 
 

@@ -84,6 +84,24 @@ class Outcomes(Stratified):
         return {name: None if part is None else mean(part) for name, part in parts.items()}
 
 
+def is_graded(scores: FloatArray | None) -> bool:
+    """Whether some known score is neither 0 nor 1.
+
+    >>> is_graded(np.array([[1.0, 0.0], [np.nan, 1.0]])), is_graded(np.array([[0.7, 0.0]]))
+    (False, True)
+    """
+    return scores is not None and bool(((scores > 0) & (scores < 1)).any())
+
+
+def quality_name(graded: bool) -> str:
+    """What a mean of scores is called: an accuracy only if every answer is right or wrong.
+
+    >>> quality_name(is_graded(np.array([[1.0, 0.0]])))
+    'accuracy'
+    """
+    return "mean score" if graded else "accuracy"
+
+
 def mean_known(values: FloatArray, weight: FloatArray | None = None) -> float | None:
     """Mean of the values that are known; None if there are none."""
     known = ~np.isnan(values)

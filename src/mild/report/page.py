@@ -218,6 +218,8 @@ def _facts(document: Mapping[str, Any]) -> list[dict[str, str]]:
         change = f"{abs(points):.1f} points {'higher' if points > 0 else 'lower'}"
         change = "the same" if abs(points) < 0.05 else change
         right = f"{percent(own)} of the answers are right{_over_values(document)}"
+        if document.get("quality_name", "accuracy") != "accuracy":
+            right = f"{document['quality_name']} {percent(own)}{_over_values(document)}"
         text = f"{right}; {always}: {percent(other)}. {change}."
         found.append({"name": "Quality:", "text": text.replace(". the", ". The")})
     own, other = router.get("dollars"), constant.get("dollars")

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
+import sklearn.exceptions
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
 from mild.core.costs import cheapest
-from mild.errors import DegenerateDataWarning, InvalidInputError
+from mild.errors import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
 from mild.policies import Policy
 from mild.routers.parameters import check_parameters
+
+P, R = ParamSpec("P"), TypeVar("R")
 
 
 def from_policy(path: str, doc: str) -> Any:
@@ -251,6 +255,23 @@ def warn_if_degenerate(
             DegenerateDataWarning,
             stacklevel=stacklevel,
         )
+
+
+def unwarned(function: Callable[P, R]) -> Callable[P, R]:
+    """The function without warnings that a solver stopped early.
+
+    For fits of candidates and on parts of the rows: their held-out loss says how good they are, and nobody
+    can act on the others. The fit of the router that is taken warns.
+    """
+
+    @functools.wraps(function)
+    def quiet(*args: P.args, **kwargs: P.kwargs) -> R:
+        with warnings.catch_warnings():
+            for category in (ConvergenceWarning, sklearn.exceptions.ConvergenceWarning):
+                warnings.simplefilter("ignore", category)
+            return function(*args, **kwargs)
+
+    return quiet
 
 
 def label_numbers(given: Any, n_rows: int, name: str) -> IntArray:

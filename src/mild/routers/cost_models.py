@@ -14,7 +14,7 @@ from sklearn.linear_model import Ridge
 from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
 from mild.errors import ConvergenceWarning
 from mild.policies import LinearCostPolicy, NearestPolicy, Policy, PricedPolicy
-from mild.routers.base import BaseRouter, from_policy
+from mild.routers.base import BaseRouter, from_policy, unwarned
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
 
@@ -219,10 +219,11 @@ def fit_heads(
     }
     best = min(HEAD_ALPHAS, key=lambda alpha: squared[alpha])
     router = PricedRouter(alpha=best, price_weight=price_weight)
-    router.fit(X, errors, sample_weight, prices)
+    unwarned(router.fit)(X, errors, sample_weight, prices)
     return HeadEstimates(router, *estimates[best])
 
 
+@unwarned
 def _held_out_heads(
     alpha: float,
     fold: tuple[IntArray, IntArray],

@@ -30,7 +30,7 @@ from mild.metrics import (
 )
 from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
-from mild.routers.base import BaseRouter, label_numbers, renamed_argument
+from mild.routers.base import BaseRouter, label_numbers, renamed_argument, unwarned
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
     Candidate,
@@ -611,6 +611,7 @@ def _blocks(candidates: list[tuple[int, str]]) -> list[list[int]]:
     return blocks
 
 
+@unwarned
 def _judge_block(
     data: SearchData,
     fold: int,

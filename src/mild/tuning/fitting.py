@@ -21,6 +21,7 @@ from mild.data.splits import folds
 from mild.errors import InvalidInputError, check_option
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import common_constant, expert_shares
+from mild.metrics.outcomes import is_graded
 from mild.metrics.rows import balanced_weights
 from mild.tuning.tasks import Progress, Task, check_rows
 from mild.tuning.training_rows import TrainingQueryIndex
@@ -235,7 +236,13 @@ def task_info(task: Task) -> RouterInfo:
         cost=CostInfo(task.formula, **task.terms.as_dict()),
         constant=table.expert_names[common_constant(task.costs, task.weight)],
         balance=task.balance,
-        table=TableInfo(table.fingerprint(), table.rows, table.form, table.explanation),
+        table=TableInfo(
+            table.fingerprint(),
+            table.rows,
+            table.form,
+            table.explanation,
+            graded=is_graded(table.scores) or None,
+        ),
     )
 
 
