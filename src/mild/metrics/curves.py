@@ -39,6 +39,23 @@ class CurveErrors:
     shares: FloatArray
     folds: int = 0
 
+    @property
+    def columns(self) -> list[FloatArray]:
+        """The arrays."""
+        found = (self.quality, self.loss, self.dollars, self.extra, self.shares)
+        return [column for column in found if column is not None]
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any] | None, priced: bool) -> CurveErrors | None:
+        """From what ``TradeoffCurve.as_dict`` gave; None if it gave none."""
+        if content is None:
+            return None
+        quality, loss, shares = (np.array(content[k], float) for k in ("quality", "loss", "shares"))
+        dollars, extra = (
+            np.array(content[k], float) if priced else None for k in ("dollars", "extra")
+        )
+        return cls(quality, loss, dollars, extra, shares, int(content["folds"]))
+
 
 @dataclass(frozen=True, eq=False)
 class TradeoffCurve:
@@ -101,14 +118,13 @@ class TradeoffCurve:
                 None if dollars is None else np.array(dollars, float),
                 np.array(content["strong_share"], float),
                 names.index(content["best_expert"]),
-                _curve_errors(content.get("errors"), dollars is not None),
+                CurveErrors.from_dict(content.get("errors"), dollars is not None),
             )
             columns = [curve.weights, curve.quality, curve.shares]
             columns += [] if curve.dollars is None else [curve.dollars]
-            errors = {} if curve.errors is None else vars(curve.errors)
-            errors = [column for column in errors.values() if isinstance(column, np.ndarray)]
-            columns += errors
+            errors = [] if curve.errors is None else curve.errors.columns
             good = all(bool((column >= 0).all()) for column in errors)
+            columns += errors
             good &= all(column.shape == curve.experts.shape for column in columns)
             good &= sorted(experts)[-len(names) :] == list(range(len(names)))
             good &= bool(((curve.weights >= 0) == (curve.experts < 0)).all())
@@ -121,16 +137,6 @@ class TradeoffCurve:
                 f"trade-off and for each of the experts {', '.join(names)}; tune the router again."
             )
         return curve
-
-
-def _curve_errors(content: Mapping[str, Any] | None, priced: bool) -> CurveErrors | None:
-    """Errors from what ``TradeoffCurve.as_dict`` gave; None if it gave none."""
-    if content is None:
-        return None
-    names = ("quality", "loss", "dollars", "extra", "shares")
-    columns = {name: np.array(content[name], float) for name in names if priced or content[name]}
-    columns = {"dollars": None, "extra": None, **columns}
-    return CurveErrors(**columns, folds=int(content["folds"]))
 
 
 def tradeoff_choices(

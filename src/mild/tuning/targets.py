@@ -260,9 +260,9 @@ def measure(
 
     asked = np.broadcast_to(np.arange(p) == best, held.quality.shape).astype(float)
     quality, share = settings(held.quality, 1.0), settings(asked, 1.0)
-    dollars: Sequence[FloatArray | None] = (None, None, None)
+    dollars: list[FloatArray | None] = [None, None, None]
     if held.dollars is not None:
-        dollars = 1000 * settings(held.dollars, float(np.ptp(held.dollars.mean(axis=0))))
+        dollars = [*(1000 * settings(held.dollars, float(np.ptp(held.dollars.mean(axis=0)))))]
     n_folds = 0 if folds is None else int(folds.max()) + 1
     curve = TradeoffCurve(
         np.concatenate([weights, np.full(p, np.nan)]),
@@ -271,7 +271,7 @@ def measure(
         dollars[0],
         share[0],
         best,
-        CurveErrors(*quality[1:], *dollars[1:], share[1], n_folds),
+        CurveErrors(quality[1], quality[2], dollars[1], dollars[2], share[1], n_folds),
     )
     return Frontier(curve, held, chosen)
 
@@ -293,8 +293,8 @@ def _new_rows_error(
     if not learned:
         return math.sqrt(2 * variance / n)
     total = 2 * (variance + unit**2 / n) / n
-    sizes = np.bincount(folds) if folds is not None else np.zeros(0)
-    if len(sizes) > 1:
+    if folds is not None and folds.any():  # two or more
+        sizes = np.bincount(folds)
         means = np.bincount(folds, values) / sizes
         total += max(float(means.var(ddof=1)) - variance * float((1 / sizes).mean()), 0.0)
     return math.sqrt(total)
