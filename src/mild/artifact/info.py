@@ -93,6 +93,9 @@ class TargetInfo(InfoPart):
     certified: bool | None  # None where there is no guarantee
     best_expert: str
     sentence: str
+    probability: float | None = None  # with which it is to be met on as many new rows, an estimate
+    likely: bool | None = None  # whether the setting has the margins for that
+    margins: Mapping[str, float] | None = None  # target -> margin in its unit
 
 
 @dataclass(frozen=True)

@@ -367,7 +367,8 @@ class Router:
         """The router at the trade-off that meets targets on its held-out rows, as ``max_dollars=2``.
 
         Targets are ``keep_quality``, ``max_quality_loss``, ``max_dollars``, ``strong_share`` and
-        ``save_dollars``.
+        ``save_dollars``. They are met there by a margin, so that on as many new rows they are met with
+        ``target_probability`` (0.8), by an estimate; ``info.target`` has the margins.
         """
         for name in wanted:
             check_option("target", name, [field.name for field in fields(Target)])

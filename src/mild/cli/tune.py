@@ -85,6 +85,10 @@ class TargetOptions:
     save_dollars: Annotated[
         float | None, Option(help="Minimum share of the best expert's dollars to save: 0.4.")
     ] = None
+    target_probability: Annotated[
+        float,
+        Option(help="Probability with which targets are to be met on new queries; an estimate."),
+    ] = 0.8
     guarantee: Annotated[
         float | None,
         Option(help="Probability with which --max-quality-loss holds, by calibration rows: 0.9."),

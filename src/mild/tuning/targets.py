@@ -1,14 +1,15 @@
 """Targets: the trade-off between quality and dollars that does what a user asks for.
 
 A router with separate heads for error and price decides for the least ``error + t * price``. ``solve``
-searches the trade-off t on held-out rows; ``certify_loss`` finds one whose quality loss is below a limit
-with a given probability, on calibration rows that were used for nothing else.
+searches the trade-off t on held-out rows, with a margin, so that the target is met on new rows with a given
+probability, an estimate; ``certify_loss`` finds one whose quality loss is below a limit with a given
+probability, on calibration rows that were used for nothing else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.artifact.sources import source_of
-from mild.artifact.targets import QUALITY_TARGETS, Target, always
+from mild.artifact.targets import QUALITY_TARGETS, Choice, Target, always, margin_words
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import InvalidInputError
 from mild.metrics import simultaneous_intervals
-from mild.metrics.curves import TradeoffCurve, tradeoff_choices
+from mild.metrics.curves import CurveErrors, TradeoffCurve, tradeoff_choices
 from mild.metrics.risk_control import Certificate, betting_p_values, certify
 from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.routers.baselines import mean_costs
@@ -44,6 +45,8 @@ class HeldOut:
     quality: FloatArray  # (n_samples, n_experts) scores in [0, 1]
     dollars: FloatArray | None  # (n_samples, n_experts); None if there are none
     groups: IntArray  # (n_samples,) labels of rows that count once together
+    # (n_samples,) labels of rows whose estimates are of one fit; None if all are
+    folds: IntArray | None = None
 
     @property
     def known(self) -> BoolArray:
@@ -67,6 +70,7 @@ class HeldOut:
             self.quality[known],
             None if self.dollars is None else self.dollars[known],
             self.groups[known],
+            None if self.folds is None else self.folds[known],
         )
 
     def choices(self, weights: ArrayLike) -> IntArray:
@@ -147,6 +151,10 @@ class Solution:
     # about how many calibration queries would certify the next setting; None without a guarantee, if there
     # is no next one, or if no number would do
     rows_needed: int | None = None
+    # with which probability the target is to be met on as many new rows; None with a guarantee
+    probability: float | None = None
+    likely: bool | None = None  # whether the setting has the margins for that
+    margins: Mapping[str, float] | None = None  # target -> margin in its unit
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; ``estimate``, ``low`` and ``high`` are of what the target is about."""
@@ -189,7 +197,8 @@ class Solution:
         described = f"{setting}, with {'; '.join(figures)}; {self.n_groups:,} held-out queries"
         if self.certified is None:
             if self.met:
-                return f"Target {wanted}: {described}."
+                choice = Choice(0, self.met, bool(self.likely), dict(self.margins or {}))
+                return f"Target {wanted}: {described}.{margin_words(self.target, choice)}"
             return f"Target {wanted} cannot be met; the nearest that can be reached is {described}."
         needed = ""
         if self.rows_needed is not None:
@@ -234,25 +243,66 @@ def measure(
     with, by default the best on these rows.
     """
     weights = trade_off_weights(held) if weights is None else np.asarray(weights, float)
-    p = held.quality.shape[1]
+    p, m = held.quality.shape[1], len(weights)
     every = np.broadcast_to(np.arange(p), held.quality.shape)
     chosen = np.column_stack([held.choices(weights), every])
     best = held.best_expert() if reference is None else reference
-    _, group, sizes = np.unique(held.groups, return_inverse=True, return_counts=True)
-    share = 1 / (sizes[group] * len(sizes))  # a group counts once
+    _, first, group, sizes = np.unique(
+        held.groups, return_index=True, return_inverse=True, return_counts=True
+    )
+    folds = None if held.folds is None else np.unique(held.folds[first], return_inverse=True)[1]
+    rows = np.arange(len(held.quality))
 
-    def means(values: FloatArray) -> FloatArray:
-        return np.array([share @ values[np.arange(len(values)), column] for column in chosen.T])
+    def settings(values: FloatArray, unit: float) -> FloatArray:
+        """Mean, its error, and the error of its difference to the best expert (3, m + p)."""
+        to = np.bincount(group, values[:, best]) / sizes  # a group counts once
+        found = []
+        for place, column in enumerate(chosen.T):
+            own = np.bincount(group, values[rows, column]) / sizes
+            errors = [_new_rows_error(part, folds, unit, place < m) for part in (own, own - to)]
+            found.append((own.mean(), *errors))
+        return np.array(found).T
 
+    asked = np.broadcast_to(np.arange(p) == best, held.quality.shape).astype(float)
+    quality, share = settings(held.quality, 1.0), settings(asked, 1.0)
+    dollars: list[FloatArray | None] = [None, None, None]
+    if held.dollars is not None:
+        dollars = [*(1000 * settings(held.dollars, float(np.ptp(held.dollars.mean(axis=0)))))]
+    n_folds = 0 if folds is None else int(folds.max()) + 1
     curve = TradeoffCurve(
         np.concatenate([weights, np.full(p, np.nan)]),
-        np.concatenate([np.full(len(weights), -1), np.arange(p)]),
-        means(held.quality),
-        None if held.dollars is None else 1000 * means(held.dollars),
-        np.array([share @ (column == best) for column in chosen.T]),
+        np.concatenate([np.full(m, -1), np.arange(p)]),
+        quality[0],
+        dollars[0],
+        share[0],
         best,
+        CurveErrors(quality[1], quality[2], dollars[1], dollars[2], share[1], n_folds),
     )
     return Frontier(curve, held, chosen)
+
+
+def _new_rows_error(
+    values: FloatArray, folds: IntArray | None, unit: float, learned: bool
+) -> float:
+    """Standard error of a mean over groups (n_groups,) as a prediction of the mean over as many new ones.
+
+    It has the spread of both samples. A setting that was ``learned`` is made of estimates that would be
+    others after another fit: to the extent that its means differ between folds more than their groups
+    explain, this is added. Of such a setting one more group that differs by a ``unit`` is assumed, so that
+    the error is not 0 where all groups are alike by chance.
+    """
+    n = len(values)
+    if n < 2:
+        return math.inf
+    variance = float(values.var(ddof=1))
+    if not learned:
+        return math.sqrt(2 * variance / n)
+    total = 2 * (variance + unit**2 / n) / n
+    if folds is not None and folds.any():  # two or more
+        sizes = np.bincount(folds)
+        means = np.bincount(folds, values) / sizes
+        total += max(float(means.var(ddof=1)) - variance * float((1 / sizes).mean()), 0.0)
+    return math.sqrt(total)
 
 
 def solve(
@@ -264,20 +314,26 @@ def solve(
 ) -> Solution:
     """The setting that meets a target at the least dollars; a target of dollars, with the best quality.
 
-    Settings are trade-offs and single experts. Where none meets the target, the nearest is returned, with
-    ``met`` False.
+    Settings are trade-offs and single experts. The target is met by a margin, so that on as many new rows
+    it is met with ``target.target_probability``, by an estimate. Where no setting has the margin, the
+    nearest is returned, with ``likely`` False, and with ``met`` False if it does not meet the target on
+    these rows either.
 
     >>> errors = np.array([[0.1, 0.1], [0.9, 0.1]] * 10)
     >>> prices = np.full((20, 2), [0.0, 0.01])
     >>> held = HeldOut(errors, prices, 1 - errors, prices, np.arange(20))
-    >>> solve(Target(max_quality_loss=0.0), held, ["small", "large"]).strong_share.estimate
+    >>> solve(Target(max_quality_loss=0.1), held, ["small", "large"]).strong_share.estimate
     0.5
     """
     held = held.comparable()
     target.check(held.quality.shape[1], held.dollars is not None)
     frontier = measure(held)
-    index, met = target.choose(frontier.curve)
-    return _solution(target, frontier, index, expert_names, confidence, seed, met, None)
+    choice = target.choose(frontier.curve)
+    found = _solution(
+        target, frontier, choice.index, expert_names, confidence, seed, choice.met, None
+    )
+    probability = target.target_probability
+    return replace(found, probability=probability, likely=choice.likely, margins=choice.margins)
 
 
 def certify_loss(
@@ -425,7 +481,10 @@ def fit_tradeoff(
     policy: Policy = found.router.policy_
     if scaler is not None:
         policy = StandardizedPolicy(np.asarray(scaler.mean_), np.asarray(scaler.scale_), policy)
-    held = HeldOut(found.errors, found.prices, table.scores, table.prices, task.groups)
+    parts = np.full(table.rows, -1)
+    for number, (_, test) in enumerate(folds):
+        parts[test] = number
+    held = HeldOut(found.errors, found.prices, table.scores, table.prices, task.groups, parts)
     return Tradeoff(policy, held)
 
 

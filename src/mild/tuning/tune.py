@@ -56,6 +56,7 @@ def tune(
     max_dollars: float | None = None,
     strong_share: float | None = None,
     save_dollars: float | None = None,
+    target_probability: float = 0.8,
     guarantee: float | None = None,
     calibration_share: float = 0.5,
     beta: Mapping[str, float] | None = None,
@@ -96,6 +97,8 @@ def tune(
     max_dollars : most dollars per 1,000 queries
     strong_share : largest share of queries for the better of two experts
     save_dollars : least share of the best expert's dollars to save
+    target_probability : probability with which these targets are to be met on as many new rows: the setting
+        meets them on the held-out rows by a margin. It is an estimate; 0.5 is about no margin
     guarantee : probability with which ``max_quality_loss`` holds, by calibration rows
     calibration_share : share of the rows that a guarantee keeps for calibration
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
@@ -132,7 +135,13 @@ def tune(
     Router(...)
     """
     target = Target(
-        keep_quality, max_quality_loss, max_dollars, strong_share, save_dollars, guarantee
+        keep_quality,
+        max_quality_loss,
+        max_dollars,
+        strong_share,
+        save_dollars,
+        guarantee,
+        target_probability,
     )
     check_folds(cv)
     params = {
