@@ -75,7 +75,7 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
         (["--beta", "7B"], "beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got '7B'"),
         (["--price-weight", "50"], "--price-weight needs the price of every answer; 1 is unknown"),
         (["--experts", "Q-9B"], "'Q-9B' is not one of the experts"),
-        (["--form", "long"], "form must be one of 'wide'"),
+        (["--form", "tall"], "form must be one of 'wide'"),
         (["--query", "task"], "query must name columns of the file; 'task' is not one"),
         (["--vectors", "prompt"], "vectors must be lists of numbers"),
     ],
