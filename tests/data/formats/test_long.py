@@ -116,10 +116,16 @@ def test_two_columns_that_fit_are_a_question(columns, parameter, option):
     assert next(iter(columns)) in str(error)
 
 
-def test_a_long_table_that_looks_like_another_is_a_question():
-    error = refusal(long(x_score=[1, 0, 0, 1], y_score=[0, 1, 1, 0]))
+def test_other_scores_of_an_answer_are_kept():
+    table = read_outcomes(long(style_score=[1, 0, 0, 1], length_score=[0, 1, 1, 0]))
+    assert (table.form, table.expert_names) == ("long", ["x", "y"])
+    assert table.column("style_score__y") == [0, 1]
+
+
+def test_records_in_a_long_table_are_a_question():
+    error = refusal(long(responses=[[{"model": "x", "score": 1}]] * 4))
     assert error.parameter == "form"
-    assert "--form long or --form endings" in str(error)
+    assert "--form long or --form records" in str(error)
 
 
 @pytest.mark.parametrize("name", ["model_column", "answer_column", "id_column", "scores"])

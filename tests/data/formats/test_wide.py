@@ -159,6 +159,19 @@ def test_a_misspelt_ending_is_named():
         read_outcomes(pa.table(columns))
 
 
+def test_endings_beside_columns_of_models_are_a_question():
+    columns = {"prompt": ["a"], "gpt": [True], "llama": [False]}
+    metrics = {"bleu_score": [0.5], "rouge_score": [0.25]}
+    with pytest.raises(DataFileError, match="--form endings or --form routellm"):
+        read_outcomes(pa.table(columns | metrics))
+    assert read_outcomes(pa.table(columns | metrics), form="routellm").expert_names == [
+        "gpt",
+        "llama",
+    ]
+    truths = {"prompt": ["a"], "gpt_correct": [True], "llama_correct": [False]}
+    assert read_outcomes(pa.table(truths)).expert_names == ["gpt", "llama"]
+
+
 def test_a_flag_is_no_expert():
     columns = {"prompt": ["a"], "is_correct": [True], "total_score": [1.0], "x": [1]}
     with pytest.raises(DataFileError) as caught:

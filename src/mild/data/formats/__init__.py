@@ -72,6 +72,11 @@ def possible_forms(schema: Any, query: object = None) -> dict[str, str]:
             if has_costs or (query is None and usual_query(schema) is None):
                 break
             found = {name: layout for name, layout in found.items() if len(layout.scores) != 1}
+        if {"endings", "routellm"} <= set(found) and found["routellm"].taken <= found[
+            "endings"
+        ].taken:
+            # gpt_correct is a column of gpt, and no model of this name.
+            del found["routellm"]
         if found:
             return {
                 name: counted(len(layout.scores), "expert")

@@ -205,11 +205,12 @@ def widen_rows(
         means = _means(cells, values, size * len(experts))
         for k, expert in enumerate(experts):
             columns[prefix + expert] = pa.array(means[k :: len(experts)], from_pandas=True)
-    by_expert = (
+    by_score, by_price, by_latency = (
         {name: prefix + name for name in experts if prefix in outcomes}
         for prefix in (SCORE, PRICE, LATENCY)
     )
-    return pa.table(columns), Layout(form, *by_expert, notes=tuple(notes)), findings
+    layout = Layout(form, by_score, by_price, by_latency, tuple(notes))
+    return pa.table(columns), layout, findings
 
 
 def answer_columns(table: Any) -> list[str]:

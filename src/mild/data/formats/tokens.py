@@ -222,8 +222,8 @@ def read_prices(source: str) -> dict[str, TokenPrice]:
         # One level below, as in {"models": {model: price}}.
         below = [value for value in found.values() if isinstance(value, Mapping)]
         entries = [entry for value in below for entry in _entries(value)]
-    prices = {name: _price(name, entry, unit) for name, entry in entries}
-    known = {name: price for name, price in prices.items() if price is not None}
+    found_prices = {name: _price(name, entry, unit) for name, entry in entries}
+    known = {name: price for name, price in found_prices.items() if price is not None}
     if not known:
         keys = (
             "input_cost_per_token and output_cost_per_token, or input and output in dollars per million "

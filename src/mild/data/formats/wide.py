@@ -9,6 +9,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mild.data.formats.base import (
@@ -103,9 +104,8 @@ def _scoreless(column: str, expert: str, wanted: Sequence[str], hint: str) -> Da
     )
 
 
-# What stands behind the name of a model, in the order in which it is taken.
-_ENDINGS = {"scores": SCORE_NAMES, "prices": PRICE_NAMES, "latencies": LATENCY_NAMES}
-_ENDING = re.compile(rf"(.+?)[_.]+({'|'.join(name for n in _ENDINGS.values() for name in n)})")
+# What stands behind the name of a model.
+_ENDING = re.compile(rf"(.+?)[_.]+({'|'.join(SCORE_NAMES + PRICE_NAMES + LATENCY_NAMES)})")
 # Names of figures and flags, not of models.
 _NO_MODEL = re.compile(r"(is|has|was|total|mean|avg|average|overall|max|min|sum|best|oracle|final)")
 
@@ -121,17 +121,19 @@ def detect_endings(schema: Any) -> Layout | None:
     models = dict.fromkeys(model for model, ending in by_ending if ending in SCORE_NAMES)
     if not models:
         return None
-    found: dict[str, dict[str, str]] = {what: {} for what in _ENDINGS}
-    for what, endings in _ENDINGS.items():
-        for model in models:
-            columns = [by_ending[model, end] for end in endings if (model, end) in by_ending]
-            if columns:
-                found[what][model] = columns[0]
-    layout = Layout("endings", **found)
+    scores, prices, latencies = (
+        {
+            model: next(by_ending[model, end] for end in endings if (model, end) in by_ending)
+            for model in models
+            if any((model, end) in by_ending for end in endings)
+        }
+        for endings in (SCORE_NAMES, PRICE_NAMES, LATENCY_NAMES)
+    )
+    layout = Layout("endings", scores, prices, latencies)
     notes = [f"experts are the names before {listed(_ends(layout))}"]
     if left := [name for name in by_ending.values() if name not in layout.taken]:
         notes.append(f"kept as plain columns: {listed(left, 8)}")
-    return Layout("endings", **found, notes=tuple(notes))
+    return replace(layout, notes=tuple(notes))
 
 
 def _ends(layout: Layout) -> list[str]:
@@ -157,8 +159,8 @@ def check_endings(names: Sequence[str], layout: Layout) -> None:
 WIDE = Format("wide", "wide", "wide (columns correct__<model> or score__<model>)", detect_wide)
 ENDINGS = Format(
     "endings",
-    "wide",
+    "wide by endings",
     "endings (columns <model>_correct or <model>_score)",
     detect_endings,
-    rank=1,
+    rank=2,
 )
