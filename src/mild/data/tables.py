@@ -336,7 +336,10 @@ def _read_sheet(source: Path | bytes, texts: Collection[str]) -> Any:
         content = source if isinstance(source, bytes) else source.read_bytes()
         book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
         sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        *(OSError, ValueError, KeyError, EOFError, SyntaxError),
+        *(zipfile.BadZipFile, zlib.error),
+    ) as error:
         raise unreadable(".xlsx", error) from error
     filled = {
         title: [row for row in rows if any(cell is not None for cell in row)]
