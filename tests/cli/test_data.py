@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,41 @@ def test_a_person_can_read_it(mild, log, monkeypatch, width):
     assert max(map(len, table_lines)) <= width
 
 
+SAMPLES = Path(__file__).parents[1] / "data/formats/samples"
+
+
+@pytest.mark.parametrize(
+    "name", ["long.csv", "models.jsonl", "responses.parquet", "endings.csv", "wide.feather"]
+)
+def test_every_format_is_described_and_converted(mild, tmp_path, name):
+    found = mild("data", "describe", SAMPLES / name, "--json").json()
+    assert (found["rows"], [e["name"] for e in found["experts"]]) == (4, ["gpt-4", "small"])
+    done = mild("data", "convert", SAMPLES / name, tmp_path / "wide.csv")
+    assert done.code == 0
+    assert read_outcomes(tmp_path / "wide.csv").fingerprint() == found["fingerprint"]
+
+
+def test_the_columns_of_a_long_table_can_be_named(mild, tmp_path):
+    (tmp_path / "log.csv").write_text(
+        "ask,who,verdict,fee,said,case\na,x,yes,1,p,1\na,x,no,2,q,2\n"
+    )
+    named = ("--query", "ask", "--model-column", "who", "--scores", "verdict", "--prices", "fee")
+    named += ("--answer-column", "said", "--id-column", "case")
+    found = mild("data", "describe", tmp_path / "log.csv", "--json", *named).json()
+    assert found["form"] == "long"
+    assert (
+        found["experts"][0] | {"asked": 2, "accuracy": 0.5, "mean_price": 1.5}
+        == found["experts"][0]
+    )
+
+
+def test_a_column_that_would_be_dropped_is_refused(mild, tmp_path):
+    (tmp_path / "log.csv").write_text("prompt,correct__x,corrrect__y,cost__y\na,1,1,1\n")
+    done = mild("data", "describe", tmp_path / "log.csv")
+    assert done.code == 1
+    assert "did you mean" in done.err
+
+
 def test_experts_and_columns_can_be_chosen(mild, tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("task,acc_a,acc_b,usd_a,usd_b\nx,1,0.5,1,2\ny,0,1,1,2\n")
@@ -74,7 +110,7 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
         ),
         (["--beta", "7B"], "beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got '7B'"),
         (["--experts", "Q-9B"], "'Q-9B' is not one of the experts"),
-        (["--form", "long"], "form must be one of 'wide'"),
+        (["--form", "tall"], "form must be one of 'wide'"),
         (["--query", "task"], "query must name columns of the file; 'task' is not one"),
         (["--vectors", "prompt"], "vectors must be lists of numbers"),
     ],

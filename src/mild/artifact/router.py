@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact.estimates import Estimates, chances, possible_costs
-from mild.artifact.expert_names import match_expert
+from mild.artifact.expert_names import match_values
 from mild.artifact.explanation import Explanation, explain
 from mild.artifact.facts import router_facts
 from mild.artifact.folder import write_folder
@@ -340,7 +340,7 @@ class Router:
                     "cannot be changed after fitting together with beta: new betas replace all prices. "
                     "Give one of them.",
                 )
-            named = {match_expert(name, self.expert_names): beta for name, beta in betas.items()}
+            named = match_values(betas, self.expert_names)
             betas, price_weight = [named.get(name, 0.0) for name in self.expert_names], 1.0
         elif betas is None and in_dollars and self.has_prices:
             self._check_dollars()

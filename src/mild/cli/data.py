@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Table = Annotated[
     str,
     Argument(
-        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, also .gz; several files, a folder, a "
-        "pattern; - for stdin.",
+        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz; several "
+        "files, a folder, a pattern; - for stdin.",
         metavar="FILE",
     ),
 ]
@@ -34,20 +34,27 @@ def data() -> None:
     mild data convert log.jsonl wide.parquet  the same table in the wide format
 
     \b
-    Tables are .parquet, .csv, .tsv, .json, .jsonl or .ndjson files, also .gz, in one of these
-    formats; several files, a folder or a pattern are one table:
+    Tables are .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx files, also .gz, in
+    one of these formats; several files, a folder or a pattern are one table:
       wide         correct__<model> (0, 1) or score__<model> ([0, 1]), cost__<model> in dollars,
                    latency_ms__<model>
+      endings      <model>_correct or <model>_score, <model>_cost, <model>_latency_ms
+      long         a row per query and model: query, model, score, perhaps cost, latency, response
+      records      responses: [{model, score, cost}], or models: {<model>: {score, cost}}
+      nested       scores: {<model>: score} (RouterDC), or lists llm_name_list and perf_list
       routerbench  <model> holds the score, <model>|total_cost the dollars
       routellm     a prompt, and a true-or-false column per model
       llmrouter    a row per query and model: query, model_name, performance, perhaps cost
-      nested       scores: {<model>: score} (RouterDC), or lists llm_name_list and perf_list
+      ledger       what mild ledger export writes
       plain        columns that you name with --scores, --prices and --latencies
+    Scores are numbers, true and false, or words: yes and no, right and wrong, pass and fail.
 
     \b
     Token counts become dollars with prices per token:
       tokens_in__<model>, tokens_out__<model>, or columns named by --tokens, with --prices FILE
-      (.json, .toml, .csv) or with LiteLLM's table where litellm is installed
+      (.json, .toml, .csv: input and output in dollars per million tokens, or
+      input_cost_per_token and output_cost_per_token) or with LiteLLM's table where litellm is
+      installed
     """
 
 

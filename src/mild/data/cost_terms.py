@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mild.artifact.expert_names import match_expert
+from mild.artifact.expert_names import match_values
 from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
 from mild.errors import InvalidInputError, counted, listed
@@ -128,18 +128,11 @@ class CostTerms:
 
     def betas(self, table: KnownOutcomes) -> list[float]:
         """What asking each expert of a table costs, in wrong answers; 0 for those not named."""
-        betas: dict[str, float] = {}
-        given: dict[str, str] = {}
-        for name, value in (self.beta or {}).items():
-            try:
-                expert = match_expert(name, table.expert_names)
-            except InvalidInputError as error:
-                raise invalid("beta", f"must name experts; {error}") from error
-            if expert in betas:
-                both = f"{given[expert]!r} and {name!r} both mean {expert!r}"
-                raise invalid("beta", f"must name each expert once; {both}.")
-            betas[expert], given[expert] = float(value), name
-        return [betas.get(name, 0.0) for name in table.expert_names]
+        try:
+            betas = match_values(self.beta or {}, table.expert_names)
+        except InvalidInputError as error:
+            raise invalid("beta", f"must name experts; {error}") from error
+        return [float(betas.get(name, 0.0)) for name in table.expert_names]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""

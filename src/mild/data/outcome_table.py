@@ -130,7 +130,9 @@ class OutcomeTable:
             scores=scores,
             prices=prices,
             latencies=latencies,
-            findings=tuple(examine(table.queries, names, scores, prices, table.has_queries)),
+            findings=tuple(
+                examine(table.queries, names, scores, prices, table.has_queries, table.row_numbers)
+            ),
         )
 
     @property
