@@ -19,7 +19,7 @@ from mild.data.data_quality import Finding, duplicate_groups, examine, row_numbe
 from mild.data.describing import Description, describe
 from mild.data.formats.base import CORRECT, LATENCY, PRICE, SCORE
 from mild.data.queries import Recipe
-from mild.data.splits import joined_groups, random_splits, time_splits, time_values
+from mild.data.splits import Split, joined_groups, random_splits, time_splits, time_values
 from mild.errors import DataFileError, InvalidInputError, listed
 
 # Columns of the query and of vectors in the wide format.
@@ -214,13 +214,25 @@ class OutcomeTable:
             in the past are left out
         random_state : seed of a random split
         """
+        found = self.split_rows(test_size, groups=groups, time=time, random_state=random_state)
+        return self.take(found.train), self.take(found.test)
+
+    def split_rows(
+        self,
+        test_size: float = 0.3,
+        *,
+        groups: str | None = None,
+        time: str | None = None,
+        random_state: int = 0,
+    ) -> Split:
+        """The numbers of the rows of ``split``, and how many are in neither part."""
         check_integer("random_state", random_state, 0)
         together = self.groups(groups)
         if time is None:
             (found,) = random_splits(together, 1, test_size, random_state)
         else:
             (found,) = time_splits(self.times(time), together, 1, test_size)
-        return self.take(found.train), self.take(found.test)
+        return found
 
     def to_frame(self) -> Any:
         """The table in the wide format (see ``mild.data.write_outcomes``), as a frame.
