@@ -70,10 +70,10 @@ def evaluate(
     if found.warning is not None:
         note(found.warning, "warning")
     report = {"router": str(router), "data": data, **found.as_dict()}
-    saved, failed = None, None
+    file, failed = None, None
     if save:
-        saved, failed = try_writing(lambda: found.save(router, split="a separate table"))
-        report["saved"] = None if saved is None else str(saved)
+        file, failed = try_writing(lambda: found.save(router, split="a separate table"))
+        report["saved"] = None if file is None else str(file)
 
     def show() -> None:
         if found.formula is not None:
@@ -84,8 +84,8 @@ def evaluate(
             which = "these" if found.overlap["same_data_as_fit"] else "some of these"
             say(f"The router was fitted on {which} rows, so this is no verdict on new ones:")
         say(found.verdict.sentence)
-        if saved is not None:
-            say(f"Written to {saved}.")
+        if file is not None:
+            say(f"Written to {file}.")
 
     emit(report, as_json, show, failed)
 

@@ -24,7 +24,8 @@ from mild.metrics import deferral_loss
 from mild.policies import Policy
 from mild.routers.parameters import check_parameters
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def from_policy(path: str, doc: str) -> Any:
