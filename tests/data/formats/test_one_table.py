@@ -11,7 +11,7 @@ import pytest
 
 import mild
 from mild.data import read_outcomes
-from mild.errors import MissingExtraError
+from mild.errors import DataFileError, MissingExtraError
 
 SAMPLES = Path(__file__).parent / "samples"
 # File -> its form, and columns that the sentence about it must name.
@@ -99,8 +99,8 @@ def test_a_workbook_with_two_filled_sheets_is_refused(tmp_path):
     check(read_outcomes(tmp_path / "one.xlsx"))
     book.create_sheet("more").append(["x"])
     book.save(tmp_path / "two.xlsx")
-    with pytest.raises(mild.DataFileError, match="log, more"):
+    with pytest.raises(DataFileError, match="log, more"):
         read_outcomes(tmp_path / "two.xlsx")
     (tmp_path / "cut.xlsx").write_bytes((SAMPLES / "wide.xlsx").read_bytes()[:900])
-    with pytest.raises(mild.DataFileError, match="cut off"):
+    with pytest.raises(DataFileError, match="cut off"):
         read_outcomes(tmp_path / "cut.xlsx")
