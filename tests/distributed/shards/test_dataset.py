@@ -69,7 +69,7 @@ def test_a_shard_with_damaged_pages_is_named(shards):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda c: c.pop("correct__bee"), "'correct__bee' is missing"),
+        (lambda c: (c.pop("correct__bee"), c.pop("cost__bee")), "'correct__bee' is missing"),
         (lambda c: c.update(correct__dog=[1.0] * 30), "'correct__dog' is not among those"),
         (lambda c: c.update(embedding=["x"] * 30), "'embedding' is missing|must hold vectors"),
         (
