@@ -41,12 +41,13 @@ from mild.data.tables import (
     table_suffix,
 )
 from mild.data.vectors import find_vectors, read_vectors
-from mild.errors import DataFileError, check_option, counted, listed
+from mild.errors import DataFileError, check_arguments, check_option, counted, listed
 
 # A text of so many words is a query, and no category.
 WORDS = 3
 
 
+@check_arguments
 def read_outcomes(
     source: Any,
     *,

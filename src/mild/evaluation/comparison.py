@@ -33,6 +33,7 @@ from mild.errors import (
     DataFileError,
     InvalidInputError,
     TuningInterruptedWarning,
+    check_arguments,
     check_option,
     counted,
 )
@@ -559,12 +560,15 @@ class Comparison:
 
 def check_results(path: str | os.PathLike[str]) -> Path:
     """Refuse a file to which a comparison cannot be saved."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise invalid("path", f"must be the name of a .json file; got {path!r}.")
     target = Path(path)
     if target.suffix.lower() != ".json":
         raise DataFileError(f"{target}: results must end in .json; got {target.suffix!r}.")
     return check_free(target, overwrite=True)
 
 
+@check_arguments
 def compare(
     data: Any,
     costs: Any = None,

@@ -17,7 +17,7 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, as_python, check_integer, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.errors import listed
+from mild.errors import check_arguments, listed
 from mild.evaluation import sections
 from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
 from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, document_header
@@ -92,6 +92,7 @@ class Evaluation:
         library = None if task is None else task.table.library
         return as_frame(self.figures.baselines, library or default_library())
 
+    @check_arguments
     def document(
         self,
         *,
@@ -200,6 +201,8 @@ class Evaluation:
 
         ``options`` are those of ``document``; the default title names the folder.
         """
+        if not isinstance(folder, (str, os.PathLike)):
+            raise invalid("folder", f"must be the folder of the router; got {folder!r}.")
         document = self.document(**{"title": report_title(folder), **options})
         return write_document(document, Path(folder) / EVALUATION_FILE)
 
@@ -238,6 +241,7 @@ class Evaluation:
         return html_table(rows, table, [*warning, self.verdict.sentence, *self.notes])
 
 
+@check_arguments
 def evaluate(
     router: Any,
     data: Any,

@@ -67,6 +67,8 @@ BETWEEN_TAGS = re.compile(r">\s*\n\s*<")
 
 def check_report(path: str | os.PathLike[str], overwrite: bool = True) -> Path:
     """Refuse, before any work, a path at which no page can be written."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise invalid("path", f"must be the name of an .html file; got {path!r}.")
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise DataFileError(f"{target}: a report must end in .html; got {target.suffix!r}.")
