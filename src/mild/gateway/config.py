@@ -390,8 +390,8 @@ def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
     if routing.price_weight is not None:
         rule = "must not be given together with price_weight: both set the trade-off"
         config.add(("routing", "target"), rule)
-    if not any(value is not None for value in asdict(routing.target).values()):
-        known = ", ".join(asdict(routing.target))
+    if not routing.target.target.wanted:
+        known = ", ".join(name for name in asdict(routing.target) if name != "target_probability")
         config.add(("routing", "target"), f"must have at least one of {known}")
 
 

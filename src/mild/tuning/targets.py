@@ -73,6 +73,15 @@ class HeldOut:
             None if self.folds is None else self.folds[known],
         )
 
+    def by_group(self, values: Any) -> FloatArray:
+        """Means (n_groups, m) of values (n_samples, m) over the rows of each group, in order."""
+        labels = np.unique(self.groups, return_inverse=True)[1]
+        order = np.argsort(labels, kind="stable")
+        starts = np.unique(labels[order], return_index=True)[1]
+        sums = np.add.reduceat(values[order].astype(np.float64), starts)
+        means: FloatArray = sums / np.bincount(labels)[:, None]
+        return means
+
     def choices(self, weights: ArrayLike) -> IntArray:
         """Expert (n_samples, m) of each row under each of m trade-offs."""
         return tradeoff_choices(self.errors, self.prices, weights)
@@ -97,27 +106,19 @@ class Frontier:
     def losses(self) -> FloatArray:
         """(n_groups, m) quality of the best expert minus that of the setting."""
         quality = np.take_along_axis(self.held.quality, self.chosen, axis=1)
-        return self._by_group(self.held.quality[:, [self.curve.best]] - quality)
+        return self.held.by_group(self.held.quality[:, [self.curve.best]] - quality)
 
     @property
     def dollars(self) -> FloatArray | None:
         """(n_groups, m) dollars per query; None if there are none."""
         if self.held.dollars is None:
             return None
-        return self._by_group(np.take_along_axis(self.held.dollars, self.chosen, axis=1))
+        return self.held.by_group(np.take_along_axis(self.held.dollars, self.chosen, axis=1))
 
     @property
     def shares(self) -> FloatArray:
         """(n_groups, m) share of the best expert."""
-        return self._by_group(self.chosen == self.curve.best)
-
-    def _by_group(self, values: Any) -> FloatArray:
-        labels = np.unique(self.held.groups, return_inverse=True)[1]
-        order = np.argsort(labels, kind="stable")
-        starts = np.unique(labels[order], return_index=True)[1]
-        sums = np.add.reduceat(values[order].astype(np.float64), starts)
-        means: FloatArray = sums / np.bincount(labels)[:, None]
-        return means
+        return self.held.by_group(self.chosen == self.curve.best)
 
 
 @dataclass(frozen=True)
@@ -247,27 +248,23 @@ def measure(
     every = np.broadcast_to(np.arange(p), held.quality.shape)
     chosen = np.column_stack([held.choices(weights), every])
     best = held.best_expert() if reference is None else reference
-    _, first, group, sizes = np.unique(
-        held.groups, return_index=True, return_inverse=True, return_counts=True
-    )
+    first = np.unique(held.groups, return_index=True)[1]
     folds = None if held.folds is None else np.unique(held.folds[first], return_inverse=True)[1]
-    rows = np.arange(len(held.quality))
 
     def settings(values: FloatArray, unit: float) -> FloatArray:
         """Mean, its error, and the error of its difference to the best expert (3, m + p)."""
-        to = np.bincount(group, values[:, best]) / sizes  # a group counts once
-        found = []
-        for place, column in enumerate(chosen.T):
-            own = np.bincount(group, values[rows, column]) / sizes
-            errors = [_new_rows_error(part, folds, unit, place < m) for part in (own, own - to)]
-            found.append((own.mean(), *errors))
-        return np.array(found).T
+        own = held.by_group(values)  # a group counts once
+        parts = own, own - own[:, [m + best]]
+        return np.array([own.mean(axis=0), *(_new_rows_errors(x, folds, unit, m) for x in parts)])
 
-    asked = np.broadcast_to(np.arange(p) == best, held.quality.shape).astype(float)
-    quality, share = settings(held.quality, 1.0), settings(asked, 1.0)
+    def of_chosen(values: FloatArray) -> FloatArray:
+        return np.take_along_axis(values, chosen, axis=1)
+
+    quality, share = settings(of_chosen(held.quality), 1.0), settings(chosen == best, 1.0)
     dollars: list[FloatArray | None] = [None, None, None]
     if held.dollars is not None:
-        dollars = [*(1000 * settings(held.dollars, float(np.ptp(held.dollars.mean(axis=0)))))]
+        unit = float(np.ptp(held.dollars.mean(axis=0)))
+        dollars = [*(1000 * settings(of_chosen(held.dollars), unit))]
     n_folds = 0 if folds is None else int(folds.max()) + 1
     curve = TradeoffCurve(
         np.concatenate([weights, np.full(p, np.nan)]),
@@ -281,28 +278,27 @@ def measure(
     return Frontier(curve, held, chosen)
 
 
-def _new_rows_error(
-    values: FloatArray, folds: IntArray | None, unit: float, learned: bool
-) -> float:
-    """Standard error of a mean over groups (n_groups,) as a prediction of the mean over as many new ones.
+def _new_rows_errors(
+    values: FloatArray, folds: IntArray | None, unit: float, n_learned: int
+) -> FloatArray:
+    """Standard errors (m,) of means over groups (n_groups, m) as predictions for as many new groups.
 
-    It has the spread of both samples. A setting that was ``learned`` is made of estimates that would be
-    others after another fit: to the extent that its means differ between folds more than their groups
-    explain, this is added. Of such a setting one more group that differs by a ``unit`` is assumed, so that
+    They have the spread of both samples. The first ``n_learned`` settings are made of estimates that would
+    be others after another fit: to the extent that their means differ between folds more than their groups
+    explain, this is added. Of these settings one more group that differs by a ``unit`` is assumed, so that
     the error is not 0 where all groups are alike by chance.
     """
     n = len(values)
-    if n < 2:
-        return math.inf
-    variance = float(values.var(ddof=1))
-    if not learned:
-        return math.sqrt(2 * variance / n)
-    total = 2 * (variance + unit**2 / n) / n
+    variance = values.var(axis=0, ddof=1)
+    total = 2 * variance / n
+    total[:n_learned] += 2 * (unit / n) ** 2
     if folds is not None and folds.any():  # two or more
         sizes = np.bincount(folds)
-        means = np.bincount(folds, values) / sizes
-        total += max(float(means.var(ddof=1)) - variance * float((1 / sizes).mean()), 0.0)
-    return math.sqrt(total)
+        members = (folds == np.arange(len(sizes))[:, None]) / sizes[:, None]
+        between = (members @ values).var(axis=0, ddof=1) - variance * (1 / sizes).mean()
+        total[:n_learned] += np.maximum(between, 0)[:n_learned]
+    errors: FloatArray = np.sqrt(total)
+    return errors
 
 
 def solve(
