@@ -121,25 +121,37 @@ class TargetVerdict:
             low, high = sorted((100 * sign * one.low, 100 * sign * one.high))
             return f"{100 * sign * one.estimate:.1f} % ({start}{low:.1f} to {high:.1f})"
 
-        if self.quality_kept is None:
-            found = [f"has a quality of {self.quality:.4f} where {self.reference} has none"]
-        else:
-            found = [f"keeps {share(self.quality_kept, 1, level)} of {self.reference}'s quality"]
+        found = [f"has a quality of {self.quality:.4f}, where {self.reference} has none"]
+        if self.quality_kept is not None:
+            verb = "keeps" if self.quality_kept.estimate <= 1 + ROUNDING else "has"
+            found = [
+                f"{verb} {share(self.quality_kept, 1, level)} of the quality of {self.reference}"
+            ]
         if "max_quality_loss" in self.asked:
             loss = self.quality_loss
             found[0] += f", a loss of {loss.estimate:.4f} ({loss.low:.4f} to {loss.high:.4f})"
+        dollars = None
         if self.dollars_saved is not None:
-            more = self.dollars_saved.estimate < 0
-            saved = share(self.dollars_saved, -1 if more else 1)
-            found.append(f"costs {saved} more" if more else f"saves {saved} of its dollars")
+            saved = self.dollars_saved
+            if saved.estimate >= 0:
+                dollars = f"saves {share(saved)} of its dollars"
+            elif saved.estimate > -1:
+                dollars = f"costs {share(saved, -1)} more"
+            else:
+                least, most = 1 - saved.high, 1 - saved.low
+                dollars = (
+                    f"costs {1 - saved.estimate:.1f} times ({least:.1f} to {most:.1f}) as much"
+                )
         if self.dollars_per_1000 is not None and "max_dollars" in self.asked:
             three = (getattr(self.dollars_per_1000, name) for name in ("estimate", "low", "high"))
             middle, low, high = (amount(value) for value in three)
-            found.append(f"costs ${middle} ({low} to {high}) per 1,000 queries")
+            price = f"${middle} ({low} to {high}) per 1,000 queries"
+            dollars = f"costs {price}" if dollars is None else f"{dollars}, at {price}"
+        found += [] if dollars is None else [dollars]
         if "strong_share" in self.asked:
             found.append(f"asks it for {share(self.strong_share)} of the queries")
         *first, last = found
-        return f"{', '.join(first)} and {last}" if first else last
+        return f"{', '.join(first)}, and {last}" if first else last
 
     @property
     def asked_words(self) -> str:
