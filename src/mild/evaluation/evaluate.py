@@ -35,7 +35,7 @@ from mild.report import (
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import contents
 from mild.tuning.tasks import make_task
-from mild.tuning.training_rows import terms_of
+from mild.tuning.training_rows import scores_at_fit, terms_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -316,7 +316,7 @@ def _known_rows(
         notes.append(f"left out because the router does not know them: {', '.join(others)}.")
     fitted = terms_of(router)
     terms = asked if asked.stated or fitted is None else fitted
-    task = make_task(table, terms, groups, balance)
+    task = replace(make_task(table, terms, groups, balance), training_scores=scores_at_fit(router))
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:

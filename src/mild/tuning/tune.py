@@ -11,14 +11,23 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.targets import Target
-from mild.core.arrays import FloatArray, as_python, check_share, invalid
+from mild.core.arrays import FloatArray, IntArray, as_python, check_share, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.features import TextFeatures
 from mild.metrics import Verdict
 from mild.metrics.outcomes import all_priced, mean_known
-from mild.tuning.fit import fit_constant, matrix_router
-from mild.tuning.fitting import contents, fit_task, make_router, make_step, router_of, standardized
+from mild.tuning.fit import fit_constant, in_matrix_order, matrix_router
+from mild.tuning.fitting import (
+    contents,
+    fit_task,
+    make_router,
+    make_step,
+    reordered_params,
+    router_of,
+    set_order,
+    standardized,
+)
 from mild.tuning.targets import Solution, check_prices, with_price_heads
 from mild.tuning.tasks import (
     Progress,
@@ -150,10 +159,11 @@ def tune(
             rule = "is for tables of outcomes with prices; this is a table of features and costs."
             raise invalid(name, rule)
         params |= {"cv": cv, "n_jobs": n_jobs}
-        search = _search(families, params)
-        model = standardized(search, standardize is not False).fit(data.X, data.costs)
-        verdict = _verdict(search, data.expert_names)
-        return _result(search, matrix_router(model, data), verdict, n_folds=cv)
+        search, (order, costs) = _search(families, params), in_matrix_order(data)
+        set_order(search, order)
+        model = standardized(search, standardize is not False).fit(data.X, costs)
+        verdict = _verdict(search, data.expert_names, order)
+        return _result(search, matrix_router(model, data), verdict, order, n_folds=cv)
     if target.wanted and balance is not None:
         rule = "must not be given with a target, which is solved for the mean over rows; leave one out."
         raise invalid("balance", rule)
@@ -179,10 +189,14 @@ def tune(
     topic, labels = topics(task.table, topic)
     step = make_step(task.table, text, progress)
     n_jobs = parallel_jobs(n_jobs, table.rows)
+    order = task.fitting_order
+    task, whole = task.in_order(order), whole.in_order(order)
+    calibration = None if calibration is None else calibration.in_order(order)
     search = _search(families or FAMILIES, {**params, "cv": folds, "n_jobs": n_jobs})
+    set_order(search, order)
     scale = step.kind == "vectors" if standardize is None else standardize
     fitted = fit_task(task, standardized(search, scale), step, labels)
-    verdict = _verdict(search, table.expert_names, task)
+    verdict = _verdict(search, table.expert_names, order, task)
     wanted = target if target.wanted else None
     priced = with_price_heads(
         fitted, task, folds, wanted, calibration, n_jobs, confidence, random_state
@@ -194,6 +208,7 @@ def tune(
         search,
         router_of(fitted, whole, {**priced.notes, "verdict": verdict.as_dict()}),
         verdict,
+        order,
         notes,
         target=priced.solution,
         cost=task.cost,
@@ -359,27 +374,43 @@ def _constant_result(task: Task) -> TuneResult:
     )
 
 
-def _verdict(search: Any, expert_names: Sequence[str], task: Task | None = None) -> Verdict:
-    """The verdict of a fitted search, with the name of the constant and, of a task, with dollars."""
-    verdict: Verdict = search.verdict_
-    constant = expert_names[verdict.constant_expert or 0]
+def _verdict(
+    search: Any, expert_names: Sequence[str], order: IntArray, task: Task | None = None
+) -> Verdict:
+    """The verdict of a search that was fitted in an order, with the name of the constant.
+
+    That of a task also has dollars.
+    """
+    expert = int(order[search.verdict_.constant_expert or 0])
+    verdict: Verdict = replace(search.verdict_, constant_expert=expert)
+    constant = expert_names[expert]
     if task is None:
         return verdict.named(constant)
     return verdict.named(constant, task.counted, _dollars(search, task.table.prices, task.weight))
 
 
 def _result(
-    search: Any, router: Router, verdict: Verdict, notes: Sequence[str] = (), **about: Any
+    search: Any,
+    router: Router,
+    verdict: Verdict,
+    order: IntArray,
+    notes: Sequence[str] = (),
+    **about: Any,
 ) -> TuneResult:
-    """What a fitted search chose, and from which candidates; ``about`` are more fields of the result."""
-    results, skipped = search.cv_results_, tuple(search.skipped_families_)
+    """What a search that was fitted in an order chose, and from which candidates.
+
+    ``about`` are more fields of the result.
+    """
+    places, skipped = np.argsort(order), tuple(search.skipped_families_)
+    results = dict(search.cv_results_)
+    results["params"] = [reordered_params(found, places) for found in results["params"]]
     if skipped:
         notes = [*notes, f"left out because torch is not installed: {', '.join(skipped)}."]
     return TuneResult(
         router=router,
         verdict=verdict,
         family=search.best_family_,
-        params=search.best_params_,
+        params=reordered_params(search.best_params_, places),
         rows=tuple(
             {**dict(zip(results, row, strict=True)), "taken": i == search.best_index_}
             for i, row in enumerate(zip(*results.values(), strict=True))

@@ -22,7 +22,7 @@ import numpy as np
 
 from mild.artifact import fingerprint
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import cheapest_of
+from mild.core.costs import label_of
 from mild.core.threads import cores
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
@@ -66,6 +66,7 @@ class CostStats:
     always: BoolArray  # (p,) whether the expert costs least in every row
     largest: float
     differ: bool  # whether two experts that were asked differ in cost in any row
+    cheapest: IntArray  # (p,) rows in which no expert costs less
 
     @classmethod
     def of(cls, costs: FloatArray) -> CostStats:
@@ -79,6 +80,7 @@ class CostStats:
             (costs == least[:, None]).all(axis=0),
             float(most.max(initial=0.0)),
             bool((most > least).any()),
+            (costs == least[:, None]).sum(axis=0),
         )
 
     def __add__(self, other: CostStats) -> CostStats:
@@ -89,6 +91,7 @@ class CostStats:
             self.always & other.always,
             max(self.largest, other.largest),
             self.differ or other.differ,
+            self.cheapest + other.cheapest,
         )
 
 
@@ -143,15 +146,20 @@ class TargetSums:
 
     @classmethod
     def of(
-        cls, options: LossParameters, X: Any, costs: FloatArray, cost_scale: float
+        cls,
+        options: LossParameters,
+        X: Any,
+        costs: FloatArray,
+        cost_scale: float,
+        means: FloatArray | None,
     ) -> TargetSums:
         p = costs.shape[1]
         rewards, margins = np.zeros(p), None
         if options.loss not in LABEL_LOSSES:
             rewards = raw_rewards(options, costs, cost_scale).sum(axis=0, dtype=np.float64)
         if fixed_margins(options, p) is None:
-            margins = margin_sums(options, X, costs, np.ones(len(costs)), cost_scale)
-        labels = np.bincount(cheapest_of(costs), minlength=p).astype(np.float64)
+            margins = margin_sums(options, X, costs, np.ones(len(costs)), cost_scale, means)
+        labels = np.bincount(label_of(costs, means), minlength=p).astype(np.float64)
         return cls(labels, rewards, margins)
 
     def __add__(self, other: TargetSums) -> TargetSums:
@@ -290,10 +298,12 @@ class ShardWorker:
             raise changed(part)
         return PartitionSummary(total, fingerprint(X, costs), sample), seen
 
-    def sums(self, part: Partition, setup: Setup, cost_scale: float) -> tuple[TargetSums, None]:
-        """Sums that the targets need."""
+    def sums(
+        self, part: Partition, setup: Setup, cost_scale: float, means: FloatArray | None
+    ) -> tuple[TargetSums, None]:
+        """Sums that the targets need; ``means`` as in ``Whole``."""
         X, costs = self._features(part, setup), np.asarray(self._get(part, "costs"))
-        return TargetSums.of(setup.options, X, costs, cost_scale), None
+        return TargetSums.of(setup.options, X, costs, cost_scale, means), None
 
     def evaluate(
         self, part: Partition, setup: Setup, W: FloatArray
