@@ -207,6 +207,7 @@ def gather(job: Job) -> dict[str, Any]:
     for row in found["methods"]:
         seconds = [part["methods"][row["method"]]["seconds"] for part in parts]
         row["seconds"] = float(np.mean(seconds))
+        row["found"] = [part["methods"][row["method"]]["found"] for part in parts]
     return {
         "case": job.name,
         "table": job.file.stem,

@@ -19,6 +19,7 @@ from mild.policies import (
     LinearCostPolicy,
     LinearPolicy,
     NearestPolicy,
+    OrderedPolicy,
     PerceptronPolicy,
     PricedPolicy,
     StackPolicy,
@@ -87,6 +88,7 @@ def make(dtype=np.float64):
         ),
     }
     policies["tradeoff"] = TradeoffPolicy(linear, policies["priced"])
+    policies["ordered"] = OrderedPolicy(np.roll(np.arange(P), 1), linear)
     return policies
 
 

@@ -95,7 +95,7 @@ class Router:
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of the policy."""
-        return self.policy.state()[0]
+        return self.policy.shown.state()[0]
 
     @property
     def facts(self) -> dict[str, str]:
@@ -114,7 +114,7 @@ class Router:
         """What ``mild show --json`` prints about the router."""
         info = self.info
         return {
-            "kind": info.kind or self.policy.kind,
+            "kind": self.policy.shown.kind,
             "parts": self.policy.parts,
             "experts": self.expert_names,
             "margins": self.margins,
@@ -406,7 +406,7 @@ class Router:
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "
         return (
-            f"Router({self.policy.kind}, {self.n_features} {source}features, "
+            f"Router({self.policy.shown.kind}, {self.n_features} {source}features, "
             f"experts {', '.join(self.expert_names)})"
         )
 

@@ -15,14 +15,13 @@ from mild.data.cost_terms import CostTerms, KnownOutcomes
 from mild.data.data_quality import Finding
 from mild.errors import counted
 from mild.metrics import (
-    best_constant,
     constant_losses,
     expert_shares,
     oracle_loss,
     share_entropy,
 )
 from mild.metrics.curves import prices_unused
-from mild.metrics.outcomes import TIES, Outcomes, is_graded, quality_name
+from mild.metrics.outcomes import TIES, Outcomes, is_graded, mean_scores, quality_name
 from mild.money import amount
 
 #: A soft score from here on counts as a right answer.
@@ -103,10 +102,9 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
 
     - experts: for each its name, rows ``asked``, ``accuracy`` (mean score), ``mean_price`` in dollars,
       ``mean_latency`` in seconds, ``mean_cost``, ``cheapest_and_right`` (share of the rows on which it
-      is right and costs least to ask among the right ones, ties to the first; None where asking costs
-      nothing and no price is known), ``only_right`` (share of the rows on which it alone is right) and
-      ``oracle_share`` (ties of loss go to the lower price, if known, then to the higher score, then to the
-      first)
+      is right and costs least to ask among the right ones; None where asking costs nothing and no price
+      is known), ``only_right`` (share of the rows on which it alone is right) and ``oracle_share``.
+      Ties go to the lower price, if known, then to the higher mean score, then by name
     - compared: ``rows`` in which every expert was asked, and the ``rule`` in words
     - oracle, best_constant, headroom: mean costs and accuracies over these rows, for means over different
       rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
@@ -130,24 +128,29 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
     rows = complete if enough else known_rows
     prices = None if table.prices is None else table.prices[rows]
-    perfect = Outcomes(costs[rows], scores[rows], prices).oracle()
+    means = mean_scores(scores)
+    outcomes = Outcomes(
+        costs[rows], scores[rows], prices, mean_scores=means, expert_names=table.expert_names
+    )
+    perfect = outcomes.oracle()
     shares = expert_shares(perfect, len(table.expert_names))
     oracle: dict[str, Any] = {"cost": None, "accuracy": None}
-    best = {"expert": table.expert_names[int(cheapest_of(losses[None])[0])], **oracle}
+    best_expert = outcomes.best_constant()
+    best = {"expert": table.expert_names[best_expert], **oracle}
     headroom = None
     if enough:
         known, known_costs = scores[complete], costs[complete]
-        constant = best_constant(known_costs)
+        constant = float(constant_losses(known_costs)[best_expert])
         oracle = {
             "cost": oracle_loss(known_costs),
             "accuracy": float(known[np.arange(len(known)), perfect].mean()),
         }
         best = {
-            "expert": table.expert_names[constant.expert],
-            "cost": constant.cost,
-            "accuracy": float(known[:, constant.expert].mean()),
+            "expert": table.expert_names[best_expert],
+            "cost": constant,
+            "accuracy": float(known[:, best_expert].mean()),
         }
-        headroom = constant.cost - oracle["cost"]
+        headroom = constant - oracle["cost"]
     accuracy, mean_prices, latencies = (
         _means(values, asked) for values in (scores, table.prices, table.latencies)
     )
@@ -252,7 +255,8 @@ def _cheapest_and_right(
             return None
         asking = table.prices
     candidates = np.where(right & ~np.isnan(asking), asking, np.inf)
-    lowest = cheapest_of(candidates)[:, None]
+    means = mean_scores(table.scores)
+    lowest = cheapest_of(candidates, scores=means, names=table.expert_names)[:, None]
     return np.isfinite(candidates) & (np.arange(candidates.shape[1]) == lowest)
 
 

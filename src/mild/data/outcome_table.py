@@ -140,6 +140,19 @@ class OutcomeTable:
             ),
         )
 
+    def in_order(self, order: IntArray) -> OutcomeTable:
+        """The table with its experts in another order (n_experts,) of their indices."""
+        prices, latencies = (
+            None if values is None else values[:, order] for values in (self.prices, self.latencies)
+        )
+        return replace(
+            self,
+            expert_names=[self.expert_names[k] for k in order],
+            scores=self.scores[:, order],
+            prices=prices,
+            latencies=latencies,
+        )
+
     @property
     def has_queries(self) -> bool:
         """Whether there are texts, and not only vectors."""

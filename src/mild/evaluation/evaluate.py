@@ -35,7 +35,7 @@ from mild.report import (
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import contents
 from mild.tuning.tasks import make_task
-from mild.tuning.training_rows import terms_of, without_seen
+from mild.tuning.training_rows import scores_at_fit, terms_of, without_seen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -340,7 +340,7 @@ def _known_rows(
     notes += [] if sentence is None else [sentence]
     fitted = terms_of(router)
     terms = asked if asked.stated or fitted is None else fitted
-    task = make_task(table, terms, groups, balance)
+    task = replace(make_task(table, terms, groups, balance), training_scores=scores_at_fit(router))
     notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)

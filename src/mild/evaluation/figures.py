@@ -110,8 +110,8 @@ def routing_figures(
     Rows of one of the ``groups``, a "query" or a "group" by ``counted``, count once in the interval.
     ``fitted`` is the best constant of the rows that the router was fitted on. With a ``target`` the verdict
     is on this, against the expert that was best when the router was tuned, in means over rows. Where
-    experts tie in loss, the oracle's shares and the recall take the one of lower price, then of higher
-    accuracy. With ``outcomes.strata`` every other mean is over these strata.
+    experts tie in loss, the oracle's shares and the recall take the one of ``outcomes.oracle``. With
+    ``outcomes.strata`` every other mean is over these strata.
     """
     costs, prices = outcomes.costs, outcomes.prices
     common = common_rows(costs, chosen)
@@ -130,6 +130,7 @@ def routing_figures(
         oracle_shares=expert_shares(perfect, len(expert_names), weight),
         recall=recall,
         balanced_recall=float(np.nanmean(recall)),
+        constant_expert=known_rows.best_constant(),
     )
     expert = figures.constant_expert
     router_price = constant_price = expert_prices = None

@@ -15,7 +15,7 @@ from mild import metrics
 from mild.artifact.info import EstimatorInfo, TargetInfo
 from mild.artifact.targets import Target
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import ALL_REWARDS, cheapest_of, rewards
+from mild.core.costs import ALL_REWARDS, rewards
 from mild.core.decisions import argmax_last
 from mild.data import duplicate_groups
 from mild.data.queries import TOPIC_NAMES
@@ -68,6 +68,11 @@ class RoutedRows:
             None if texts is None else [texts[i] for i in np.flatnonzero(rows)],
             np.flatnonzero(rows) if self.numbers is None else self.numbers[rows],
         )
+
+    def least(self, values: FloatArray) -> IntArray:
+        """Expert (n_samples,) of the least of values (n_samples, n_experts)."""
+        named = self.outcomes.expert_names is not None
+        return self.outcomes.least(values) if named else argmax_last(-values)
 
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""
@@ -155,7 +160,7 @@ def operating_points(
             expected = router.policy.expected_costs(X)  # as the router decides, without limits
         except UnsupportedError:
             return []
-        choices = [argmax_last(-(expected + (weight - fitted) * prices)) for weight in weights]
+        choices = [rows.least(expected + (weight - fitted) * prices) for weight in weights]
     points: list[tuple[str, IntArray]] = []
     known = [rows.chosen]
     for weight, chosen in zip(weights, choices, strict=True):
@@ -251,7 +256,7 @@ def _by_price(points: Sequence[Point], axis: str | None, kinds: set[str]) -> lis
         return []
     at = [(point[axis], point["quality"]) for point in points]
     known = [i for i, p in enumerate(points) if p["kind"] in kinds and None not in at[i]]
-    return sorted(known, key=lambda i: (at[i][0], -at[i][1]))
+    return sorted(known, key=lambda i: (at[i][0], -at[i][1], points[i].get("name", "")))
 
 
 def _axis(points: Sequence[Point]) -> str | None:
@@ -361,8 +366,8 @@ def _group(
         "high": high,
         "router": float(level[:, 0].mean()),
         "constant": float(level[:, 1].mean()),
-        "expert": rows.expert_names[metrics.best_constant(rows.costs[index]).expert],
-        "asked": rows.expert_names[int(asked.argmax())],
+        "expert": rows.expert_names[rows.outcomes.take(index).best_constant()],
+        "asked": rows.expert_names[int(rows.outcomes.least(-asked[None].astype(float))[0])],
         "share": float(asked.max() / len(index)),
     }
 
@@ -398,7 +403,7 @@ def calibration(
     if rows.probabilities is None:
         return None
     check_option("form", form, FORMS)
-    reward = _rewards(rows.costs, form, scale, strength)
+    reward = _rewards(rows.outcomes, form, scale, strength)
     total = reward.sum(axis=1)
     asked = ~np.isnan(rows.costs)
     predicted = np.where(asked, rows.probabilities, 0)
@@ -436,10 +441,12 @@ def reward_form(estimator: EstimatorInfo | None) -> tuple[str, float | None, flo
     return (form if form in ALL_REWARDS else "others"), known_scale, strength
 
 
-def _rewards(costs: FloatArray, form: str, scale: float | None, strength: float) -> FloatArray:
+def _rewards(outcomes: Outcomes, form: str, scale: float | None, strength: float) -> FloatArray:
+    costs = outcomes.costs
     result = np.zeros_like(costs)
     if form == "cheapest":
-        result[np.arange(len(costs)), cheapest_of(costs)] = 1
+        # As the labels of a fit: where costs tie, the expert that is best on average.
+        result[np.arange(len(costs)), outcomes.least(costs)] = 1
         return result
     # ``rewards`` refuses a column without a single cost; its expert has no curve here.
     known = ~np.isnan(costs).all(axis=0)
@@ -553,6 +560,9 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
     total, p = float(regret.sum()), len(names)
     lost = np.bincount(chosen * p + best, regret, minlength=p * p)
     count = np.bincount((chosen * p + best)[regret > 0], minlength=p * p)
+    # Pairs that lost as much are in the order of their names.
+    by_name = np.argsort(np.argsort(names, kind="stable"))
+    pairs = np.lexsort((np.tile(by_name, p), np.repeat(by_name, p), -lost.round(9)))
     return {
         "regretted": float((regret > 0).sum() / known),
         "mean": total / known,
@@ -563,7 +573,7 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
                 "rows": int(count[pair]),
                 "share": float(lost[pair] / total),
             }
-            for pair in np.argsort(-lost, kind="stable")[:MAX_PAIRS]
+            for pair in pairs[:MAX_PAIRS]
             if lost[pair] > 0
         ],
         "rows": worst,

@@ -106,6 +106,11 @@ class Policy(ABC):
         return [self.kind]
 
     @property
+    def shown(self) -> Policy:
+        """The policy whose kind and settings are shown to people: itself, unless it only orders experts."""
+        return self
+
+    @property
     def margins(self) -> FloatArray | None:
         """Margins (n_experts,) of the policy that decides in the end; None if it has none."""
         return None

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from mild.core.arrays import check_integer, check_strength, invalid
+from mild.core.costs import LABEL_TIES
 from mild.core.decisions import DECISIONS
 from mild.core.surrogates import parse_surrogate
 from mild.errors import OptionError, check_option
@@ -71,6 +72,7 @@ _OPTIONS = {
     "precision": ("float32", "bfloat16"),
     "sampling": ("over", "under"),
     "schedule": ("onecycle",),
+    "ties": LABEL_TIES,
 }
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "surrogate": lambda name, value: parse_surrogate(value),
@@ -82,7 +84,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **{name: partial(check_option, allowed=known) for name, known in _OPTIONS.items()},
 }
 # Parameters that may be None.
-OPTIONAL = ("cost_scale", "head_lr", "sampling", "schedule", "total")
+OPTIONAL = ("cost_scale", "head_lr", "sampling", "schedule", "ties", "total")
 
 
 def check_parameters(estimator: Any) -> None:

@@ -30,7 +30,13 @@ from mild.metrics import (
 )
 from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
-from mild.routers.base import BaseRouter, label_numbers, renamed_argument, unwarned
+from mild.routers.base import (
+    BaseRouter,
+    NamedCosts,
+    label_numbers,
+    renamed_argument,
+    unwarned,
+)
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
     Candidate,
@@ -264,7 +270,9 @@ class RouterCV(BaseRouter):
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
             found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
-        found += family_candidates(self._families, self.alphas, self.random_state, labelled)
+        found += family_candidates(
+            self._families, self.alphas, self.random_state, labelled, base.ties
+        )
         if not found:
             rule = "must name at least one family besides the stack"
             raise invalid("families", f"{rule}; got only 'stack'.")
@@ -358,7 +366,8 @@ class RouterCV(BaseRouter):
             )
         router = candidates[index].router
         if self.best_family_ != "stack":  # which is fitted already
-            router = fit_member(router, data.X, data.costs, data.sample_weight, data.topics)
+            named = NamedCosts.of(data.costs, self.expert_names_)
+            router = fit_member(router, data.X, named, data.sample_weight, data.topics)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
         worse = self.constant_if_better and self.verdict_.estimate >= 0

@@ -50,7 +50,7 @@ FINE_LEARNED = 1e-4
 TRUST = 3
 # Options that are equal for candidates that differ in margins alone.
 SHARED = (
-    "loss", "rewards", "strength", "surrogate", "cost_scale", "sampling", "random_state",
+    "loss", "rewards", "strength", "surrogate", "cost_scale", "sampling", "random_state", "ties",
 )  # fmt: skip
 
 

@@ -11,17 +11,26 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.targets import Target
-from mild.core.arrays import FloatArray, as_python, check_share, invalid
+from mild.core.arrays import FloatArray, IntArray, as_python, check_share, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.describing import describe_prices, has_unused_prices
 from mild.features import TextFeatures
-from mild.metrics import Verdict, best_constant, target_of_choices, verdict_of_choices
+from mild.metrics import Verdict, target_of_choices, verdict_of_choices
 from mild.metrics.curves import TradeoffCurve, prices_unused
 from mild.metrics.outcomes import all_priced, mean_known
 from mild.money import amount
-from mild.tuning.fit import fit_constant, matrix_router
-from mild.tuning.fitting import contents, fit_task, make_router, make_step, router_of, standardized
+from mild.tuning.fit import fit_constant, in_matrix_order, matrix_router
+from mild.tuning.fitting import (
+    contents,
+    fit_task,
+    make_router,
+    make_step,
+    reordered_params,
+    router_of,
+    set_order,
+    standardized,
+)
 from mild.tuning.targets import PricedFit, Solution, check_prices, measure, with_price_heads
 from mild.tuning.tasks import (
     Progress,
@@ -162,10 +171,11 @@ def tune(
             rule = "is for tables of outcomes with prices; this is a table of features and costs."
             raise invalid(name, rule)
         params |= {"cv": cv, "n_jobs": n_jobs}
-        search = _search(families, params)
-        model = standardized(search, standardize is not False).fit(data.X, data.costs)
-        verdict = _verdict(search, data.expert_names)
-        return _result(search, matrix_router(model, data), verdict, n_folds=cv)
+        search, (order, costs) = _search(families, params), in_matrix_order(data)
+        set_order(search, order)
+        model = standardized(search, standardize is not False).fit(data.X, costs)
+        verdict = _verdict(search, data.expert_names, order)
+        return _result(search, matrix_router(model, data), verdict, order, n_folds=cv)
     if target.wanted and balance is not None:
         rule = "must not be given with a target, which is solved for the mean over rows; leave one out."
         raise invalid("balance", rule)
@@ -194,7 +204,11 @@ def tune(
     topic, labels = topics(task.table, topic)
     step = make_step(task.table, text, progress)
     n_jobs = parallel_jobs(n_jobs, table.rows)
+    order = task.fitting_order
+    task, whole = task.in_order(order), whole.in_order(order)
+    calibration = None if calibration is None else calibration.in_order(order)
     search = _search(families or FAMILIES, {**params, "cv": folds, "n_jobs": n_jobs})
+    set_order(search, order)
     scale = step.kind == "vectors" if standardize is None else standardize
     fitted = fit_task(task, standardized(search, scale), step, labels)
     wanted = target if target.wanted else None
@@ -203,7 +217,7 @@ def tune(
     )
     fitted = priced.fitted
     if priced.solution is None:
-        verdict = _verdict(search, table.expert_names, task)
+        verdict = _verdict(search, table.expert_names, order, task)
     else:
         judged = task if calibration is None else calibration
         verdict = _target_verdict(priced.solution, priced, judged, confidence, random_state)
@@ -213,6 +227,7 @@ def tune(
         search,
         router_of(fitted, whole, {**priced.notes, "verdict": verdict.as_dict()}),
         verdict,
+        order,
         notes,
         target=priced.solution,
         prices_unused=None if wanted else _prices_unused(task, priced.notes.get("tradeoffs")),
@@ -388,10 +403,16 @@ def _constant_result(task: Task, notes: Sequence[str]) -> TuneResult:
     )
 
 
-def _verdict(search: Any, expert_names: Sequence[str], task: Task | None = None) -> Verdict:
-    """The verdict of a fitted search, with the name of the constant and, of a task, with dollars."""
-    verdict: Verdict = search.verdict_
-    constant = expert_names[verdict.constant_expert or 0]
+def _verdict(
+    search: Any, expert_names: Sequence[str], order: IntArray, task: Task | None = None
+) -> Verdict:
+    """The verdict of a search that was fitted in an order, with the name of the constant.
+
+    That of a task also has dollars.
+    """
+    expert = int(order[search.verdict_.constant_expert or 0])
+    verdict: Verdict = replace(search.verdict_, constant_expert=expert)
+    constant = expert_names[expert]
     if search.decides_as_constant_:
         verdict = replace(verdict, router="the best candidate")
     if task is None:
@@ -434,7 +455,7 @@ def _target_verdict(
         judged_on="calibration rows" if certified else "held-out rows",
     )
     dollars = None
-    expert = best_constant(costs).expert
+    expert = task.outcomes.take(priced.held.known).best_constant()
     if held.dollars is not None:
         every = np.arange(len(costs))
         dollars = float((held.dollars[every, chosen[:, 0]] - held.dollars[:, expert]).mean())
@@ -454,7 +475,8 @@ def _target_verdict(
     if known > len(costs):
         left = f"{known - len(costs):,} of {known:,} rows are left out because not every score and price "
         left += "is known."
-    return replace(verdict, target=target, left_out=left)
+    given = expert if task.order is None else int(task.order[expert])
+    return replace(verdict, constant_expert=given, target=target, left_out=left)
 
 
 def _prices_unused(task: Task, record: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -490,19 +512,25 @@ def _result(
     search: Any,
     router: Router,
     verdict: Verdict,
+    order: IntArray,
     notes: Sequence[str] = (),
     target: Solution | None = None,
     **about: Any,
 ) -> TuneResult:
-    """What a fitted search chose, and from which candidates; ``about`` are more fields of the result."""
-    results, skipped = search.cv_results_, tuple(search.skipped_families_)
+    """What a search that was fitted in an order chose, and from which candidates.
+
+    ``about`` are more fields of the result.
+    """
+    places, skipped = np.argsort(order), tuple(search.skipped_families_)
+    results = dict(search.cv_results_)
+    results["params"] = [reordered_params(found, places) for found in results["params"]]
     if skipped:
         notes = [*notes, f"left out because torch is not installed: {', '.join(skipped)}."]
     return TuneResult(
         router=router,
         verdict=verdict,
         family=search.best_family_,
-        params=search.best_params_,
+        params=reordered_params(search.best_params_, places),
         rows=tuple(
             {**dict(zip(results, row, strict=True)), "taken": i == search.best_index_}
             for i, row in enumerate(zip(*results.values(), strict=True))

@@ -64,6 +64,7 @@ from mild.routers.objective import (
     row_loss,
     row_targets,
     single_blas_thread,
+    tie_rule,
 )
 from mild.routers.solver import (
     SAMPLE,
@@ -164,7 +165,7 @@ def _check_measured(
     names: Sequence[str], terms: CostTerms, stats: CostStats, cells: ScoreCounts
 ) -> None:
     """Refuse a weight of dollars or seconds where an expert that was asked has none in any row."""
-    bare = [names[k] for k in np.flatnonzero((cells.asked > 0) & (stats.asked == 0))]
+    bare = [names[k] for k in np.flatnonzero((cells.asked > 0) & (stats.asked == 0)).tolist()]
     if bare:
         weight, name = (
             ("price_weight", "prices") if terms.price_weight else ("latency_weight", "latencies")
@@ -472,12 +473,16 @@ def solve_sharded(
     """Fit the router on all rows, starting with the scaled features and the costs of a sample."""
     cost_scale = (stats.largest or 1.0) if router.cost_scale is None else router.cost_scale
     setup = replace(setup, options=router)
-    sums: TargetSums = reduce(add, workers.call("sums", setup, cost_scale)[0])
+    first = tie_rule(router, router.loss not in LABEL_LOSSES) == "first"
+    means = None if first else stats.totals / stats.asked
+    sums: TargetSums = reduce(add, workers.call("sums", setup, cost_scale, means)[0])
     whole, reward_sums = _whole(router, sums, cost_scale)
+    whole = replace(whole, means=means)
     warn_if_degenerate(
         stats.differ,
         bool((stats.asked < stats.rows).any()),
-        sums.labels if router.loss in LABEL_LOSSES else None,
+        stats.cheapest if router.loss in LABEL_LOSSES else None,
+        router.expert_names_,
         stacklevel=3,
     )
     setup = replace(setup, whole=whole)

@@ -22,7 +22,7 @@ import numpy as np
 
 from mild.artifact import fingerprint
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import cheapest_of
+from mild.core.costs import label_of
 from mild.core.threads import cores
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
@@ -67,6 +67,7 @@ class CostStats:
     largest: float
     differ: bool  # whether two experts that were asked differ in cost in any row
     unknown: int  # rows in which an expert was asked and no cost is known
+    cheapest: IntArray  # (p,) rows in which no expert costs less
 
     @classmethod
     def of(cls, costs: FloatArray) -> CostStats:
@@ -83,6 +84,7 @@ class CostStats:
             float(most.max(initial=0.0)),
             bool((most > least).any()),
             rows - len(costs),
+            (costs == least[:, None]).sum(axis=0),
         )
 
     def __add__(self, other: CostStats) -> CostStats:
@@ -94,6 +96,7 @@ class CostStats:
             max(self.largest, other.largest),
             self.differ or other.differ,
             self.unknown + other.unknown,
+            self.cheapest + other.cheapest,
         )
 
 
@@ -148,15 +151,20 @@ class TargetSums:
 
     @classmethod
     def of(
-        cls, options: LossParameters, X: Any, costs: FloatArray, cost_scale: float
+        cls,
+        options: LossParameters,
+        X: Any,
+        costs: FloatArray,
+        cost_scale: float,
+        means: FloatArray | None,
     ) -> TargetSums:
         p = costs.shape[1]
         rewards, margins = np.zeros(p), None
         if options.loss not in LABEL_LOSSES:
             rewards = raw_rewards(options, costs, cost_scale).sum(axis=0, dtype=np.float64)
         if fixed_margins(options, p) is None:
-            margins = margin_sums(options, X, costs, np.ones(len(costs)), cost_scale)
-        labels = np.bincount(cheapest_of(costs), minlength=p).astype(np.float64)
+            margins = margin_sums(options, X, costs, np.ones(len(costs)), cost_scale, means)
+        labels = np.bincount(label_of(costs, means), minlength=p).astype(np.float64)
         return cls(labels, rewards, margins)
 
     def __add__(self, other: TargetSums) -> TargetSums:
@@ -303,10 +311,12 @@ class ShardWorker:
                 costs = self.terms.costs(piece, piece=True)
             yield _known(piece, costs)
 
-    def sums(self, part: Partition, setup: Setup, cost_scale: float) -> tuple[TargetSums, None]:
-        """Sums that the targets need."""
+    def sums(
+        self, part: Partition, setup: Setup, cost_scale: float, means: FloatArray | None
+    ) -> tuple[TargetSums, None]:
+        """Sums that the targets need; ``means`` as in ``Whole``."""
         X, costs = self._features(part, setup), np.asarray(self._get(part, "costs"))
-        return TargetSums.of(setup.options, X, costs, cost_scale), None
+        return TargetSums.of(setup.options, X, costs, cost_scale, means), None
 
     def evaluate(
         self, part: Partition, setup: Setup, W: FloatArray
