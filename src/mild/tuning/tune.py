@@ -221,6 +221,8 @@ def tune(
     else:
         judged = task if calibration is None else calibration
         verdict = _target_verdict(priced.solution, priced, judged, confidence, random_state)
+        # The index is that of the given table, whatever the order of the experts in the task is.
+        verdict = replace(verdict, constant_expert=table.expert_names.index(verdict.constant))
     if calibration is not None:
         fitted = replace(fitted, features=step.vectorize(contents(table, step)))
     return _result(
