@@ -105,6 +105,8 @@ def report(
             random_state=seed,
             **source.arguments,
         )
+        for sentence in found.notes:
+            note(sentence)
         document = found.document(
             split=", ".join(reading.where) if reading.where else None,
             comparison=compared,
@@ -114,8 +116,6 @@ def report(
     if title is not None:
         document["title"] = title
     write_report(document, target, overwrite)
-    for sentence in document.get("notes") or ():
-        note(sentence)
     warning = optimism(document)
     if warning is not None:
         note(warning, "warning")
