@@ -106,6 +106,8 @@ def report(
             random_state=seed,
             **source.arguments,
         )
+        for sentence in found.notes:
+            note(sentence)
         document = found.document(
             split=", ".join(reading.where) if reading.where else None,
             comparison=compared,

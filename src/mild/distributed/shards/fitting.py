@@ -165,12 +165,12 @@ def _check_measured(
     names: Sequence[str], terms: CostTerms, stats: CostStats, cells: ScoreCounts
 ) -> None:
     """Refuse a weight of dollars or seconds where an expert that was asked has none in any row."""
-    bare = [names[k] for k in np.flatnonzero((cells.asked > 0) & (stats.asked == 0)).tolist()]
+    never = ((cells.asked > 0) & (stats.asked == 0)).tolist()
+    bare = [name for name, has_none in zip(names, never, strict=True) if has_none]
     if bare:
-        weight, name = (
-            ("price_weight", "prices") if terms.price_weight else ("latency_weight", "latencies")
-        )
-        raise without_values(weight, name, bare)
+        weights = {"prices": terms.price_weight, "latencies": terms.latency_weight}
+        what = " and ".join(name for name, weight in weights.items() if weight)
+        raise without_values("price_weight" if terms.price_weight else "latency_weight", what, bare)
 
 
 def _fit_step(step: TextFeatures, workers: Workers, rows: Mapping[int, int], counts: Any) -> None:
