@@ -8,7 +8,7 @@ probability. The heads for error and price do not depend on what the search trie
 linear router. Guarantees: heads are fitted on half of a table, and a limit is certified on queries that are
 drawn with replacement from the whole table, which is the population: a query that is drawn twice counts
 twice, and its rows stay together. The limit is broken if the loss over the population is above it.
-``--out FILE`` keeps the figures as JSON, and ``--show FILE`` prints what is kept.
+The figures are kept in ``results/targets.json`` (``--out``); without a folder they are printed again.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from mild.tuning.fitting import contents, fit_task, make_step
 from mild.tuning.targets import HeldOut, certify_loss, fit_tradeoff, measure
 from mild.tuning.tasks import CostTerms, make_task, search_folds
 
+KEPT = Path(__file__).parent.parent / "results" / "targets.json"
 TABLES = (
     "swebench_verified",
     "zellinger_mmlu",
@@ -244,6 +245,13 @@ def report(result: dict[str, Any]) -> Report:
     return found
 
 
+def run(file: Path = KEPT) -> Report:
+    """What is kept."""
+    if not file.exists():
+        raise SystemExit(f"{file} does not exist; run python -m benchmarks.targets FOLDER")
+    return report(json.loads(file.read_text(encoding="utf-8")))
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     asked.add_argument("folders", nargs="*", type=Path, help="where the tables are")
@@ -251,11 +259,10 @@ def main() -> None:
     asked.add_argument("--draws", type=int, default=DRAWS, help="halves of each table")
     asked.add_argument("--certified-draws", type=int, default=CERTIFIED_DRAWS)
     asked.add_argument("--jobs", type=int, default=-1, help="draws at a time")
-    asked.add_argument("--out", type=Path, help="file for the figures")
-    asked.add_argument("--show", type=Path, help="file of figures to print")
+    asked.add_argument("--out", type=Path, default=KEPT, help="file for the figures")
     given = asked.parse_args()
-    if given.show is not None:
-        print(report(json.loads(given.show.read_text(encoding="utf-8"))).markdown())
+    if not given.folders:
+        print(run(given.out).markdown())
         return
     names = given.tables.split(",")
     places = [folder / f"{name}.parquet" for name in names for folder in given.folders]
@@ -267,9 +274,8 @@ def main() -> None:
     result: dict[str, Any] = dict(run_all(files, given.draws, given.certified_draws, given.jobs))
     result |= {"probability": PROBABILITY, "environment": environment()}
     result["seconds"] = time.perf_counter() - start
-    if given.out is not None:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(report(result).markdown())
 
 

@@ -217,6 +217,29 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     assert target["sentence"] in mild("explain", out, COOKING).out.replace("\n", " ")
 
 
+def test_a_target_has_a_margin_for_its_probability(mild, priced, tmp_path):
+    found = {}
+    for probability in ("0.6", "0.95"):
+        out = tmp_path / probability
+        options = ["--max-dollars", "6", "--target-probability", probability]
+        done = mild("tune", priced, "--out", out, *FAST, *options, "--json")
+        assert done.code == 0, done.err
+        found[probability] = done.json()["target"]
+        assert found[probability]["probability"] == float(probability)
+        assert found[probability]["likely"] is True
+    loose, strict = found["0.6"], found["0.95"]
+    assert strict["dollars_per_1000"]["estimate"] <= loose["dollars_per_1000"]["estimate"]
+    margin = strict["margins"]["max_dollars"]
+    assert 6 - strict["dollars_per_1000"]["estimate"] >= margin
+    assert "probability 95 %" in strict["sentence"]
+    assert f"${margin:.4g}" in strict["sentence"]
+    done = mild(
+        "tune", priced, "--out", tmp_path / "r", "--max-dollars", "6", "--target-probability", "80"
+    )
+    assert done.code != 0
+    assert "--target-probability" in done.err
+
+
 def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables):
     columns = tables.make(120, 0)
     rng = np.random.default_rng(5)

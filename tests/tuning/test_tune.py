@@ -187,6 +187,7 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
         ({"price_weight": -1}, "invalid_price_weight"),
         ({"keep_quality": 95}, "invalid_keep_quality"),
         ({"guarantee": 0.9}, "invalid_guarantee"),
+        ({"keep_quality": 0.9, "target_probability": 1}, "invalid_target_probability"),
         ({"cv": 1}, "invalid_cv"),
         ({"topic": "nowhere"}, "invalid_name"),
         ({"groups": "nowhere"}, "invalid_name"),

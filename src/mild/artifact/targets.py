@@ -174,20 +174,20 @@ class Target:
     def _margins(self, curve: TradeoffCurve) -> dict[str, FloatArray]:
         """By how much each setting (m,) must be better than each target; 0 if the errors are not known.
 
-        Several targets share the probability of a miss, and so do the single experts. The best expert has
-        its own quality on any rows, so that it needs no margin for a target of quality.
+        Several targets share the probability of a miss. Single experts, of which one may be lucky, get half
+        of it, and if none is as good as asked for, one of them passes with at most this probability. The
+        best expert has its own quality on any rows, so that it needs no margin for a target of quality.
         """
         errors, best = curve.errors, curve.best_index
         if errors is None:
             return {name: np.zeros(len(curve.weights)) for name in self.wanted}
         miss = (1 - self.target_probability) / max(len(self.wanted), 1)
         single = curve.experts >= 0
-        others = max(int(single.sum()) - 1, 1)
         freedom = errors.folds - 1 if errors.folds > 1 else None
-        alone = upper_quantile(1 - miss / others)
+        # The errors are those of two samples, and an expert is lucky in one of them.
+        lucky = upper_quantile(1 - miss / max(int(single.sum()) - 1, 1)) / math.sqrt(2)
+        alone = max(upper_quantile(1 - miss / 2), lucky)
         quantile = np.where(single, alone, upper_quantile(1 - miss, freedom))
-        quantile[best] = upper_quantile(1 - miss)
-
         none = np.zeros(len(curve.weights))
         dollars = none if errors.dollars is None else errors.dollars
         extra = none if errors.extra is None else errors.extra

@@ -84,7 +84,6 @@ def report(
     target = check_report(out, overwrite)
     source = OutcomeSource(table, reading, columns, cost, group=group)
     compared = None if comparison is None else read_comparison(comparison)
-    found = None
     if table is None:
         source.refuse("there is none: give it with --table")
         given = {"where": reading.where, "keep_seen": keep_seen or None, **vars(columns)}
@@ -117,8 +116,6 @@ def report(
     if title is not None:
         document["title"] = title
     written, failed = try_writing(lambda: write_report(document, target, overwrite))
-    for sentence in () if found is None else found.notes:
-        note(sentence)
     warning = optimism(document)
     if warning is not None:
         note(warning, "warning")

@@ -107,7 +107,7 @@ def tune(
     strong_share : largest share of queries for the better of two experts
     save_dollars : least share of the best expert's dollars to save
     target_probability : probability with which these targets are to be met on as many new rows: the setting
-        meets them on the held-out rows by a margin. It is an estimate; 0.5 is about no margin
+        meets them on the held-out rows by a margin. It is an estimate; at least 0.5
     guarantee : probability with which ``max_quality_loss`` holds, by calibration rows
     calibration_share : share of the rows that a guarantee keeps for calibration
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
