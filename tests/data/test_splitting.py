@@ -139,6 +139,16 @@ def test_with_times_the_latest_rows_are_the_test(tmp_path):
     assert any("15 later rows are in neither file" in line for line in found.sentences)
 
 
+def test_a_table_that_is_divided_already_is_named(tmp_path):
+    rows = [{"prompt": f"q{i}", "split": "train" if i < 20 else "test"} for i in range(40)]
+    file = tmp_path / "log.jsonl"
+    file.write_text("".join(json.dumps(row | {"correct__a": 1}) + "\n" for row in rows))
+    found = split_file(file)
+    assert found.as_dict()["split_column"] == "split"
+    assert "--where 'split=*'" in found.sentences[-1]
+    assert found.train.rows + found.test.rows == 40
+
+
 def test_vectors_are_compared_where_there_is_no_query(tmp_path):
     vectors = np.repeat(np.eye(8), 2, axis=0)
     table = pa.table({"embedding": list(vectors), "correct__a": [1] * 16, "n": range(16)})

@@ -23,6 +23,7 @@ from mild.data.formats.base import ReadArguments
 from mild.data.outcome_table import OutcomeTable
 from mild.data.outcomes import choose_contents
 from mild.data.queries import query_texts
+from mild.data.selection import find_split
 from mild.data.tables import (
     MAX_BLOCK,
     STDIN,
@@ -54,6 +55,7 @@ class FileSplit:
     train: FilePart
     test: FilePart
     left_out: int  # rows in neither file, because their query or group is in the past
+    split_column: str | None = None  # column of the table that says what is to train on, or None
 
     @property
     def sentences(self) -> list[str]:
@@ -67,6 +69,10 @@ class FileSplit:
             verb, why = ("is", "its") if self.left_out == 1 else ("are", "their")
             rule = f"{verb} in neither file because {why} query or group is in the training rows"
             found.append(f"{counted(self.left_out, 'later row')} {rule}")
+        if self.split_column is not None:
+            name = self.split_column
+            rule = f"column {name!r} already divides the rows, and other commands go by it"
+            found.append(f"{rule}: add --where '{name}=*' to use all rows of a file")
         return [f"{sentence}." for sentence in found]
 
     def as_dict(self) -> dict[str, Any]:
@@ -75,7 +81,7 @@ class FileSplit:
             name: {"file": str(part.file), "rows": part.rows, "queries": part.queries}
             for name, part in (("train", self.train), ("test", self.test))
         }
-        return {**parts, "left_out": self.left_out}
+        return {**parts, "left_out": self.left_out, "split_column": self.split_column}
 
 
 def split_file(
@@ -155,7 +161,8 @@ def split_file(
         FilePart(target, len(index), len(np.unique(numbers[index])))
         for target, index in zip(targets, (split.train, split.test), strict=True)
     )
-    return FileSplit(train, test, split.dropped)
+    known = find_split(table)
+    return FileSplit(train, test, split.dropped, None if known is None else known.name)
 
 
 def _only_file(source: str | os.PathLike[str]) -> Path:
