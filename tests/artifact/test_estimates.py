@@ -1,12 +1,20 @@
 """Expected costs lie in their possible range and agree with the decisions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mild.artifact import Router
-from mild.artifact.info import CostInfo, RouterInfo
+from mild.artifact.info import CostInfo, RouterInfo, TargetInfo
 from mild.core.decisions import argmax_last
-from mild.policies import ConstantPolicy, LinearCostPolicy, PricedPolicy, StandardizedPolicy
+from mild.policies import (
+    ConstantPolicy,
+    LinearCostPolicy,
+    PricedPolicy,
+    StandardizedPolicy,
+    TradeoffPolicy,
+)
 
 NAMES = ["a", "b", "c"]
 BETA = {"a": 0.0, "b": 0.1, "c": 0.4}
@@ -104,3 +112,15 @@ def test_a_named_expert_is_not_said_to_be_the_cheapest():
     policy = ConstantPolicy(np.array([0.1, 0.5, 0.3]), 4, named=1)
     found = router_of(policy).decide(np.zeros((1, 4)))
     assert (found.chosen.tolist(), found.by) == ([1], "constant")
+
+
+def test_where_a_target_is_met_by_one_expert_costs_are_errors():
+    router = router_of(ConstantPolicy(np.array([0.1, 0.05, 0.3]), 4, named=1), beta=BETA)
+    heads = priced(np.random.default_rng(0))
+    target = TargetInfo({"max_dollars": 1.0}, None, None, "b", True, None, "b", "")
+    router = replace(
+        router,
+        policy=TradeoffPolicy(router.policy, heads),
+        info=replace(router.info, target=target),
+    )
+    np.testing.assert_allclose(router.expected_costs(np.zeros((1, 4))), [[0.1, 0.05, 0.3]])

@@ -20,7 +20,7 @@ from mild.artifact.explanation import Explanation, explain
 from mild.artifact.facts import router_facts
 from mild.artifact.folder import write_folder
 from mild.artifact.frames import as_frame
-from mild.artifact.info import RouterInfo
+from mild.artifact.info import CostInfo, RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
@@ -258,7 +258,7 @@ class Router:
         if self.calibration is not None:
             policy = policy.calibrated(*self.calibration)
             calibrated = trusted = self._possible(X, policy.expected_costs(X), policy)
-        right = chances(policy, X, trusted, self.expert_names, self.info.cost)
+        right = chances(policy, X, trusted, self.expert_names, self._terms)
         if known is None:
             return Estimates(costs, calibrated, right, None, None)
         # Few routers need the shares, which take a second pass over the texts.
@@ -269,7 +269,15 @@ class Router:
         return Estimates(costs, calibrated, right, known.shares(scores), novel)
 
     def _possible(self, X: Any, costs: FloatArray, policy: Policy | None = None) -> FloatArray:
-        return possible_costs(policy or self.policy, X, costs, self.expert_names, self.info.cost)
+        return possible_costs(policy or self.policy, X, costs, self.expert_names, self._terms)
+
+    @property
+    def _terms(self) -> CostInfo | None:
+        """Terms of the expected costs. They are errors where a target is met by one expert for all."""
+        cost, target = self.info.cost, self.info.target
+        if cost is None or target is None or target.expert is None:
+            return cost
+        return replace(cost, beta=None, price_weight=None, latency_weight=None)
 
     def is_novel(self, texts: Sequence[Any], X: FloatArray | None = None) -> BoolArray:
         """Whether each text is farther from the training texts than 99 % of held-out ones were.
