@@ -265,9 +265,7 @@ def test_a_baseline_that_sees_labels_is_no_straw_man(loss):
     fair = mild.LinearRouter(loss, alpha=0.1).fit(X, 1.0 - scores).predict(X)
     paper = mild.LinearRouter(loss, alpha=0.1, ties="first").fit(X, 1.0 - scores).predict(X)
     assert (fair == 1).mean() > 0.9
-    assert (paper == 1).mean() < (fair == 1).mean() or loss != "ce"
-    if loss == "ce":
-        assert (paper == 0).mean() > 0.9
+    assert (paper == 1).mean() < 0.6
 
 
 def test_a_router_keeps_the_order_of_its_ties_on_disk(tmp_path):

@@ -180,12 +180,16 @@ class RouterInfo:
         """From the content of ``router.json``."""
         data = manifest["data"]
         content = json.dumps(dict(manifest), sort_keys=True, default=str)
-        names = ("kind", "mild_version", "created", "schema_version", "tensors")
+        kind = manifest["kind"]
+        if kind == "ordered":  # which only orders the experts of the policy inside
+            kind = manifest["settings"]["parts"][0]["kind"]
+        names = ("mild_version", "created", "schema_version", "tensors")
         return replace(
             cls.from_notes(manifest.get(_NOTES_KEY)),
             data=None if data is None else DataInfo.from_dict(data),
             estimator=EstimatorInfo.from_dict(manifest["estimator"]),
             fingerprint=hashlib.sha256(content.encode()).hexdigest()[:16],
+            kind=kind,
             **{name: manifest[name] for name in names},
         )
 

@@ -272,7 +272,7 @@ def margin_sums(
     costs: FloatArray,
     weight: FloatArray,
     cost_scale: float | None,
-    means: FloatArray | None,
+    means: FloatArray | None = None,
 ) -> MarginSums:
     """Sums over some rows; ``means`` as in ``Whole``, ``cost_scale`` None is their largest cost."""
     check_option("counts", options.counts, COUNTS)

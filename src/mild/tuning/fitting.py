@@ -16,7 +16,7 @@ from mild.artifact import Router, RouterInfo, fingerprint
 from mild.artifact.info import CalibrationInfo, CostInfo, DataInfo, SharesInfo, TableInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.sources import source_of
-from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
+from mild.core.arrays import FloatArray, IntArray, check_integer, check_margins, invalid
 from mild.data import OutcomeTable
 from mild.data.splits import folds
 from mild.errors import InvalidInputError, check_option
@@ -292,6 +292,11 @@ def set_order(router: Any, order: IntArray) -> None:
     Unless it says otherwise, ties among the cheapest experts of a row do not depend on the order either.
     """
     given = router.get_params()
+    for key, value in given.items():
+        # Here, where the index of a bad margin is that of its expert in the table.
+        used = given.get(key.replace("margins", "loss")) == "mild"
+        if key.endswith("margins") and used and isinstance(value, (list, tuple, np.ndarray)):
+            check_margins(value, len(order))
     params = reordered_params(given, order)
     params |= {key: "mean" for key in given if key.endswith("ties") and given[key] is None}
     router.set_params(**{key: value for key, value in params.items() if value is not given[key]})

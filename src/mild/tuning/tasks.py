@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import cheapest_of, mean_known_costs
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, left_out_rows
@@ -95,15 +95,15 @@ class Task(Stratified):
 
     @property
     def constant_expert(self) -> int | None:
-        """The expert that was asked, and costs least, in every row; None if there is none.
-
-        Of several it is the one of lowest mean price, then of highest mean score, then the first by name.
-        """
+        """The expert that was asked, and costs least, in every row; None if there is none."""
         least = np.nanmin(self.costs, axis=1)
-        always = (self.costs == least[:, None]).all(axis=0)
-        if not always.any():
-            return None
-        return int(cheapest_of(np.where(always, 0.0, np.nan)[None], **self.outcomes.mean_ties)[0])
+        always: BoolArray = (self.costs == least[:, None]).all(axis=0)
+        return self.first_of(always) if always.any() else None
+
+    def first_of(self, experts: BoolArray) -> int:
+        """Of a mask of equal experts that of lowest mean price, then highest mean score, then by name."""
+        equal = np.where(experts, 0.0, np.nan)[None]
+        return int(cheapest_of(equal, **self.outcomes.mean_ties)[0])
 
     @property
     def constant_reason(self) -> str | None:

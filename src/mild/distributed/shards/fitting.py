@@ -208,8 +208,8 @@ def _fit(
     from sklearn.pipeline import make_pipeline
 
     step, names = setup.step, dataset.expert_names
-    cheapest = np.flatnonzero(stats.always)
-    scaled = scaled and not cheapest.size
+    constant = bool(stats.always.any())
+    scaled = scaled and not constant
     report(1, 2, "making features")
     # The sample of a fit in memory, or all rows.
     n = stats.rows
@@ -217,8 +217,10 @@ def _fit(
     summaries, seen = workers.call("make_features", setup, scaled, sampled)
     task = make_task(concatenate([table for one in summaries for table in one.sample]), terms)
     features = step.vectorize(contents(task.table, step))
-    expert = int(cheapest[0]) if cheapest.size else None
+    expert = task.first_of(stats.always) if constant else None
     router = clone(router) if expert is None else ConstantRouter(expert)
+    if expert is None and router.ties is None:
+        router.ties = "mean"
     router.n_experts_, router.expert_names_ = len(names), names
     router.n_features_in_ = step.n_features_
     model: Any = router

@@ -156,7 +156,7 @@ class TargetSums:
         X: Any,
         costs: FloatArray,
         cost_scale: float,
-        means: FloatArray | None,
+        means: FloatArray | None = None,
     ) -> TargetSums:
         p = costs.shape[1]
         rewards, margins = np.zeros(p), None
