@@ -252,10 +252,10 @@ def _in_sequence(name: str, enough: BoolArray, curve: TradeoffCurve) -> BoolArra
 
 
 def margin_words(target: Target, choice: Choice) -> str:
-    """How probable it is that the target is met on new rows, in a sentence that begins with a blank."""
+    """How probable it is that the target is met on new rows, in a sentence."""
     if not choice.margins:
         return (
-            " No margin was taken, because the router does not record how far its figures may vary."
+            "No margin was taken, because the router does not record how far its figures may vary."
         )
     units = {"max_dollars": "${:.4g}", "save_dollars": "${:.4g}", "strong_share": "{:.4f}"}
     margins = ", ".join(
@@ -267,10 +267,8 @@ def margin_words(target: Target, choice: Choice) -> str:
     )
     chance = f"on as many new queries with probability {100 * target.target_probability:g} %"
     if choice.likely:
-        return f" It is expected to be met {chance}, by a margin of {margins}; no guarantee."
-    return (
-        f" No setting is expected to meet it {chance}: this one would need a margin of {margins}."
-    )
+        return f"The target is expected to be met {chance}, by a margin of {margins}; this is no guarantee."
+    return f"No setting is expected to meet the target {chance}: this one would need a margin of {margins}."
 
 
 def at_target(
@@ -324,7 +322,7 @@ def at_target(
         met=True,
         certified=None,
         best_expert=names[curve.best],
-        sentence=f"Target {target.words}: {setting}, with {figures} on held-out rows."
+        sentence=f"Target {target.words}: {setting}, with {figures} on held-out rows. "
         + margin_words(target, choice),
         probability=target.target_probability if known else None,
         likely=choice.likely if known else None,

@@ -196,21 +196,26 @@ class Solution:
                 f"{share.estimate:.1%} to {self.best_expert} ({share.low:.1%} to {share.high:.1%})"
             )
         described = f"{setting}, with {'; '.join(figures)}; {self.n_groups:,} held-out queries"
+        return f"Target {wanted}: {described}. {self.promise}"
+
+    @property
+    def promise(self) -> str:
+        """What can be expected of the setting on new queries, in a sentence."""
         if self.certified is None:
-            if self.met:
-                choice = Choice(0, self.met, bool(self.likely), dict(self.margins or {}))
-                return f"Target {wanted}: {described}.{margin_words(self.target, choice)}"
-            return f"Target {wanted} cannot be met; the nearest that can be reached is {described}."
+            if not self.met:
+                return "The target cannot be met: this is the nearest setting."
+            choice = Choice(0, self.met, bool(self.likely), dict(self.margins or {}))
+            return margin_words(self.target, choice)
         needed = ""
         if self.rows_needed is not None:
             next_one = "A cheaper setting" if self.certified else "The limit"
             needed = f" {next_one} needs about {self.rows_needed:,} calibration queries."
-        promise = f"with probability {self.target.guarantee:g} over the calibration queries"
+        limit = f"with probability {self.target.guarantee:g} over the calibration queries"
         if self.certified:
-            return f"Target {wanted}, certified {promise}: {described}.{needed}"
+            return f"The limit is certified {limit}.{needed}"
         return (
-            f"Target {wanted}: no setting can be certified to hold {promise}; the router asks "
-            f"{described}.{needed}"
+            f"No setting can be certified to hold the limit {limit}: the router asks always "
+            f"{self.expert}.{needed}"
         )
 
 

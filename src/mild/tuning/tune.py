@@ -335,7 +335,7 @@ class TuneResult:
         """The verdict and the target in words, what is saved, and which prices are not used."""
         found = [self.verdict.sentence]
         if self.target is not None:
-            found.append(self.target.sentence)
+            found.append(self.target.promise)
         elif self.routes_as_constant and self.rows:
             why = "its gain is not certain, and safe=True"
             if self.verdict.estimate >= 0:
