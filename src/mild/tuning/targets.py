@@ -171,6 +171,7 @@ class Solution:
             "guarantee": self.target.guarantee,
             **asdict(about),
             "sentence": self.sentence,
+            "promise": self.promise,
         }
 
     @property
