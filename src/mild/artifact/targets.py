@@ -267,9 +267,9 @@ def margin_words(target: Target, choice: Choice) -> str:
     )
     chance = f"on as many new queries with probability {100 * target.target_probability:g} %"
     if choice.likely:
-        return f" It is expected to be met {chance}, by a margin of {margins}; no guarantee."
+        return f" An estimate, not a guarantee: it is met {chance} (margin {margins})."
     return (
-        f" No setting is expected to meet it {chance}: this one would need a margin of {margins}."
+        f" No setting is expected to meet it {chance}; this one would need a margin of {margins}."
     )
 
 
