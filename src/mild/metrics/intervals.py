@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -395,35 +394,6 @@ def student_quantile(coverage: float, freedom: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + coverage) / 2))
-
-
-def upper_quantile(probability: float, freedom: int | None = None) -> float:
-    """The t with ``P(T <= t) = probability`` of at least 0.5; T is normal if ``freedom`` is None.
-
-    Otherwise T is Student's with these degrees of freedom, by bisection of its finite series (Abramowitz
-    and Stegun, 26.7.3 and 26.7.4): a loaded router has no scipy.
-
-    >>> round(upper_quantile(0.8), 4), round(upper_quantile(0.8, 4), 4), upper_quantile(0.5, 4)
-    (0.8416, 0.941, 0.0)
-    """
-    if freedom is None:
-        return NormalDist().inv_cdf(probability)
-    odd = freedom % 2
-
-    def coverage(angle: float) -> float:
-        """``P(|T| <= t)`` at ``t = sqrt(freedom) * tan(angle)``."""
-        term = math.cos(angle) if odd else 1.0
-        total = 0.0
-        for power in range(odd + 2, freedom + 1, 2):
-            total += term
-            term *= math.cos(angle) ** 2 * (power - 1) / power
-        return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
-
-    low, high = 0.0, math.pi / 2
-    for _ in range(60 if probability > 0.5 else 0):
-        middle = (low + high) / 2
-        low, high = (middle, high) if coverage(middle) < 2 * probability - 1 else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
 
 
 def _differences(differences: ArrayLike, what: str) -> FloatArray:
