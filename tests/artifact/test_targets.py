@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gateway.gateway_cases import priced_router, trading_router
-from mild.artifact.targets import Target
+from mild.artifact.targets import Target, upper_quantile
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.metrics.curves import CurveErrors, TradeoffCurve
 from mild.policies import PricedPolicy, TradeoffPolicy
@@ -121,6 +121,15 @@ def test_a_curve_is_the_same_after_json(make):
         else:
             for column, errors in vars(values).items():
                 np.testing.assert_array_equal(getattr(again.errors, column), errors)
+
+
+@pytest.mark.parametrize("freedom", [None, 1, 2, 3, 4, 9, 30])
+def test_quantiles_are_those_of_scipy(freedom):
+    from scipy import stats
+
+    other = stats.norm() if freedom is None else stats.t(freedom)
+    for probability in (0.5, 0.8, 0.99):
+        assert upper_quantile(probability, freedom) == pytest.approx(other.ppf(probability))
 
 
 def test_a_curve_without_dollars_is_the_same_after_json():

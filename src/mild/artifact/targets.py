@@ -251,6 +251,35 @@ def _in_sequence(name: str, enough: BoolArray, curve: TradeoffCurve) -> BoolArra
     return found
 
 
+def upper_quantile(probability: float, freedom: int | None = None) -> float:
+    """The t with ``P(T <= t) = probability`` of at least 0.5; T is normal if ``freedom`` is None.
+
+    Otherwise T is Student's with these degrees of freedom, by bisection of its finite series (Abramowitz
+    and Stegun, 26.7.3 and 26.7.4): a loaded router has no scipy.
+
+    >>> round(upper_quantile(0.8), 4), round(upper_quantile(0.8, 4), 4), upper_quantile(0.5, 4)
+    (0.8416, 0.941, 0.0)
+    """
+    if freedom is None:
+        return NormalDist().inv_cdf(probability)
+    odd = freedom % 2
+
+    def coverage(angle: float) -> float:
+        """``P(|T| <= t)`` at ``t = sqrt(freedom) * tan(angle)``."""
+        term = math.cos(angle) if odd else 1.0
+        total = 0.0
+        for power in range(odd + 2, freedom + 1, 2):
+            total += term
+            term *= math.cos(angle) ** 2 * (power - 1) / power
+        return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
+
+    low, high = 0.0, math.pi / 2
+    for _ in range(60 if probability > 0.5 else 0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if coverage(middle) < 2 * probability - 1 else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
 def margin_words(target: Target, choice: Choice) -> str:
     """How probable it is that the target is met on new rows, in a sentence."""
     if not choice.margins:
@@ -267,7 +296,10 @@ def margin_words(target: Target, choice: Choice) -> str:
     )
     chance = f"on as many new queries with probability {100 * target.target_probability:g} %"
     if choice.likely:
-        return f"The target is expected to be met {chance}, by a margin of {margins}; this is no guarantee."
+        return (
+            f"The target is expected to be met {chance}, with a margin of {margins}. This is an "
+            "estimate, not a guarantee."
+        )
     return f"No setting is expected to meet the target {chance}: this one would need a margin of {margins}."
 
 
@@ -339,32 +371,3 @@ def always(expert: int, errors: FloatArray, heads: Policy) -> Policy:
 def _places(curve: TradeoffCurve, n_experts: int) -> list[int]:
     """Place of the setting of each single expert."""
     return [int(np.flatnonzero(curve.experts == k)[0]) for k in range(n_experts)]
-
-
-def upper_quantile(probability: float, freedom: int | None = None) -> float:
-    """The t with ``P(T <= t) = probability`` of at least 0.5; T is normal if ``freedom`` is None.
-
-    Otherwise T is Student's with these degrees of freedom, by bisection of its finite series (Abramowitz
-    and Stegun, 26.7.3 and 26.7.4): a loaded router has no scipy.
-
-    >>> round(upper_quantile(0.8), 4), round(upper_quantile(0.8, 4), 4), upper_quantile(0.5, 4)
-    (0.8416, 0.941, 0.0)
-    """
-    if freedom is None:
-        return NormalDist().inv_cdf(probability)
-    odd = freedom % 2
-
-    def coverage(angle: float) -> float:
-        """``P(|T| <= t)`` at ``t = sqrt(freedom) * tan(angle)``."""
-        term = math.cos(angle) if odd else 1.0
-        total = 0.0
-        for power in range(odd + 2, freedom + 1, 2):
-            total += term
-            term *= math.cos(angle) ** 2 * (power - 1) / power
-        return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
-
-    low, high = 0.0, math.pi / 2
-    for _ in range(60 if probability > 0.5 else 0):
-        middle = (low + high) / 2
-        low, high = (middle, high) if coverage(middle) < 2 * probability - 1 else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
