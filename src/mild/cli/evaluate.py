@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -123,8 +124,16 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         say(ORACLE_NOTE)
 
 
-def print_choices(title: str, header: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print accuracy, loss, dollars and seconds of each row; a figure that no row has is left out."""
+def print_choices(
+    title: str,
+    header: str,
+    rows: Sequence[Mapping[str, Any]],
+    more: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> None:
+    """Print accuracy, loss, dollars and seconds of each row; a figure that no row has is left out.
+
+    ``more`` are further columns, of the first rows.
+    """
     columns = {header: [row["name"] for row in rows]}
     for name, key, write in (
         ("accuracy", "accuracy", percent),
@@ -134,4 +143,6 @@ def print_choices(title: str, header: str, rows: Sequence[Mapping[str, Any]]) ->
     ):
         if any(row[key] is not None for row in rows):
             columns[name] = ["–" if row[key] is None else write(row[key]) for row in rows]
+    for name, cells in more.items():
+        columns[name] = [*cells, *[""] * (len(rows) - len(cells))]
     print_table(title, columns)

@@ -47,6 +47,7 @@ _STRENGTHS = (
 _COUNTS = (
     "batch_size",
     "epochs",
+    "margin_strengths",
     "max_iter",
     "n_clusters",
     "n_neighbors",
@@ -82,7 +83,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **{name: partial(check_option, allowed=known) for name, known in _OPTIONS.items()},
 }
 # Parameters that may be None.
-OPTIONAL = ("cost_scale", "head_lr", "sampling", "schedule", "total")
+OPTIONAL = ("cost_scale", "head_lr", "margin_strengths", "sampling", "schedule", "total")
 
 
 def check_parameters(estimator: Any) -> None:
