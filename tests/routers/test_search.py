@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import joblib
@@ -394,6 +395,20 @@ def test_an_interrupt_during_the_stack_keeps_the_rest(monkeypatch: pytest.Monkey
     assert search.interrupted_
     assert "stack" not in search.cv_results_["family"]
     assert set(search.cv_results_["family"]) == {"regression", "knn"}
+
+
+def test_other_margins_are_tried_at_the_best_strengths_only() -> None:
+    X, costs = specialists(120)
+    alphas = (1e-3, 1e-2, 1e-1)
+    every = RouterCV(alphas=alphas, cv=3, bias=False).fit(X, costs).cv_results_
+    search = RouterCV(alphas=alphas, cv=3, bias=False, margin_strengths=1).fit(X, costs)
+    found = search.cv_results_
+    assert len(found["params"]) == len(alphas) + (len(every["params"]) - len(alphas)) // 3
+    tried = Counter(params["alpha"] for params in found["params"])
+    centre = dict(zip(alphas, found["mean_cost"], strict=False))
+    assert tried.most_common(1)[0][0] == min(centre, key=centre.__getitem__)
+    with pytest.raises(InvalidInputError, match="margin_strengths"):
+        RouterCV(margin_strengths=0).fit(X, costs)
 
 
 def test_a_search_takes_some_neighbours_unchecked_but_never_across_losses(monkeypatch) -> None:

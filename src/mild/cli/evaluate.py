@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -155,9 +156,16 @@ def _print_target(target: Mapping[str, Any], confidence: float) -> None:
 
 
 def print_choices(
-    title: str, header: str, rows: Sequence[Mapping[str, Any]], quality: str = "accuracy"
+    title: str,
+    header: str,
+    rows: Sequence[Mapping[str, Any]],
+    quality: str = "accuracy",
+    more: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
-    """Print quality, loss, dollars and seconds of each row; a figure that no row has is left out."""
+    """Print quality, loss, dollars and seconds of each row; a figure that no row has is left out.
+
+    ``more`` are further columns, of the first rows.
+    """
     columns = {header: [row["name"] for row in rows]}
     for name, key, write in (
         (quality, "accuracy", percent if quality == "accuracy" else fixed),
@@ -167,4 +175,6 @@ def print_choices(
     ):
         if any(row[key] is not None for row in rows):
             columns[name] = ["–" if row[key] is None else write(row[key]) for row in rows]
+    for name, cells in more.items():
+        columns[name] = [*cells, *[""] * (len(rows) - len(cells))]
     print_table(title, columns)

@@ -124,6 +124,7 @@ def linear_search(
             LinearRouter(loss, **options, **scale),
             alphas=[scale_factor * alpha for alpha in alphas],
             margin_factors=factors,
+            margin_strengths=2,  # as ``tune`` does, which takes over what is judged here
             cv=context.folds,
             one_standard_error=False,
             constant_if_better=False,  # the losses themselves are compared

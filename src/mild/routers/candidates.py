@@ -206,13 +206,10 @@ def family_candidates(
     if "mlp" in families:
         from mild.routers.neural import NeuralRouter  # torch is an extra
 
-        networks: list[dict[str, Any]] = [{"hidden": (32,)}, {"hidden": (128,)}]
-        for strength in (0.0, 0.5):
-            networks.append({"hidden": (32,), "rewards": "baseline", "strength": strength})
-        for params in networks:
+        for width in (32, 128):
+            params = {"hidden": (width,)}
             network = NeuralRouter(**params, random_state=random_state)
-            complexity = (3.0, float("rewards" in params), float(params["hidden"][0]))
-            found.append(Candidate("mlp", network, params, complexity))
+            found.append(Candidate("mlp", network, params, (3.0, 0.0, float(width))))
     return found
 
 

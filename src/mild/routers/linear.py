@@ -50,7 +50,8 @@ class LinearRouter(SurrogateRouter):
     sampling : None, "over" or "under": resample rows by their cheapest expert
     warm_start : bool, start from the last solution
     max_iter : int
-    tol : float, relative suboptimality (estimated) at which the solver stops
+    tol : float, suboptimality (estimated) at which the solver stops, as a share of what was learned: of
+        the distance from the value at zero weights
     random_state : int or None, for ``sampling``
 
     Attributes

@@ -48,6 +48,7 @@ _STRENGTHS = (
 _COUNTS = (
     "batch_size",
     "epochs",
+    "margin_strengths",
     "max_iter",
     "n_clusters",
     "n_neighbors",
@@ -84,7 +85,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **{name: partial(check_option, allowed=known) for name, known in _OPTIONS.items()},
 }
 # Parameters that may be None.
-OPTIONAL = ("cost_scale", "head_lr", "sampling", "schedule", "ties", "total")
+OPTIONAL = ("cost_scale", "head_lr", "margin_strengths", "sampling", "schedule", "ties", "total")
 
 
 def check_parameters(estimator: Any) -> None:

@@ -58,7 +58,7 @@ BLOCK = 16
 # Rows per member that draw the weights of the blend towards an average of the members.
 AVERAGE_ROWS = 150.0
 # With a stack, other margins than the centre of the search are tried at this many strengths.
-MOVED_STRENGTHS = 2
+STACK_STRENGTHS = 2
 # Rows of X, at most, by which a memory recognises the inputs.
 MEMORY_ROWS = 500
 # Families whose candidates of one fold share work.
@@ -88,8 +88,9 @@ class RouterCV(BaseRouter):
         alpha
     families : None (linear only), "all", "auto" (all but the network), or names among linear, regression,
         knn, groups, mlp, stack; the stack blends the best of each family by the folds it is then judged on,
-        so its own cost is slightly optimistic. With a stack, margins are moved only at the two strengths
-        at which the estimator's own margins are best.
+        so its own cost is slightly optimistic
+    margin_strengths : at how many strengths other margins than the estimator's are tried: those at which
+        its own margins are best; None for 2 with a stack and for all otherwise
     groups : deprecated: pass ``topics`` to ``fit``
     cv : number of folds, a scikit-learn splitter, or a list of (rows to fit on, held-out rows)
     clusters : deprecated: pass ``groups`` to ``fit``
@@ -100,9 +101,8 @@ class RouterCV(BaseRouter):
         lower
     safe : decide as the best constant unless the winner beats it by more than its interval
     confidence : of that interval, which holds for all candidates at once
-    search_tol : how well candidates are solved among many rows, as a share of what there is to learn;
-        with few rows it is 1e-5 of the value, or 1e-4 of what there is to learn if that is more. The final
-        fit uses the estimator's own tolerance
+    search_tol : how well candidates are solved, as a share of what there is to learn; at most 1e-4 with
+        few rows. The final fit uses the estimator's own tolerance
     n_jobs : joblib workers, on any joblib backend
     progress : callable(done, total, message) or None
     random_state : int
@@ -133,6 +133,7 @@ class RouterCV(BaseRouter):
     max_margins: int = 81
     grid: str = "ratios"
     families: Any = None
+    margin_strengths: int | None = None
     groups: Any = None
     cv: Any = 5
     clusters: Any = None
@@ -206,17 +207,20 @@ class RouterCV(BaseRouter):
         biased = any(candidate.keeps_scores for candidate in candidates)
         moved: list[Candidate] = []
         # A linear router is but one member of a stack.
-        if stacked and any(candidate.moved is False for candidate in candidates):
+        at_most = STACK_STRENGTHS if self.margin_strengths is None else self.margin_strengths
+        late = stacked or self.margin_strengths is not None
+        if late and any(candidate.moved is False for candidate in candidates):
             moved = [candidate for candidate in candidates if candidate.moved]
             candidates = [candidate for candidate in candidates if not candidate.moved]
         strengths = {candidate.params["alpha"] for candidate in moved}
-        n_moved = len(moved) * min(MOVED_STRENGTHS, len(strengths)) // max(1, len(strengths))
+        n_moved = len(moved) * min(at_most, len(strengths)) // max(1, len(strengths))
         n_candidates = len(candidates) + n_moved + stacked + biased
         known = None if self.memory is None else self.memory.of(data, self.search_tol)
         search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates, known)
         search.run(candidates)
         if moved and not search.interrupted:
-            best = _best_strengths(candidates, data.rows(data.paid(search.made)).mean(axis=0))
+            means = data.rows(data.paid(search.made)).mean(axis=0)
+            best = _best_strengths(candidates, means, at_most)
             search.run([candidate for candidate in moved if candidate.params["alpha"] in best])
         candidates, made = search.candidates, search.made
         if biased and not search.interrupted:
@@ -421,10 +425,10 @@ class RouterCV(BaseRouter):
         )
 
 
-def _best_strengths(candidates: list[Candidate], means: FloatArray) -> set[float]:
-    """The strengths at which the margins at the centre of the search cost least."""
+def _best_strengths(candidates: list[Candidate], means: FloatArray, count: int) -> set[float]:
+    """The ``count`` strengths at which the margins at the centre of the search cost least."""
     order = [i for i in np.argsort(means, kind="stable") if candidates[i].moved is False]
-    return {candidates[i].params["alpha"] for i in order[:MOVED_STRENGTHS]}
+    return {candidates[i].params["alpha"] for i in order[:count]}
 
 
 def _with_bias(

@@ -504,7 +504,10 @@ def solve_sharded(
         if weight > 0:
             own = loss if all_rows else loss.take(np.arange(len(X)), 1 / weight)
             few = LinearObjective(X, own, router.alpha, router.fit_intercept)
-            begin = make_beginning(few, preconditioner, moments, None, max_iter, all_rows)
+            zero_value = few(np.zeros(shape))[0]
+            begin = make_beginning(
+                few, preconditioner, moments, None, max_iter, all_rows, zero_value
+            )
             start = begin.W
             if not all_rows:
                 start = minimise(few, begin.preconditioner, start, begin.sample_tol, max_iter).W
