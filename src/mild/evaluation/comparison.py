@@ -80,6 +80,7 @@ class Context:
     jobs: int | None = None  # parallel workers
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
+    groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
@@ -208,9 +209,8 @@ def run_method(
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
             router = method.build(context)
-            router.fit(
-                X_train, train_costs, **fit_labels(router, context.strata, "", context.topics)
-            )
+            labels = fit_labels(router, context.strata, "", context.topics, context.groups)
+            router.fit(X_train, train_costs, **labels)
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
@@ -721,7 +721,8 @@ def compare_methods(
             )
         subjects = None if rows.topics is None else np.asarray(rows.topics)[split.train]
         parts = None if strata is None else strata[split.train]
-        contexts.append(Context(inner, rows.largest, seed, jobs, parts, subjects))
+        drawn = groups[split.train]
+        contexts.append(Context(inner, rows.largest, seed, jobs, parts, subjects, drawn))
     results: list[SplitResult] = []
     interrupted = False
     try:
