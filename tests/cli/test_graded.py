@@ -35,8 +35,9 @@ def test_tables_and_pages_use_the_word(mild, graded, tmp_path, which):
     ]
     mild("report", folder, "--table", table, "--out", page)
     for text in texts:
-        assert word in text
-        assert other not in text.replace("higher accuracy", "")
+        # Headers of a narrow table are broken into words.
+        assert all(part in text for part in word.split())
+        assert other not in text.replace("higher mean score in training", "")
     content = page.read_text()
     assert word in content
     assert ("answers are right" in content) == bool(which)

@@ -531,6 +531,24 @@ def test_groups_count_once_stay_in_one_fold_and_must_fit() -> None:
         RouterCV(cv=3).fit(X, costs, groups=groups % 2)
 
 
+@pytest.mark.parametrize(("seed", "noise"), [(0, 0.2), (3, 0.2), (1, 0.4)])
+def test_copies_of_a_row_make_no_candidate_more_certain(seed, noise) -> None:
+    X, costs = specialists(150, noise, seed)
+    groups = np.tile(np.arange(150), 16)
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    copied = [tuple(np.flatnonzero(np.isin(groups, rows)) for rows in fold) for fold in folds]
+    many = np.tile(X, (16, 1)), np.tile(costs, (16, 1))
+    few: dict[str, Any] = {"alphas": (1e-3, 1e-2, 1e-1, 1.0), "bias": False}
+    once = RouterCV(cv=folds, **few).fit(X, costs)
+    often = RouterCV(cv=copied, **few).fit(*many, groups=groups)
+    assert once.choice_ == often.choice_ == "one standard error"
+    assert once.best_index_ == often.best_index_
+    families = ["linear", "regression", "knn", "stack"]
+    few = {"alphas": (1e-2, 1e-1), "families": families}
+    assert RouterCV(cv=folds, **few).fit(X, costs).best_family_ == "stack"
+    assert RouterCV(cv=copied, **few).fit(*many, groups=groups).best_family_ == "stack"
+
+
 def test_groups_are_routed_through_a_pipeline() -> None:
     X, costs, groups = copies(60)
     with sklearn.config_context(enable_metadata_routing=True):

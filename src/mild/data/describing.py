@@ -233,8 +233,9 @@ def describe_prices(table: KnownOutcomes) -> str:
     ]
     score, price, best = max(known, key=lambda one: (one[0], -one[1]))
     lower, least, cheapest = min(known, key=lambda one: (one[1], -one[0]))
+    quality = quality_name(is_graded(table.scores))
     words = (
-        f"{best}, which has the highest mean score, costs ${amount(1000 * price)} per 1,000 queries"
+        f"{best}, which has the highest {quality}, costs ${amount(1000 * price)} per 1,000 queries"
     )
     if best == cheapest:
         return f"{words}; no other expert costs less."

@@ -90,6 +90,7 @@ class Context:
     jobs: int | None = None  # parallel workers
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
+    groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
@@ -226,7 +227,7 @@ def run_method(
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
             router = method.build(context)
-            labels = fit_labels(router, context.strata, "", context.topics)
+            labels = fit_labels(router, context.strata, "", context.topics, context.groups)
             costs = train_costs if order is None else train_costs[:, order]
             router.fit(X_train, costs, **labels)
     except TuningInterruptedWarning as error:
@@ -779,7 +780,8 @@ def compare_methods(
             )
         subjects = None if rows.topics is None else np.asarray(rows.topics)[split.train]
         parts = None if strata is None else strata[split.train]
-        contexts.append(Context(inner, rows.largest, seed, jobs, parts, subjects))
+        drawn = groups[split.train]
+        contexts.append(Context(inner, rows.largest, seed, jobs, parts, subjects, drawn))
     orders = [rows.order(split.train) for split in splits]
     results: list[SplitResult] = []
     interrupted = False

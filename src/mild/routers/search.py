@@ -13,7 +13,6 @@ from typing import Any, Self
 import joblib
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
@@ -28,6 +27,7 @@ from mild.metrics import (
     difference_intervals,
     linearised_rows,
 )
+from mild.metrics.intervals import grouped_rows, student_quantile
 from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
 from mild.routers.base import (
@@ -313,10 +313,16 @@ class RouterCV(BaseRouter):
         return stack, known_costs
 
     def _beats_stack(self, rows: FloatArray, index: int) -> bool:
-        """Whether a candidate beats the stack, which comes last, by an interval for all candidates."""
+        """Whether a candidate beats the stack, which comes last, by an interval for all candidates.
+
+        ``rows`` are costs (n, m) of rows, or of groups, which then are what was drawn.
+        """
+        if len(rows) < 2:
+            return False
         difference = rows[:, index] - rows[:, -1]
-        allowed = ndtri(1 - (1 - self.confidence) / rows.shape[1])
-        return bool(difference.mean() + allowed * difference.std() / math.sqrt(len(rows)) < 0)
+        coverage = 1 - 2 * (1 - self.confidence) / rows.shape[1]
+        reach = student_quantile(coverage, len(rows) - 1) * difference.std(ddof=1)
+        return bool(difference.mean() + reach / math.sqrt(len(rows)) < 0)
 
     def _choose(
         self, candidates: list[Candidate], made: IntArray, data: SearchData, interrupted: bool
@@ -325,17 +331,19 @@ class RouterCV(BaseRouter):
         tried = np.flatnonzero(~np.isnan(rows).any(axis=0))
         candidates, made, rows = [candidates[i] for i in tried], made[:, tried], rows[:, tried]
         means = rows.mean(axis=0)
-        root = math.sqrt(len(rows))
         index = lowest = int(np.argmin(means))
         # All rows are used for the choice; results are reported on the rows that are comparable.
         common = common_rows(data.costs)
         kept = data.take(common.rows)
         if candidates[-1].family == "stack":
-            level = kept.rows(kept.paid(made[common.rows]))
-            if not (self._beats_stack(rows, index) and self._beats_stack(level, index)):
+            level = kept.grouped(kept.rows(kept.paid(made[common.rows])))
+            if not (
+                self._beats_stack(data.grouped(rows), index) and self._beats_stack(level, index)
+            ):
                 index = len(candidates) - 1
         elif self.one_standard_error:
-            error = (rows - rows[:, [index]]).std(axis=0) / root
+            drawn = data.grouped(rows)
+            error = (drawn - drawn[:, [index]]).std(axis=0) / math.sqrt(len(drawn))
             near = np.flatnonzero(means - means[index] <= error)
             index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
         self.choice_ = "lowest mean cost"
@@ -470,6 +478,10 @@ class SearchData:
     def rows(self, outcome: FloatArray) -> FloatArray:
         """Out-of-fold costs (n, m) as rows with plain means, whatever is weighted or missing."""
         return linearised_rows(outcome, self.sample_weight, self.strata)
+
+    def grouped(self, rows: FloatArray) -> FloatArray:
+        """The same means, with one row per group: the rows of a group are alike, and are drawn together."""
+        return rows if self.groups is None else grouped_rows(rows, self.groups)
 
     def paid(self, chosen: IntArray) -> FloatArray:
         """Cost of choices (n, m) row by row; NaN for -1 and where the cost is unknown."""
