@@ -75,7 +75,7 @@ def test_a_winner_that_is_not_better_than_the_constant_is_not_used() -> None:
 
 
 def test_the_search_says_why_its_winner_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, costs = specialists(200, noise=0.3)
+    X, costs = specialists(200, noise=0.4)
     lowest = RouterCV(one_standard_error=False, **FEW).fit(X, costs)
     assert lowest.choice_ == "lowest mean cost"
     assert lowest.best_index_ == np.argmin(lowest.cv_results_["mean_cost"])
