@@ -278,3 +278,14 @@ def test_a_router_keeps_the_order_of_its_ties_on_disk(tmp_path):
     # Of experts that tie, the last one in this order is chosen: that of the highest mean score in training.
     means = np.nanmean(table.scores, axis=0)[loaded.policy.order]
     assert (np.diff(means) >= 0).all()
+
+
+def test_settings_name_the_experts_as_the_table_does():
+    columns = {"prompt": [f"q {k} {'ab'[k % 2]}" for k in range(40)]}
+    columns["correct__zeta"] = [k % 2 for k in range(40)]
+    columns["correct__alpha"] = [1 - k % 2 for k in range(40)]
+    columns["correct__mid"] = [int(k % 3 == 0) for k in range(40)]
+    table = mild.read_outcomes(pa.table(columns))
+    assert mild.fit(table, "constant", expert=0).settings["named"] == 0
+    order = mild.fit(table, "cascade", order=[1, 2, 0]).settings["order"]
+    assert list(order) == [1, 2, 0]

@@ -149,3 +149,22 @@ def test_intervals_of_ratios_cover_the_truth_about_as_often_as_they_say(hidden):
     # 90 % of 100, and three standard deviations.
     assert 81 <= kept <= 99
     assert 81 <= saved <= 99
+
+
+def test_few_rows_are_too_few_unless_every_choice_is_the_reference():
+    scores, prices = np.ones((3, 2)), np.tile([0.001, 0.01], (3, 1))
+    few = judge({"keep_quality": 0.9}, scores, prices, np.zeros(3, int))
+    # That the choices are the best constant says nothing about the reference.
+    assert few.met
+    assert replace(verdict(few, 3), identical=True).pays is None
+    same = judge({"keep_quality": 0.9}, scores, prices, np.ones(3, int))
+    assert verdict(same, 3).pays is True
+    paid = judge({"save_dollars": 0.1}, scores, prices, np.ones(3, int))
+    assert verdict(paid, 3).pays is None
+
+
+def test_of_a_reference_without_quality_every_share_is_kept():
+    scores, prices, chosen = case()
+    found = judge({"keep_quality": 0.95}, 0 * scores, prices, chosen)
+    assert found.quality_kept is None
+    assert found.met is True

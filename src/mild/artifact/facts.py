@@ -42,7 +42,7 @@ def router_facts(
         "best family": estimator.best_family,
         "best params": estimator.best_params,
         **_fit_parameters(estimator, margins is not None),
-        **_policy_settings(policy.shown.state()[0]),
+        **_policy_settings(policy.shown_settings),
         "margins in use": margins and dict(zip(expert_names, margins, strict=True)),
         "calibration": _calibration(info),
         "novel inputs": _novel_inputs(novelty, expert_names),

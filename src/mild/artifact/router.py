@@ -95,7 +95,7 @@ class Router:
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of the policy."""
-        return self.policy.shown.state()[0]
+        return self.policy.shown_settings
 
     @property
     def facts(self) -> dict[str, str]:

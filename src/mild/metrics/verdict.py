@@ -89,9 +89,16 @@ class TargetVerdict:
         attribute, _, sign = ASKED[name]
         figure: Interval | None = getattr(self, attribute)
         if figure is None:
-            return None
+            # No share can be kept of a reference without quality, and none is asked for.
+            return (0.0, 0.0, 0.0) if name == "keep_quality" else None
         ends = [sign * (end - self.asked[name]) for end in (figure.low, figure.high)]
         return sign * (figure.estimate - self.asked[name]), min(ends), max(ends)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the answer is the same on any rows: every choice is the reference, by its quality."""
+        quality = {"keep_quality", "max_quality_loss"}
+        return self.strong_share.low == 1 and set(self.asked) <= quality
 
     @property
     def met(self) -> bool | None:
@@ -119,7 +126,9 @@ class TargetVerdict:
 
         def share(one: Interval, sign: int = 1, start: str = "") -> str:
             low, high = sorted((100 * sign * one.low, 100 * sign * one.high))
-            return f"{100 * sign * one.estimate:.1f} % ({start}{low:.1f} to {high:.1f})"
+            # Without a minus sign in front of 0.
+            middle, low, high = (round(x, 1) + 0.0 for x in (100 * sign * one.estimate, low, high))
+            return f"{middle:.1f} % ({start}{low:.1f} to {high:.1f})"
 
         found = [f"has a quality of {self.quality:.4f}, where {self.reference} has none"]
         if self.quality_kept is not None:
@@ -334,7 +343,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
         basis = ", ".join([self._judged, *self.notes])
         words += f" ({basis}; asked for: {target.asked_words})"
         if self._too_few and target.certified is None:
-            return f"{words}; {self._count(self.n_groups)} are too few to be certain."
+            verb = "is" if self.n_groups == 1 else "are"
+            return f"{words}; {self._count(self.n_groups)} {verb} too few to be certain."
         if target.open:
             verb = "interval includes" if len(target.open) == 1 else "intervals include"
             words += f"; the {verb} the limit ({', '.join(target.open)})"
@@ -356,7 +366,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def _too_few(self) -> bool:
-        return self.n_groups < FEWEST_GROUPS and not self.identical
+        certain = self.identical if self.target is None else self.target.certain
+        return self.n_groups < FEWEST_GROUPS and not certain
 
     @property
     def _few_splits(self) -> bool:

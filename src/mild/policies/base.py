@@ -107,8 +107,13 @@ class Policy(ABC):
 
     @property
     def shown(self) -> Policy:
-        """The policy whose kind and settings are shown to people: itself, unless it only orders experts."""
+        """The policy whose kind is shown to people: itself, unless it only orders experts."""
         return self
+
+    @property
+    def shown_settings(self) -> Settings:
+        """The settings that are shown to people, with the experts as they know them."""
+        return self.shown.state()[0]
 
     @property
     def margins(self) -> FloatArray | None:

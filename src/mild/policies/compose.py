@@ -168,6 +168,25 @@ class OrderedPolicy(WrapperPolicy, kind="ordered"):
     def shown(self) -> Policy:
         return self.inner.shown
 
+    @property
+    def shown_settings(self) -> Settings:
+        return self._as_known(self.inner.shown_settings)
+
+    def _as_known(self, settings: Settings) -> Settings:
+        """Settings of the inner policy, or of its parts, with its experts as they are known here."""
+        found = dict(settings)
+        if found.get("named") is not None:
+            found["named"] = int(self.order[found["named"]])
+        if found.get("order") is not None:
+            found["order"] = self.order[found["order"]].tolist()
+        if found.get("columns") is not None:
+            found["columns"] = np.asarray(found["columns"])[self.places].tolist()
+        if "parts" in found:
+            found["parts"] = [
+                {**part, "settings": self._as_known(part["settings"])} for part in found["parts"]
+            ]
+        return found
+
     def decision_function(self, X: Any) -> FloatArray:
         return self.inner.decision_function(X)[:, self.places]
 

@@ -167,9 +167,10 @@ def make_task(
     """
     costs = terms.costs(table)
     lost, unknown = np.isnan(costs).all(axis=1), terms.unknown(costs, table.scores)
-    if priced and table.prices is not None and not lost.any():
-        lost = np.isnan(table.prices).all(axis=1)
-        unknown = left_out_rows(int(lost.sum()), 0, "price")
+    if priced and table.prices is not None:
+        bare = np.isnan(table.prices).all(axis=1) & ~lost
+        also = left_out_rows(int(bare.sum()), 0, "price")
+        lost, unknown = lost | bare, " ".join(filter(None, [unknown, also])) or None
     if lost.all():
         rule = "must have at least one row in which a loss is known; it has none."
         raise InvalidInputError(f"the table {rule} Fill in the prices.", parameter="table")

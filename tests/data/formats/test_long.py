@@ -225,3 +225,15 @@ def test_words_are_no_prices():
 def test_the_right_answer_yes_or_no_is_no_expert():
     source = pa.table({"question": ["a", "b"], "label": ["yes", "no"], "x": ["yes", "no"]})
     assert refusal(source).parameter == "form"
+
+
+def test_the_id_of_an_answer_does_not_tell_queries_apart():
+    columns = {"query": list("aabbccc"), "model": [*("xy" * 3), "y"], "score": [1, 0] * 3 + [0]}
+    table = read_outcomes(pa.table({**columns, "id": [0, 1, 2, 3, 4, 5, 5]}))
+    assert table.scores.tolist() == [[1, 0]] * 3
+    table = read_outcomes(
+        pa.table(
+            {"query": ["a"] * 4, "model": [*"xyxy"], "score": [1, 0, 0, 1], "id": [0, 0, 1, 1]}
+        )
+    )
+    assert table.rows == 2

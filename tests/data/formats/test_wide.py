@@ -177,3 +177,13 @@ def test_a_flag_is_no_expert():
     with pytest.raises(DataFileError) as caught:
         read_outcomes(pa.table(columns))
     assert caught.value.parameter == "form"
+
+
+def test_another_score_beside_those_of_models_is_no_model():
+    columns = {
+        "query": ["a", "b"],
+        "x_correct": [1, 0],
+        "y_correct": [0, 1],
+        "toxicity_score": [0.1, 0.2],
+    }
+    assert read_outcomes(pa.table(columns)).expert_names == ["x", "y"]

@@ -60,3 +60,15 @@ def test_a_task_without_any_known_loss_is_refused():
     with pytest.raises(InvalidInputError) as caught:
         make_task(table, CostTerms(price_weight=1.0, latency_weight=1.0))
     assert caught.value.code == "invalid_table"
+
+
+def test_rows_without_latency_and_rows_without_price_are_both_left_out():
+    columns = make_columns(40, prices=True)
+    for name in list(columns):
+        if name.startswith("cost__"):
+            columns[name] = np.where(np.arange(40) == 3, np.nan, columns[name])
+            columns[f"latency_ms__{name[6:]}"] = np.where(np.arange(40) == 5, np.nan, 10.0)
+    found = make_task(read_outcomes(pa.table(columns)), CostTerms(latency_weight=0.1), priced=True)
+    assert found.table.rows == 38
+    assert "latency" in found.left_out
+    assert "price" in found.left_out

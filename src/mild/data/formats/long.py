@@ -46,6 +46,8 @@ ID_NAMES = (
 )
 # A column that differs within at most this share of the queries describes the query.
 SPREAD = 0.05
+# An id with answers of at least so many models, on average, is the id of a query.
+MODELS_PER_ID = 1.5
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,12 @@ def widen_long(
     if options.id_column is not None:
         identity += choose_columns("id_column", [options.id_column], table.column_names)
     elif form == "long":
+        models = _value_codes(table[found.model])
         for name in usual_columns(table.column_names, ID_NAMES):
-            if _value_codes(table[name]).max(initial=0) + 1 < table.num_rows:
+            ids = _value_codes(table[name])
+            # The id of a query has answers of several models; that of an answer has one.
+            answers = _joint_codes([ids, models]).max(initial=0) + 1
+            if answers >= MODELS_PER_ID * (ids.max(initial=0) + 1):
                 identity.append(name)
     queries = _joint_codes([_value_codes(table[name]) for name in identity])
     table, layout, more = widen_rows(table, queries, row_numbers, found, form)

@@ -118,7 +118,11 @@ def detect_endings(schema: Any) -> Layout | None:
         plain = is_numeric(field.type) or is_string(field.type)
         if match and plain and not _NO_MODEL.fullmatch(match[1]):
             by_ending[match[1], match[2]] = field.name
-    models = dict.fromkeys(model for model, ending in by_ending if ending in SCORE_NAMES)
+    scored = [(model, ending) for model, ending in by_ending if ending in SCORE_NAMES]
+    # Beside several <model>_correct, toxicity_score is no model.
+    common = max((e for _, e in scored), key=[e for _, e in scored].count, default="")
+    several = sum(ending == common for _, ending in scored) > 1
+    models = dict.fromkeys(model for model, ending in scored if ending == common or not several)
     if not models:
         return None
     scores, prices, latencies = (
