@@ -123,10 +123,10 @@ def widen_long(
     elif form == "long":
         models = _value_codes(table[found.model])
         for name in usual_columns(table.column_names, ID_NAMES):
-            ids = _value_codes(table[name])
+            codes = _value_codes(table[name])
             # The id of a query has answers of several models; that of an answer has one.
-            answers = _joint_codes([ids, models]).max(initial=0) + 1
-            if answers >= MODELS_PER_ID * (ids.max(initial=0) + 1):
+            answers = _joint_codes([codes, models]).max(initial=0) + 1
+            if answers >= MODELS_PER_ID * (codes.max(initial=0) + 1):
                 identity.append(name)
     queries = _joint_codes([_value_codes(table[name]) for name in identity])
     table, layout, more = widen_rows(table, queries, row_numbers, found, form)
