@@ -10,7 +10,7 @@ lucky on the held-out rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from statistics import NormalDist
 
@@ -34,9 +34,8 @@ class Choice:
     index: int  # its place
     met: bool  # whether its means meet the target
     likely: bool  # whether they do so by the margins; ``met`` where no errors are recorded
-    margins: dict[str, float] = field(
-        default_factory=dict
-    )  # target -> margin; empty without errors
+    # target -> margin; empty where no errors are recorded
+    margins: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -280,27 +279,27 @@ def upper_quantile(probability: float, freedom: int | None = None) -> float:
     return math.sqrt(freedom) * math.tan(low)
 
 
-def margin_words(target: Target, choice: Choice) -> str:
+def margin_words(probability: float, likely: bool, margins: Mapping[str, float]) -> str:
     """How probable it is that the target is met on new rows, in a sentence."""
-    if not choice.margins:
+    if not margins:
         return (
             "No margin was taken, because the router does not record how far its figures may vary."
         )
     units = {"max_dollars": "${:.4g}", "save_dollars": "${:.4g}", "strong_share": "{:.4f}"}
-    margins = ", ".join(
+    stated = ", ".join(
         units.get(name, "{:.4f}").format(margin)
         + (" of quality" if name in QUALITY_TARGETS else "")
         + (" per 1,000 queries" if name in ("max_dollars", "save_dollars") else "")
         + (" of the queries" if name == "strong_share" else "")
-        for name, margin in choice.margins.items()
+        for name, margin in margins.items()
     )
-    chance = f"on as many new queries with probability {100 * target.target_probability:g} %"
-    if choice.likely:
+    chance = f"on as many new queries with probability {100 * probability:g} %"
+    if likely:
         return (
-            f"The target is expected to be met {chance}, with a margin of {margins}. This is an "
+            f"The target is expected to be met {chance}, with a margin of {stated}. This is an "
             "estimate, not a guarantee."
         )
-    return f"No setting is expected to meet the target {chance}: this one would need a margin of {margins}."
+    return f"No setting is expected to meet the target {chance}: this one would need a margin of {stated}."
 
 
 def at_target(
@@ -355,7 +354,7 @@ def at_target(
         certified=None,
         best_expert=names[curve.best],
         sentence=f"Target {target.words}: {setting}, with {figures} on held-out rows. "
-        + margin_words(target, choice),
+        + margin_words(target.target_probability, choice.likely, choice.margins),
         probability=target.target_probability if known else None,
         likely=choice.likely if known else None,
         margins=choice.margins if known else None,

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.artifact.sources import source_of
-from mild.artifact.targets import QUALITY_TARGETS, Choice, Target, always, margin_words
+from mild.artifact.targets import QUALITY_TARGETS, Target, always, margin_words
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import InvalidInputError
 from mild.metrics import simultaneous_intervals
@@ -205,8 +205,8 @@ class Solution:
         if self.certified is None:
             if not self.met:
                 return "The target cannot be met: this is the nearest setting."
-            choice = Choice(0, self.met, bool(self.likely), dict(self.margins or {}))
-            return margin_words(self.target, choice)
+            probability = self.target.target_probability
+            return margin_words(probability, bool(self.likely), self.margins or {})
         needed = ""
         if self.rows_needed is not None:
             next_one = "A cheaper setting" if self.certified else "The limit"

@@ -477,8 +477,7 @@ def _target_verdict(
     if known > len(costs):
         left = f"{known - len(costs):,} of {known:,} rows are left out because not every score and price "
         left += "is known."
-    given = expert if task.order is None else int(task.order[expert])
-    return replace(verdict, constant_expert=given, target=target, left_out=left)
+    return replace(verdict, target=target, left_out=left)
 
 
 def _prices_unused(task: Task, record: Mapping[str, Any] | None) -> dict[str, Any] | None:
