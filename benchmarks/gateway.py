@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -283,11 +284,10 @@ def _add(
 
 def _note(repeat: int) -> str:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    processor = next(
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if line.startswith("model name")
-    )
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    # ARM has no such line.
+    processor = next(named, platform.machine())
     return (
         f"Medians of {repeat} interleaved rounds (range), servers pinned to one core, the mock expert, the "
         f"load client and PostgreSQL to another. Load of the machine over 1, 5 and 15 minutes before: "

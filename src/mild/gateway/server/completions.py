@@ -425,8 +425,7 @@ class CompletionHandler:
         dollars = expert.price.of(Usage(request.bytes_in, tokens)) + self._lost_dollars()
         try:
             if self._reservation is None:
-                alone = self.context.in_flight == 1
-                self._reservation = await access.reserve(self.caller, dollars, alone=alone)
+                self._reservation = await access.reserve(self.caller, dollars)
             else:
                 await access.enlarge(self._reservation, dollars)
         except Refusal:
