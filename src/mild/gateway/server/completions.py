@@ -35,14 +35,7 @@ from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
-from mild.gateway.server.middleware import (
-    ON_DISCONNECT,
-    Receive,
-    Scope,
-    Send,
-    name_request,
-    refusal_response,
-)
+from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import (
     StreamRelay,
     Translator,
@@ -498,30 +491,20 @@ class CompletionHandler:
             metrics.add("mild_dollars_total", name, by=record.price)
 
 
-async def run_until_disconnect(handler: CompletionHandler, scope: Scope, receive: Receive) -> None:
+async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> None:
     """Run a handler, and cancel it when its client leaves."""
     task = asyncio.current_task()
     assert task is not None
     left = False
 
-    def leave() -> None:
-        nonlocal left
-        # A second time would interrupt what the handler does at its end.
-        if not left:
-            left = True
-            task.cancel()
-
     async def wait_for_disconnect() -> None:
+        nonlocal left
         while (await receive())["type"] != "http.disconnect":
             pass
-        leave()
+        left = True
+        task.cancel()
 
-    watcher = None
-    if ON_DISCONNECT in scope:
-        # The gateway's own server calls it, which costs less than a task that waits.
-        scope[ON_DISCONNECT] = leave
-    else:
-        watcher = asyncio.get_running_loop().create_task(wait_for_disconnect())
+    watcher = asyncio.get_running_loop().create_task(wait_for_disconnect())
     try:
         await handler.run()
     except asyncio.CancelledError:
@@ -529,10 +512,7 @@ async def run_until_disconnect(handler: CompletionHandler, scope: Scope, receive
             raise
         task.uncancel()
     finally:
-        if watcher is None:
-            scope[ON_DISCONNECT] = None
-        else:
-            watcher.cancel()
+        watcher.cancel()
 
 
 @lru_cache(maxsize=256)
