@@ -1,4 +1,3 @@
-import asyncio
 from collections import Counter
 
 import pytest
@@ -31,21 +30,14 @@ def selector_of(sessions=None, seed=None, **routing):
 
 def select(selector, model=None, text="x", session=None, request=REQUEST, document=None, size=0):
     wanted = model or ModelRequest()
-    return asyncio.run(selector.select(wanted, text, session, request, document or {}, size))
-
-
-async def select_many(selector, times):
-    return await many(selector, [None] * times, {})
+    return selector.select(wanted, text, session, request, document or {}, size)
 
 
 def many(selector, sessions, document):
-    """Selections for one request of each session, decided together."""
-    return asyncio.gather(
-        *(
-            selector.select(ModelRequest(), "x", session, REQUEST, document, 0)
-            for session in sessions
-        )
-    )
+    """Selections for one request of each session."""
+    return [
+        selector.select(ModelRequest(), "x", session, REQUEST, document, 0) for session in sessions
+    ]
 
 
 def test_without_exploration_the_best_is_certain_and_the_others_follow_by_cost():
@@ -58,7 +50,7 @@ def test_propensities_are_the_frequencies():
     selector = selector_of(explore=0.3, seed=1)
     drawn = Counter()
     propensities = {}
-    for choice in asyncio.run(select_many(selector, 6_000)):
+    for choice in many(selector, [None] * 6_000, {}):
         drawn[choice.chosen] += 1
         propensities[choice.chosen] = choice.propensity
         assert choice.order[0] == choice.chosen
@@ -170,11 +162,11 @@ def test_the_router_chooses_among_those_that_can_serve():
     assert set(choice.expected) == set(NAMES)
 
 
-async def test_propensities_are_exact_over_the_experts_that_can_serve():
+def test_propensities_are_exact_over_the_experts_that_can_serve():
     selector = with_experts(
         expert("a"), expert("b", vision=False), expert("c"), explore=0.4, seed=1
     )
-    choices = await many(selector, [None] * 4_000, IMAGE)
+    choices = many(selector, [None] * 4_000, IMAGE)
     drawn = Counter(choice.chosen for choice in choices)
     assert {choice.chosen: choice.propensity for choice in choices} == {
         "a": pytest.approx(0.2),
@@ -302,7 +294,7 @@ def test_the_credit_is_the_difference_of_the_prices():
         assert (select(selector, session=session, document=document).chosen == "c") == stays
 
 
-async def test_a_soft_pin_is_drawn_with_its_propensity():
+def test_a_soft_pin_is_drawn_with_its_propensity():
     sessions = sessions_of(count=20_000)
     selector = with_experts(
         expert("a"), expert("b"), expert("c", **CACHED),
@@ -311,7 +303,7 @@ async def test_a_soft_pin_is_drawn_with_its_propensity():
     pinned = [named_session("key", str(number)) for number in range(3_000)]
     for session in pinned:
         sessions.pin(session.hash, Pin("c", 0.5, REQUEST))
-    choices = await many(selector, pinned, conversation(4_000))
+    choices = many(selector, pinned, conversation(4_000))
     for choice in choices:
         assert choice.propensity == pytest.approx(0.8 if choice.chosen == "c" else 0.1)
     drawn = Counter(choice.chosen for choice in choices)

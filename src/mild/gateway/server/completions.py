@@ -334,14 +334,13 @@ class CompletionHandler:
         except Refusal:
             self._refused = True
             raise
-        self._selection = await self.serving.selector.select(
+        self._selection = self.serving.selector.select(
             self.model,
             request.text,
             request.session,
             request.number,
             request.document,
             request.bytes_in,
-            context.in_flight == 1,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)
