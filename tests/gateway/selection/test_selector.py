@@ -1,3 +1,4 @@
+import asyncio
 from collections import Counter
 
 import pytest
@@ -30,14 +31,21 @@ def selector_of(sessions=None, seed=None, **routing):
 
 def select(selector, model=None, text="x", session=None, request=REQUEST, document=None, size=0):
     wanted = model or ModelRequest()
-    return selector.select(wanted, text, session, request, document or {}, size)
+    return asyncio.run(selector.select(wanted, text, session, request, document or {}, size))
+
+
+async def select_many(selector, times):
+    return await many(selector, [None] * times, {})
 
 
 def many(selector, sessions, document):
-    """Selections for one request of each session."""
-    return [
-        selector.select(ModelRequest(), "x", session, REQUEST, document, 0) for session in sessions
-    ]
+    """Selections for one request of each session, decided together."""
+    return asyncio.gather(
+        *(
+            selector.select(ModelRequest(), "x", session, REQUEST, document, 0)
+            for session in sessions
+        )
+    )
 
 
 def test_without_exploration_the_best_is_certain_and_the_others_follow_by_cost():
@@ -50,7 +58,7 @@ def test_propensities_are_the_frequencies():
     selector = selector_of(explore=0.3, seed=1)
     drawn = Counter()
     propensities = {}
-    for choice in many(selector, [None] * 6_000, {}):
+    for choice in asyncio.run(select_many(selector, 6_000)):
         drawn[choice.chosen] += 1
         propensities[choice.chosen] = choice.propensity
         assert choice.order[0] == choice.chosen
@@ -162,11 +170,11 @@ def test_the_router_chooses_among_those_that_can_serve():
     assert set(choice.expected) == set(NAMES)
 
 
-def test_propensities_are_exact_over_the_experts_that_can_serve():
+async def test_propensities_are_exact_over_the_experts_that_can_serve():
     selector = with_experts(
         expert("a"), expert("b", vision=False), expert("c"), explore=0.4, seed=1
     )
-    choices = many(selector, [None] * 4_000, IMAGE)
+    choices = await many(selector, [None] * 4_000, IMAGE)
     drawn = Counter(choice.chosen for choice in choices)
     assert {choice.chosen: choice.propensity for choice in choices} == {
         "a": pytest.approx(0.2),
@@ -294,7 +302,7 @@ def test_the_credit_is_the_difference_of_the_prices():
         assert (select(selector, session=session, document=document).chosen == "c") == stays
 
 
-def test_a_soft_pin_is_drawn_with_its_propensity():
+async def test_a_soft_pin_is_drawn_with_its_propensity():
     sessions = sessions_of(count=20_000)
     selector = with_experts(
         expert("a"), expert("b"), expert("c", **CACHED),
@@ -303,7 +311,7 @@ def test_a_soft_pin_is_drawn_with_its_propensity():
     pinned = [named_session("key", str(number)) for number in range(3_000)]
     for session in pinned:
         sessions.pin(session.hash, Pin("c", 0.5, REQUEST))
-    choices = many(selector, pinned, conversation(4_000))
+    choices = await many(selector, pinned, conversation(4_000))
     for choice in choices:
         assert choice.propensity == pytest.approx(0.8 if choice.chosen == "c" else 0.1)
     drawn = Counter(choice.chosen for choice in choices)

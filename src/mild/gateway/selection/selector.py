@@ -14,6 +14,7 @@ from mild.endpoints.prices import tokens_in_bytes
 from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
+from mild.gateway.selection.batching import TextBatch
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.needs import declares_limits, missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
@@ -96,6 +97,7 @@ class ExpertSelector:
         except MildError as error:
             self.fixed = str(error)
         self.at_weight = lru_cache(maxsize=64)(self._at_weight)
+        self._batch = TextBatch(self.score_all)
         self._routing = routing
         self._sessions = sessions
         self._experts = {expert.name: expert for expert in experts}
@@ -178,7 +180,7 @@ class ExpertSelector:
             shares[k] = (scores.probabilities[k] or 0.0) / total if total else 1 / len(able)
         return scores._replace(best=order[0], order=order, probabilities=shares)
 
-    def select(
+    async def select(
         self,
         model: ModelRequest,
         text: str,
@@ -186,6 +188,7 @@ class ExpertSelector:
         request: bytes,
         document: Mapping[str, Any],
         bytes_in: int,
+        alone: bool = False,
     ) -> Selection:
         """Select for one request.
 
@@ -196,6 +199,7 @@ class ExpertSelector:
         session : of the request; None without one
         request : twelve bytes, its number
         document, bytes_in : the request in the form of chat completions, and its length
+        alone : whether no other request is served that could be scored with it
 
         Raises
         ------
@@ -205,7 +209,8 @@ class ExpertSelector:
         if model.expert is not None:
             return Selection([model.expert])
         missing = self.cannot_serve(document, bytes_in)
-        scores = self.restrict(self.score(text, model.price_weight), missing)
+        scores = await self._batch.score(text, model.price_weight, alone=alone)
+        scores = self.restrict(scores, missing)
         pin = self._find_pin(session, scores)
         best = scores.best
         if pin is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ class CompletionRequest:
         self.text = request_text(document, which)
         self.bytes_in = text_bytes(document, body)
         self._asked_tokens, self._answers = asked_tokens(document), asked_answers(document)
-        self.number = os.urandom(12)
+        self.number = random.randbytes(12)
         self.request_id = name_request(self.number)
         self.session: Session | None = None
         self.headers = {
@@ -334,13 +334,14 @@ class CompletionHandler:
         except Refusal:
             self._refused = True
             raise
-        self._selection = self.serving.selector.select(
+        self._selection = await self.serving.selector.select(
             self.model,
             request.text,
             request.session,
             request.number,
             request.document,
             request.bytes_in,
+            context.in_flight == 1,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import os
+import random
 import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ def authorization_of(headers: Headers) -> str | None:
 
 def name_request(number: bytes | None = None) -> str:
     """The id of a request from its twelve bytes; without them, a new one."""
-    return f"mild-{(number or os.urandom(12)).hex()}"
+    return f"mild-{(number or random.randbytes(12)).hex()}"
 
 
 class RequestGuard:

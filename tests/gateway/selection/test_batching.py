@@ -1,0 +1,80 @@
+import asyncio
+
+import pytest
+
+from gateway.gateway_cases import priced_router
+from mild.gateway.config import RoutingSettings
+from mild.gateway.selection.batching import MAX_CHARACTERS, MAX_TEXTS, TextBatch
+from mild.gateway.selection.selector import ExpertSelector
+
+
+class Counted(ExpertSelector):
+    def __init__(self):
+        super().__init__(priced_router(), RoutingSettings())
+        self.sizes = []
+
+    def score_all(self, texts, weights):
+        self.sizes.append(len(texts))
+        if "bad" in texts:
+            raise RuntimeError("bad")
+        return super().score_all(texts, weights)
+
+
+def together(texts, weights=None, cancel=None):
+    selector = Counted()
+
+    async def run():
+        batch = TextBatch(selector.score_all)
+        weighed = weights or [None] * len(texts)
+        tasks = [
+            asyncio.ensure_future(batch.score(text, weight))
+            for text, weight in zip(texts, weighed, strict=True)
+        ]
+        if cancel is not None:
+            await asyncio.sleep(0)
+            tasks[cancel].cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    return asyncio.run(run()), selector
+
+
+def test_what_comes_in_one_round_is_decided_together_each_under_its_weight():
+    found, selector = together(["a"] * 5, [None, 0.0, 100.0, None, 0.0])
+    assert selector.sizes == [5]
+    assert [scores.best for scores in found] == [1, 1, 0, 1, 1]
+
+
+def test_one_alone_is_decided_alone():
+    found, selector = together(["a"])
+    assert selector.sizes == [1]
+    assert found[0].best == 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "most"),
+    [(["a"] * (2 * MAX_TEXTS + 3), MAX_TEXTS), (["x" * MAX_CHARACTERS] * 5, 2)],
+)
+def test_a_round_is_bounded(texts, most):
+    found, selector = together(texts)
+    assert max(selector.sizes) <= most
+    assert sum(selector.sizes) == len(found) == len(texts)
+    assert all(scores.best == 1 for scores in found)
+
+
+def test_who_left_is_not_decided_for():
+    found, selector = together(["a", "b", "c"], cancel=1)
+    assert selector.sizes == [2]
+    assert isinstance(found[1], asyncio.CancelledError)
+    assert found[2].best == 1
+
+
+def test_an_error_reaches_everybody_who_waits():
+    found, _ = together(["a", "bad"])
+    assert all(isinstance(one, RuntimeError) for one in found)
+
+
+def test_who_is_alone_is_decided_without_a_round_of_the_loop():
+    batch = TextBatch(Counted().score_all)
+    with pytest.raises(StopIteration) as done:
+        batch.score("a", alone=True).send(None)
+    assert done.value.value.best == 1
