@@ -7,6 +7,7 @@ import logging
 import random
 import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
@@ -225,6 +226,7 @@ class ProxyCheck:
         return any(address in network for network in self._trusted)
 
 
+@lru_cache(maxsize=1024)
 def _parse_address(text: str) -> Address | None:
     """An IP address with or without a port; IPv4 in IPv6 as IPv4."""
     if text.startswith("["):
