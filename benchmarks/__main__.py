@@ -1,4 +1,8 @@
-"""Run every benchmark, print the tables and keep them: ``python -m benchmarks [name ...]``."""
+"""Run every benchmark, print the tables and keep them: ``python -m benchmarks [name ...]``.
+
+Those that need tables of your own, ``routing`` and ``targets``, print what they keep; ``python -m
+benchmarks.targets FOLDER`` measures.
+"""
 
 from __future__ import annotations
 

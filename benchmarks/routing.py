@@ -28,6 +28,7 @@ from benchmarks.measure import Report, environment
 from experiments.records import commit
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
+from mild.data.datasets import outcomes_file
 from mild.errors import DegenerateDataWarning
 from mild.evaluation.comparison import (
     ComparedRows,
@@ -42,6 +43,7 @@ from mild.metrics import Verdict, resampled_intervals
 from mild.metrics.intervals import student_quantile
 from mild.tuning.tasks import Task, make_task, task_splits, topics
 
+INCLUDED = outcomes_file()  # the table that comes with mild
 KEPT = Path(__file__).parent.parent / "results" / "routing"
 PARTS = Path(__file__).parent.parent / "build" / "routing"
 PEERS = ("constant", "ce", "tdef", "mild", "regression", "knn", "mlp")
@@ -64,6 +66,7 @@ class Case:
 TRIO = ("Qwen2.5-7B-Instruct", "Qwen2.5-1.5B-Instruct", "Qwen2.5-0.5B-Instruct")
 TIERS = ("gemini-1.5-pro-002", "Meta-Llama-3_1-70B-Instruct", "Meta-Llama-3_1-8B-Instruct")
 CASES = (
+    Case("included_dollars", INCLUDED.stem, terms=CostTerms(price_weight=50.0)),
     Case("zellinger_triviaqa", "zellinger_triviaqa"),
     Case("routellm_gsm8k", "routellm_gsm8k_test"),
     Case("zellinger_mmlu", "zellinger_mmlu"),
@@ -105,7 +108,8 @@ class Job:
 
     @property
     def file(self) -> Path:
-        return self.folder / f"{self.case.file}.parquet"
+        own = self.case.file == INCLUDED.stem
+        return INCLUDED if own else self.folder / f"{self.case.file}.parquet"
 
     def task(self) -> Task:
         return make_task(read_outcomes(self.file, experts=self.case.experts), self.case.terms)
@@ -207,6 +211,7 @@ def gather(job: Job) -> dict[str, Any]:
     for row in found["methods"]:
         seconds = [part["methods"][row["method"]]["seconds"] for part in parts]
         row["seconds"] = float(np.mean(seconds))
+        row["found"] = [part["methods"][row["method"]]["found"] for part in parts]
     return {
         "case": job.name,
         "table": job.file.stem,

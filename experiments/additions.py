@@ -22,7 +22,7 @@ from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.splits import folds
 from mild.features import make_features
-from mild.routers import RouterCV
+from mild.routers import LinearRouter, RouterCV
 from mild.routers.stack import explained, products
 from mild.tuning.tasks import make_task, topics
 
@@ -54,6 +54,7 @@ def run_draw(task: Any, labels: int, seed: int, variants: dict[str, Any]) -> dic
         steps = [make_features(kind).fit(seen) for kind in kinds]
         X, Z = (np.hstack([step.transform(each) for step in steps]) for each in (seen, new))
         search = RouterCV(
+            LinearRouter(ties="first"),
             families=families,
             cv=folds(task.groups[train], FOLDS, 0),
             constant_if_better=False,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from experiments.records import surroundings
 from mild.errors import DataFileError
 from mild.features import make_features
-from mild.routers import RouterCV
+from mild.routers import LinearRouter, RouterCV
 
 Floats = NDArray[np.float64]
 #: Folds inside the training rows, as ``mild tune`` has.
@@ -48,7 +48,13 @@ def tuned(
     step = make_features("hashing+encoder", source=encoder) if encoder else make_features()
     step.fit(texts)
     # The ranking is measured, also where the best constant would decide as well.
-    search = RouterCV(families=families, cv=FOLDS, constant_if_better=False, random_state=seed)
+    search = RouterCV(
+        LinearRouter(ties="first"),
+        families=families,
+        cv=FOLDS,
+        constant_if_better=False,
+        random_state=seed,
+    )
     policy = search.fit(step.transform(texts), costs, topics=topics).policy_
     return lambda new: -policy.decision_function(step.transform(new)).astype(np.float64)
 

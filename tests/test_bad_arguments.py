@@ -150,6 +150,63 @@ def test_a_router_refuses(router, tmp_path):
     assert code_of(router.save, None) == code_of(mild.load, None) == "invalid_folder"
 
 
+@pytest.mark.parametrize(
+    ("call", "name", "meant"),
+    [
+        (mild.read_outcomes, "qurey", "query"),
+        (mild.compare, "n_splts", "n_splits"),
+        (mild.evaluate, "confidnce", "confidence"),
+        (mild.replay, "feedbak", "feedback"),
+        (mild.save, "overwrit", "overwrite"),
+        (mild.collect_outcomes, "max_spent", "max_spend"),
+        (mild.OutcomeTable.split, "tset_size", "test_size"),
+        (mild.OutcomeTable.costs, "price_wieght", "price_weight"),
+        (mild.OutcomeTable.describe, "bta", "beta"),
+    ],
+)
+def test_misspelled_arguments_are_recognised_everywhere(call, name, meant):
+    with pytest.raises(MildError, match=f"Did you mean '{meant}'") as caught:
+        call(**{name: 1})
+    assert caught.value.code == f"invalid_{name}"
+
+
+@pytest.mark.parametrize("call", [mild.read_outcomes, mild.compare, mild.evaluate, mild.replay])
+def test_missing_arguments_have_a_code(call):
+    assert code_of(call) == "invalid_arguments"
+
+
+def test_replay_refuses(router, tmp_path):
+    assert code_of(mild.replay, None) == "invalid_arguments"
+    assert code_of(mild.replay, None, router) == "invalid_ledger"
+    assert code_of(mild.replay, tmp_path / "ledger.sqlite", None) == "invalid_router"
+
+
+@pytest.mark.parametrize("rows", [[1000], [-1], [0.5], ["a"], [[0]], 3, None, [True, False]])
+def test_rows_that_are_not_there_cannot_be_taken(table, rows):
+    assert code_of(table.take, rows) == "invalid_rows"
+
+
+def test_rows_are_taken_by_number_by_mask_and_not_at_all(table):
+    assert table.take([2, 0]).queries == [table.queries[2], table.queries[0]]
+    assert table.take(np.arange(90) < 3).rows == 3
+    assert table.take([]).rows == 0
+
+
+def test_a_report_needs_a_name(table, router, tmp_path):
+    judged = mild.evaluate(router, table)
+    assert code_of(judged.write_report, None) == "invalid_path"
+    assert code_of(judged.write_report, tmp_path / "r.html", titel="x") == "invalid_titel"
+    assert code_of(judged.save, None) == "invalid_folder"
+    assert code_of(mild.compare(table, **METHODS).save, None) == "invalid_path"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("plot", ["plot_frontier", "plot_calibration", "plot_shares"])
+def test_a_plot_needs_axes(table, router, plot):
+    pytest.importorskip("matplotlib")
+    assert code_of(getattr(mild.evaluate(router, table), plot), ax=3) == "invalid_ax"
+
+
 def test_a_frontier_needs_scores(numbers):
     pytest.importorskip("matplotlib")
     assert code_of(mild.evaluate(numbers, X, COSTS).plot_frontier) == "invalid_data"

@@ -84,7 +84,7 @@ def _picture(
     expected = np.asarray(data.expected_costs)
     learned, figures = [], []
     for label, options in ROUTERS:
-        router = make_pipeline(features, LinearRouter(alpha=ALPHA, **options))
+        router = make_pipeline(features, LinearRouter(alpha=ALPHA, ties="first", **options))
         chosen = router.fit(data.X, data.costs).predict(data.X)
         loss = float(expected[np.arange(len(expected)), chosen].mean())
         agreement = float((chosen == cheapest(expected)).mean())

@@ -125,7 +125,7 @@ class _Search:
         return chosen, None
 
     def _fit(self, rows: Any, alpha: float, options: dict[str, Any]) -> LinearRouter:
-        router = LinearRouter(alpha=alpha, tol=TOLERANCE, max_iter=1000, **options)
+        router = LinearRouter(alpha=alpha, tol=TOLERANCE, max_iter=1000, ties="first", **options)
         return router.fit(self.X[rows], self.costs[rows])
 
 

@@ -315,7 +315,9 @@ def run_methods(
     def tuned(decision: str) -> Callable[[Context], Any]:
         # The strength is the one that was best at the theory's margins.
         alpha = result[f"mild_theory_{decision}"].found["alpha"]
-        return linear_search("mild", [alpha], factors, counts="reward", decision=decision)
+        return linear_search(
+            "mild", [alpha], factors, counts="reward", decision=decision, ties="first"
+        )
 
     builders: dict[str, Callable[[Context], Any]] = {
         "mild_tuned_argmax": lambda context: tuned("argmax")(context),
@@ -328,7 +330,8 @@ def run_methods(
         if key == "oracle":
             result[key] = Choices(cheapest(test.costs), {}, 0.0)
         elif key != "label":
-            build = builders[key] if linear is None else linear_search(alphas=alphas, **linear)
+            build = linear_search(alphas=alphas, ties="first", **(linear or {}))
+            build = builders[key] if linear is None else build
             method = Method(key, label, what, build)
             result[key] = run_method(method, context, train.X, train.costs, test.X)
             result[key].found.pop("family", None)

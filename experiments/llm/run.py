@@ -338,7 +338,7 @@ class _Runner:
             strengths = strengths[1::2] or strengths
         searches = []
         for kind in REWARDS if method.rewards == "any" else (method.rewards,):
-            options: dict[str, Any] = {"decision": rule}
+            options: dict[str, Any] = {"decision": rule, "ties": "first"}
             if method.name in ("mild", "tdef"):
                 options["cost_scale"] = largest
             if method.name == "mild":
@@ -385,7 +385,7 @@ class _Runner:
     ) -> dict[str, Fitted]:
         from mild.routers.transformer import DEBERTA, TransformerRouter
 
-        asked: dict[str, Any] = {"loss": method.name}
+        asked: dict[str, Any] = {"loss": method.name, "ties": "first"}
         if method.name in ("mild", "tdef"):
             asked["cost_scale"] = largest
         if method.name == "mild":

@@ -18,7 +18,10 @@ MildWarning (UserWarning)
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import ParamSpec, TypeVar
 
 __all__ = [
     "ArtifactError",
@@ -37,6 +40,9 @@ __all__ = [
     "install_hint",
     "listed",
 ]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class MildError(Exception):
@@ -148,6 +154,40 @@ def check_option(name: str, value: object, allowed: Iterable[str]) -> str:
     hint = f" Did you mean {close[0]!r}?" if close else ""
     rule = f"must be one of {names}; got {value!r}.{hint}"
     raise OptionError(f"{name} {rule}", parameter=name.lstrip("-").replace("-", "_"), rule=rule)
+
+
+def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """The function with errors of mild for arguments that it does not take, or that are missing.
+
+    >>> @check_arguments
+    ... def split(table, test_size=0.3): ...
+    >>> split([], tset_size=0.5)
+    Traceback (most recent call last):
+    ...
+    mild.errors.InvalidInputError: tset_size is not an argument of split. Did you mean 'test_size'?
+    """
+    signature = inspect.signature(function)
+    known = [name for name in signature.parameters if name != "self"]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in known and not takes_any:
+                close = difflib.get_close_matches(name, known, n=1)
+                remedy = (
+                    f". Did you mean {close[0]!r}?" if close else f"; it takes {listed(known)}."
+                )
+                rule = f"is not an argument of {function.__name__}{remedy}"
+                raise InvalidInputError(parameter=name, rule=rule)
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            rule = f"must fit {function.__name__}, which takes {listed(known)}: {error}."
+            raise InvalidInputError(parameter="arguments", rule=rule) from error
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

@@ -20,6 +20,7 @@ from mild.policies import (
     LinearCostPolicy,
     LinearPolicy,
     NearestPolicy,
+    OrderedPolicy,
     PerceptronPolicy,
     PricedPolicy,
     StackPolicy,
@@ -82,6 +83,8 @@ def make_policies(dtype=np.float64):
         GroupPolicy(draw(4, N_FEATURES), draw(4), np.abs(draw(4, N_EXPERTS))),
     ]
     made = {policy.kind: policy for policy in policies}
+    order = np.roll(np.arange(N_EXPERTS), 1)
+    made["ordered"] = OrderedPolicy(order, linear)
     return made | {"tradeoff": TradeoffPolicy(linear, made["priced"])}
 
 

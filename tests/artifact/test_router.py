@@ -81,7 +81,7 @@ def test_a_value_that_is_not_finite_is_named(router, bad, layout, dtype):
     X[BLOCK + 5, 2] = bad
     with pytest.raises(
         InvalidInputError,
-        match=rf"X must be finite; got {bad} in row {BLOCK + 5}, column 2 \('c'\)",
+        match=rf"X must be finite; got X\[{BLOCK + 5}, 2\] = {bad} \('c'\)",
     ):
         router.predict(layout(X))
 

@@ -48,7 +48,7 @@ def test_the_version_is_the_package_s():
     assert run("--version").stdout.strip() == f"mild {mild.__version__}"
 
 
-def test_an_interrupt_before_there_is_a_verb_is_quiet():
+def test_an_interrupt_before_there_is_a_verb_says_that_nothing_was_saved():
     code = (
         "import sys\n"
         "class Interrupt:\n"
@@ -60,7 +60,8 @@ def test_an_interrupt_before_there_is_a_verb_is_quiet():
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "interrupted: nothing was saved.\n"
 
 
 def test_no_words_show_the_help(mild):

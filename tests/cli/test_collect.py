@@ -130,6 +130,23 @@ def test_a_killed_run_goes_on_and_only_what_was_in_flight_is_asked_twice(mild, p
         assert result["experts"]["small"]["asked"] < 45
 
 
+def test_killed_runs_together_stay_below_the_spending_limit(mild, place):
+    with FakeEndpoint(answer=number_of, delay=0.02) as small:
+        place.write(small, concurrency=4, price_per_query=0.01)
+        for _ in range(2):
+            seen = len(small.requests)
+            process = place.start("--max-spend", "0.3")
+            wait_for(small, seen + 5)
+            process.kill()
+            process.communicate()
+        small.delay = 0
+        result = mild(*place.words, "--max-spend", "0.3", "--json").json()
+        # What a killed run had reserved counts as spent, so that fewer than 30 may be asked.
+        assert 20 <= len(small.requests) <= 30
+        assert 0.01 * len(small.requests) - 1e-9 <= result["spent_by_ledger"] <= 0.3 + 1e-9
+        assert result["experts"]["small"]["answered"] < 30
+
+
 def test_ctrl_c_waits_for_what_is_in_flight_and_writes_the_table(mild, place):
     with FakeEndpoint(answer=number_of, delay=0.2) as small:
         place.write(small, concurrency=4)

@@ -18,7 +18,7 @@ def found(logs):
     from mild.cli.app import build_app
 
     results = logs.folder / "results.json"
-    words = ["compare", logs.log, "--price-weight", 5, *TWO, "--out", results]
+    words = ["compare", logs.log, "--price-weight", 5, *TWO, "--out", results, "--details"]
     done = CliRunner().invoke(build_app(), [str(word) for word in words])
     assert done.exit_code == 0, done.stderr
     return done, json.loads(results.read_text(encoding="utf-8"))
@@ -30,7 +30,7 @@ def test_every_method_is_a_row_between_the_constant_and_the_oracle(found):
         "best constant",
         "cost regression",
         "kNN",
-        "always the best single expert",
+        "always the best",  # single expert: the name is folded
         "perfect choice",
     ):
         assert any(line.startswith(f"│ {name}") for line in lines), name
@@ -67,6 +67,25 @@ def test_constant_control_oracle_shares_and_recall_are_there(found):
         low, high = method["minus_constant"][1:]
         assert low <= method["minus_constant"][0] <= high
         assert len(method["costs"]) == 4
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+def test_by_default_one_table_has_every_method_and_the_verdict_is_below_it(
+    mild, logs, found, monkeypatch, width
+):
+    monkeypatch.setenv("COLUMNS", width)
+    done = mild("compare", logs.log, "--price-weight", 5, *TWO)
+    lines = done.out.splitlines()
+    assert sum(line.startswith("┏") for line in lines) == 1
+    names = [line.split("│")[1].strip() for line in lines if line.startswith("│")]
+    assert names[:3] == ["best constant", "cost regression", "kNN"]
+    assert names[3].startswith("perfect choice")
+    assert max(map(len, lines[:-1])) <= int(width)
+    assert lines[-1] == found[1]["verdict"]["sentence"]
+
+
+def test_details_add_tables(found):
+    assert sum(line.startswith("┏") for line in found[0].stdout.splitlines()) > 3
 
 
 def test_json_is_one_object_with_every_figure(mild, logs):

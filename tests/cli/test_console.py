@@ -13,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from mild import errors
 from mild.cli.console import MildCommand, emit, fixed, print_table, progress_bar, wrapped
 from mild.errors import ConvergenceWarning, DataFileError, InvalidInputError
 
@@ -46,7 +47,7 @@ def test_an_interrupt_is_one_sentence_and_exit_130():
 
     done = invoke(verb)
     assert (done.exit_code, done.stdout) == (130, "")
-    assert done.stderr == "interrupted: nothing was written.\n"
+    assert done.stderr == "interrupted: nothing was saved.\n"
     found = json.loads(invoke(verb, "--as-json").stdout)
     assert found == {"error": "interrupted", "code": "interrupted"}
 
@@ -65,6 +66,21 @@ def test_warnings_of_ours_are_one_line_each():
 
     done = invoke(verb)
     assert (done.exit_code, done.stderr) == (0, "warning: the solver stopped.\n")
+
+
+def test_of_solvers_that_stopped_early_one_line_is_enough():
+    class ConvergenceWarning(UserWarning):  # as scikit-learn's
+        pass
+
+    def verb() -> None:
+        for category in (ConvergenceWarning, errors.ConvergenceWarning):
+            for steps in range(3):
+                warnings.warn(f"stopped\nafter {steps} steps.", category, stacklevel=1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        done = invoke(verb)
+    assert (done.exit_code, done.stderr) == (0, "warning: stopped after 0 steps.\n")
 
 
 def test_other_warnings_are_left_to_python():

@@ -1,15 +1,19 @@
-"""``mild data describe`` and ``mild data convert``."""
+"""``mild data describe``, ``convert`` and ``split``."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as parquet
 import pytest
 
 from mild.cli.options import PriceOptions
 from mild.data import read_outcomes
 from mild.errors import OptionError
+from outcome_cases import make_columns
 
 ROWS = """prompt,correct__Q-1B,correct__Q-7B,cost__Q-1B,cost__Q-7B,latency_ms__Q-1B,latency_ms__Q-7B
 "one, two?",1,1,0.0001,0.002,100,900
@@ -55,6 +59,41 @@ def test_a_person_can_read_it(mild, log, monkeypatch, width):
     assert max(map(len, table_lines)) <= width
 
 
+SAMPLES = Path(__file__).parents[1] / "data/formats/samples"
+
+
+@pytest.mark.parametrize(
+    "name", ["long.csv", "models.jsonl", "responses.parquet", "endings.csv", "wide.feather"]
+)
+def test_every_format_is_described_and_converted(mild, tmp_path, name):
+    found = mild("data", "describe", SAMPLES / name, "--json").json()
+    assert (found["rows"], [e["name"] for e in found["experts"]]) == (4, ["gpt-4", "small"])
+    done = mild("data", "convert", SAMPLES / name, tmp_path / "wide.csv")
+    assert done.code == 0
+    assert read_outcomes(tmp_path / "wide.csv").fingerprint() == found["fingerprint"]
+
+
+def test_the_columns_of_a_long_table_can_be_named(mild, tmp_path):
+    (tmp_path / "log.csv").write_text(
+        "ask,who,verdict,fee,said,case\na,x,yes,1,p,1\na,x,no,2,q,2\n"
+    )
+    named = ("--query", "ask", "--model-column", "who", "--scores", "verdict", "--prices", "fee")
+    named += ("--answer-column", "said", "--id-column", "case")
+    found = mild("data", "describe", tmp_path / "log.csv", "--json", *named).json()
+    assert found["form"] == "long"
+    assert (
+        found["experts"][0] | {"asked": 2, "accuracy": 0.5, "mean_price": 1.5}
+        == found["experts"][0]
+    )
+
+
+def test_a_column_that_would_be_dropped_is_refused(mild, tmp_path):
+    (tmp_path / "log.csv").write_text("prompt,correct__x,corrrect__y,cost__y\na,1,1,1\n")
+    done = mild("data", "describe", tmp_path / "log.csv")
+    assert done.code == 1
+    assert "did you mean" in done.err
+
+
 def test_experts_and_columns_can_be_chosen(mild, tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("task,acc_a,acc_b,usd_a,usd_b\nx,1,0.5,1,2\ny,0,1,1,2\n")
@@ -73,9 +112,8 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
             "--beta must name experts; '13B' is not one of the experts Q-1B, Q-7B",
         ),
         (["--beta", "7B"], "beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got '7B'"),
-        (["--price-weight", "50"], "--price-weight needs the price of every answer; 1 is unknown"),
         (["--experts", "Q-9B"], "'Q-9B' is not one of the experts"),
-        (["--form", "long"], "form must be one of 'wide'"),
+        (["--form", "tall"], "form must be one of 'wide'"),
         (["--query", "task"], "query must name columns of the file; 'task' is not one"),
         (["--vectors", "prompt"], "vectors must be lists of numbers"),
     ],
@@ -143,3 +181,25 @@ def test_describing_a_table_imports_neither_pandas_nor_scipy(logs):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
+
+
+def test_a_table_is_split_into_two_files(mild, tmp_path):
+    table = pa.table(make_columns(60, prices=True))
+    parquet.write_table(table, tmp_path / "log.parquet")
+    words = ("data", "split", tmp_path / "log.parquet", "--group", "subject", "--seed", 4)
+    report = mild(*words, "--test", 0.4, "--json").json()
+    sides = [parquet.read_table(report[part]["file"]) for part in ("train", "test")]
+    assert [side.num_rows for side in sides] == [report[p]["rows"] for p in ("train", "test")]
+    assert not set(sides[0]["subject"].to_pylist()) & set(sides[1]["subject"].to_pylist())
+    train, _ = read_outcomes(tmp_path / "log.parquet").split(0.4, groups="subject", random_state=4)
+    assert sides[0]["prompt"].to_pylist() == train.queries
+    refused = mild(*words)
+    assert refused.code == 1
+    assert "--overwrite" in refused.err
+    done = mild(*words, "--overwrite", "--out", tmp_path / "parts")
+    assert "log.train.parquet: 40 rows, 40 different queries to train on." in done.out
+    assert "log.test.parquet: 20 rows" in done.out
+    router = tmp_path / "router"
+    assert mild("fit", tmp_path / "parts" / "log.train.parquet", "--out", router).code == 0
+    judged = mild("evaluate", tmp_path / "parts" / "log.test.parquet", "-r", router, "--json")
+    assert judged.json()["seen_in_fit"] == {"queries": 0, "checked": 20, "left_out": 0}

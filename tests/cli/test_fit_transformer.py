@@ -42,3 +42,16 @@ def test_it_reads_queries_itself(mild, encoder, logs, tmp_path):
     assert done.code != 0
     assert "--text is for routers that read features" in done.err
     assert not (tmp_path / "r").exists()
+
+
+def test_an_encoder_that_is_not_there_is_one_error_with_a_code(mild, logs, tmp_path):
+    words = ["--router", "transformer", "--model", tmp_path / "nowhere"]
+    done = mild("fit", logs.log, "--out", tmp_path / "r", *words)
+    assert done.code == 1
+    assert done.err.splitlines()[-1].startswith("error: ")
+    assert str(tmp_path / "nowhere") in done.err.splitlines()[-1]
+    assert "Traceback" not in done.err
+    told = mild("fit", logs.log, "--out", tmp_path / "r", *words, "--json")
+    assert told.code == 1
+    assert told.json()["code"] == "invalid_data_file"
+    assert not (tmp_path / "r").exists()

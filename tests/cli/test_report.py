@@ -68,9 +68,33 @@ def test_the_figures_are_those_of_mild_evaluate(mild, router, outcomes, tmp_path
     )
     found = done.json()
     assert found["verdict"]["sentence"] == told["verdict"]["sentence"]
-    assert found["seen_in_fit"] == told["seen_in_fit"] == {"queries": 200, "checked": 300}
+    seen = {"queries": 200, "checked": 300, "left_out": 0}
+    assert found["seen_in_fit"] == told["seen_in_fit"] == seen
     assert "200 of 300 queries were in the training data" in done.err
     assert json.loads(json.dumps(found))["report"].endswith("a.html")
+
+
+def test_few_rows_that_were_seen_are_left_out_unless_they_are_kept(
+    mild, router, outcomes, tmp_path
+):
+    table = parquet.read_table(outcomes / "all.parquet")
+    parquet.write_table(table.take([0, 1, *range(200, 300)]), tmp_path / "few.parquet")
+    told = mild("evaluate", tmp_path / "few.parquet", "--router", router)
+    assert "note: 2 rows (2 %) are left out" in told.err
+    assert "warning" not in told.err
+    assert "on 100 rows" in told.out
+    page = ("report", router, "--table", tmp_path / "few.parquet", "--overwrite", "--json", "--out")
+    found = mild(*page, tmp_path / "a.html")
+    assert found.json()["seen_in_fit"] == {"queries": 2, "checked": 102, "left_out": 2}
+    assert found.json()["rows"] == 100
+    assert "note: 2 rows (2 %) are left out" in found.err
+    kept = mild(*page, tmp_path / "a.html", "--keep-seen")
+    assert kept.json()["rows"] == 102
+    assert "2 of 102 queries were in the training data" in kept.err
+    assert "optimistic" in (tmp_path / "a.html").read_text(encoding="utf-8")
+    without = mild("report", router, "--keep-seen", "--out", tmp_path / "b.html")
+    assert without.code == 1
+    assert "--keep-seen needs a table" in without.err
 
 
 def test_a_saved_evaluation_is_rendered(mild, router, outcomes, tmp_path):

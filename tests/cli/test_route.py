@@ -34,7 +34,7 @@ def route(*words, lines=""):
 
 
 def test_plain_lines_become_decisions_of_the_router(readers):
-    done = route(readers(), lines="\n".join(PROMPTS))
+    done = route(readers(), "-", "--probabilities", lines="\n".join(PROMPTS))
     router = load(readers())
     assert done.code == 0
     assert [answer["expert"] for answer in done.answers] == [
@@ -149,10 +149,17 @@ def test_a_question_with_choices_is_routed_as_it_is_evaluated(mild, tmp_path):
     assert "line 1: field 'question' without its choices" in refused.err
 
 
-def test_blank_lines_are_counted(readers):
+def test_a_blank_line_is_answered_without_an_expert(readers):
     done = route(readers(), lines="add\n\n  \nboil\n")
-    assert len(done.answers) == 2
-    assert "2 blank lines were skipped." in done.err
+    assert done.code == 0
+    assert [answer["expert"] is None for answer in done.answers] == [False, True, True, False]
+    assert "2 blank lines are without an expert." in done.err
+    fewer = route(readers(), "-", "--skip-bad", lines="add\n\n  \nboil\n")
+    assert len(fewer.answers) == 2
+
+
+def test_shares_of_the_reward_are_given_only_if_asked_for(readers):
+    assert list(route(readers(), lines="boil").answers[0]) == ["expert", "expected_cost"]
 
 
 def test_empty_queries_are_routed_with_a_warning(readers):

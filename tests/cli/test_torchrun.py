@@ -88,5 +88,5 @@ def test_two_processes_write_the_router_of_one(mild, logs, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["two"]
     mild("fit", logs.log, "--out", tmp_path / "one", *words)
     two, one = load(tmp_path / "two"), load(tmp_path / "one")
-    for ours, theirs in zip(two.policy.weights, one.policy.weights, strict=True):
+    for ours, theirs in zip(two.policy.inner.weights, one.policy.inner.weights, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)

@@ -101,7 +101,7 @@ def test_an_interrupt_before_anything_was_found_writes_nothing(interrupted, tabl
     done = interrupted(after=0)
     assert done.code == 130, done.err
     assert done.json()["code"] == "interrupted"
-    assert "interrupted: nothing was written." in done.err
+    assert "interrupted: nothing was saved." in done.err
     assert not (tables.folder / "r").exists()
 
 
@@ -200,11 +200,12 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     out = tmp_path / "r"
     done = mild("tune", priced, "--out", out, *FAST, "--keep-quality", "2")
     assert done.code == 0, done.err
-    assert "Target keep_quality 2: trade-off t = " in done.out
+    assert "probability 80 %" in done.out
     target = load(out).info.notes["target"]
     assert target["met"] is True
     assert target["quality"] >= 2 * target["best_quality"]
-    assert f"(t = {target['t']:g})" in done.out
+    assert done.out.count("Target met on held-out rows") == 1
+    assert "(a trade-off for keep_quality 2)" in done.out
     assert mild("show", out, "--json").json()["notes"]["target"] == target
     assert "keep_quality 2" in mild("show", out).out
     explained = mild("explain", out, COOKING, "--json").json()
@@ -214,6 +215,29 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     assert "target" not in other
     assert other["expert"] == "adder"
     assert target["sentence"] in mild("explain", out, COOKING).out.replace("\n", " ")
+
+
+def test_a_target_has_a_margin_for_its_probability(mild, priced, tmp_path):
+    found = {}
+    for probability in ("0.6", "0.95"):
+        out = tmp_path / probability
+        options = ["--max-dollars", "6", "--target-probability", probability]
+        done = mild("tune", priced, "--out", out, *FAST, *options, "--json")
+        assert done.code == 0, done.err
+        found[probability] = done.json()["target"]
+        assert found[probability]["probability"] == float(probability)
+        assert found[probability]["likely"] is True
+    loose, strict = found["0.6"], found["0.95"]
+    assert strict["dollars_per_1000"]["estimate"] <= loose["dollars_per_1000"]["estimate"]
+    margin = strict["margins"]["max_dollars"]
+    assert 6 - strict["dollars_per_1000"]["estimate"] >= margin
+    assert "probability 95 %" in strict["sentence"]
+    assert f"${margin:.4g}" in strict["sentence"]
+    done = mild(
+        "tune", priced, "--out", tmp_path / "r", "--max-dollars", "6", "--target-probability", "80"
+    )
+    assert done.code != 0
+    assert "--target-probability" in done.err
 
 
 def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables):

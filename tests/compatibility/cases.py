@@ -153,8 +153,10 @@ def answers(folder: Path) -> dict[str, Any]:
         found["feature_sums"] = numbers(np.asarray(X, dtype=float).sum(axis=1))
         found["route"] = router.predict_texts(inputs).tolist()
         found["decide_text"] = [int(router.decide_text(text)) for text in inputs]
-    for method in ("predict_proba", "decision_function", "expected_costs"):
-        found[method] = _or_refusal(lambda method=method: numbers(getattr(router, method)(X)))
+    # Costs as the router decides by them; what it shows is limited to the possible range.
+    asked = {"predict_proba": router, "decision_function": router, "expected_costs": router.policy}
+    for method, one in asked.items():
+        found[method] = _or_refusal(lambda method=method, one=one: numbers(getattr(one, method)(X)))
     found["without"] = _or_refusal(
         lambda: router.without(router.expert_names[0]).predict(X).tolist()
     )
@@ -200,7 +202,8 @@ def _command_answers(folder: Path, inputs: Any, reads_text: bool) -> dict[str, A
         return found
     queries = [text if isinstance(text, str) else text.tolist() for text in inputs]
     lines = "".join(json.dumps({"id": i, "query": q}) + "\n" for i, q in enumerate(queries))
-    done = mild_command(["route", router, "--jobs", 1, "--query", "query"], stdin=lines)
+    words = ["route", router, "--jobs", 1, "--query", "query", "--probabilities"]
+    done = mild_command(words, stdin=lines)
     routed = done.lines()
     found["route"] = {
         "exit": done.code,
@@ -384,12 +387,15 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "show": {"words": ["show", _TEXT], "figures": True},
     "show_tuned": {"words": ["show", "artifacts/text_tuned/router"], "figures": True},
     "route": {
-        "words": ["route", _TEXT, "tables/queries.txt", "--echo", "--jobs", 1],
+        "words": ["route", _TEXT, "tables/queries.txt", "--echo", "--jobs", 1, "--probabilities"],
         "lines": True,
         "figures": True,
     },
     "route_json_lines": {
-        "words": ["route", "artifacts/text_regression/router", "--query", "q", "--jobs", 1],
+        "words": [
+            "route", "artifacts/text_regression/router", "--query", "q", "--jobs", 1,
+            "--probabilities",
+        ],
         "stdin": '{"id": 7, "q": "boil salt"}\n{"id": 8, "q": 5}\n',
         "lines": True,
         "figures": True,

@@ -65,12 +65,12 @@ def test_an_float_vector_is_float64_one_number_per_expert() -> None:
         (lambda: check_costs(np.zeros((2, 2, 2))), r"got 3 dimensions, shape \(2, 2, 2\)"),
         (
             lambda: check_scores([[0.0, np.nan]]),
-            r"scores must be finite; got nan in row 0, expert 1",
+            r"scores must be finite; got scores\[0, 1\] = nan",
         ),
-        (lambda: check_scores([[math.inf]]), r"scores must be finite; got inf in row 0, expert 0"),
+        (lambda: check_scores([[math.inf]]), r"scores must be finite; got scores\[0, 0\] = inf"),
         (lambda: check_scores([["high"]]), r"scores must hold numbers"),
         (lambda: check_rewards([[1.0]], (2, 1)), r"= \(2, 1\); got \(1, 1\)"),
-        (lambda: check_rewards([[-1.0]], (1, 1)), r"non-negative; got -1 in row 0, expert 0"),
+        (lambda: check_rewards([[-1.0]], (1, 1)), r"non-negative; got rewards\[0, 0\] = -1"),
         (
             lambda: check_rewards([[np.nan]], (1, 1)),
             r"rewards must be finite and non-negative; got",

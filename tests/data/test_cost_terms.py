@@ -75,8 +75,12 @@ def test_an_unknown_price_matters_only_where_prices_count():
     table = make(**{"cost__Q-1B": [None, 0.002]})
     assert np.isnan(table.prices[0, 0])
     np.testing.assert_array_equal(table.costs(price_weight=0), table.costs())
-    with pytest.raises(InvalidInputError, match=r"1 is unknown, such as row 1 of 'Q-1B'"):
-        table.costs(price_weight=1)
+    unknown = np.isnan(table.costs(price_weight=1))
+    assert unknown.tolist() == [[True, False], [False, True]]
+    bare = make(**{"cost__Q-1B": [None, None]})
+    with pytest.raises(InvalidInputError, match="'Q-1B' has none") as caught:
+        bare.costs(price_weight=1)
+    assert caught.value.code == "invalid_price_weight"
 
 
 def test_a_table_without_prices_or_latencies_cannot_weigh_them():

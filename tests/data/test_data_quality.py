@@ -11,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from mild.data import read_outcomes
 from mild.data.data_quality import ScoreCounts
+from table_cases import kinds
 
 
 def found(**columns):
@@ -89,3 +90,40 @@ def test_experts_whose_prices_are_known_in_part_are_named():
     assert "Dollars of some (2 of 3 unknown) are means" in finding.sentence
     bare = found(prompt=["a", "b"], correct__x=[1, 0], correct__y=[0, 1], cost__y=[0.5, 0.25])
     assert "means" not in getattr(bare.get("unknown_prices"), "sentence", "")
+
+
+# Prices
+
+
+def prices_of(large):
+    rows = len(large)
+    columns = {"prompt": [f"q{i}" for i in range(rows)]}
+    columns |= {"correct__x": [1] * rows, "correct__large": [0] * rows}
+    return pa.table(columns | {"cost__x": [0.002] * rows, "cost__large": large})
+
+
+@pytest.mark.parametrize(
+    ("large", "row"),
+    [
+        ([0.02, 0.02, 50.0, 0.02], 3),  # a single row
+        ([20.0, 21.0, 20.0, 20.0], 2),  # an expert in another unit
+        ([0.0, 0.0, 0.0, 9.0], 4),  # what costs nothing is no median
+    ],
+)
+def test_a_price_far_above_the_median_is_questioned(large, row):
+    found = kinds(prices_of(large))["large_prices"]
+    assert f"'large' in row {row}" in found.sentence
+    assert "cents" in found.sentence
+    assert found.count == sum(price > 2 for price in large)
+    described = read_outcomes(prices_of(large)).describe()
+    assert found.sentence in described.sentences
+
+
+@pytest.mark.parametrize("large", [[0.02, 0.02, 1.9, 0.02], [0.0] * 4, [None] * 4])
+def test_other_prices_are_not_questioned(large):
+    assert "large_prices" not in kinds(prices_of(large))
+
+
+def test_an_expert_far_below_the_others_is_compared_with_itself():
+    cheap = prices_of([1e-6, 1e-6, 1e-6, 1.9e-3])
+    assert "row 4" in kinds(cheap)["large_prices"].sentence

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mild.artifact.expert_names import match_values
 from mild.data import match_expert, match_experts
 from mild.errors import InvalidInputError
 
@@ -42,6 +43,30 @@ def test_a_name_that_fits_several_is_refused_with_them(name):
         InvalidInputError, match=r"must match one expert; it matches Qwen2.5-0.5B-Instruct"
     ):
         match_expert(name, QWEN)
+
+
+@pytest.mark.parametrize(
+    ("name", "experts"),
+    [
+        ("l", ["small", "large"]),
+        ("gpt-4", ["gpt-4-turbo", "gpt-4-1106"]),
+        ("b", ["1b", "b-2-b", "b_3"]),
+    ],
+)
+def test_the_end_of_one_name_that_is_in_another_is_refused(name, experts):
+    with pytest.raises(InvalidInputError) as caught:
+        match_expert(name, experts)
+    assert all(expert in str(caught.value) for expert in experts[-2:])
+
+
+def test_a_name_without_its_provider_means_that_model():
+    assert match_expert("gpt-4", ["openai/gpt-4", "openai/gpt-4-turbo"]) == "openai/gpt-4"
+
+
+def test_two_names_of_one_expert_are_refused():
+    assert match_values({"7B": 1, "0.5B": 2}, QWEN) == {QWEN[2]: 1, QWEN[0]: 2}
+    with pytest.raises(InvalidInputError, match="'7B' and '7b' both mean"):
+        match_values({"7B": 1, "7b": 2}, QWEN)
 
 
 def test_the_same_name_in_other_case_is_refused_if_two_fit():

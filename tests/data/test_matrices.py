@@ -269,6 +269,21 @@ def test_an_array_that_breaks_its_rule_is_named(tmp_path, data, change, sentence
     assert sentence in refusal(tmp_path / "a.npz")
 
 
+@pytest.mark.parametrize(
+    ("cells", "sentence"),
+    [
+        (["0,1", "-1,1"], "got -1 in row 2 of expert 'a'"),
+        (["0,1", "0,inf"], "got inf in row 2 of expert 'b'"),
+        (["0,1", ",", ","], "row 2 has none"),
+    ],
+)
+def test_a_cost_that_is_none_is_named_by_its_row_from_1(tmp_path, cells, sentence):
+    file = tmp_path / "a.csv"
+    file.write_text("f,cost__a,cost__b\n" + "".join(f"1,{pair}\n" for pair in cells))
+    assert sentence in refusal(file)
+    assert read_matrices(file, costs="cost__b", need_costs=False).rows == len(cells)
+
+
 class Bomb:
     """Leaves a mark if it is ever unpickled."""
 

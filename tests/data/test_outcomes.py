@@ -104,13 +104,11 @@ def test_rows_are_named_by_their_number_in_the_file_also_behind_one_that_asked_n
         read_outcomes(pa.table(columns | change))
 
 
-def test_an_answer_without_a_price_is_named_by_its_number_in_the_file():
+def test_a_row_keeps_its_number_in_the_file():
     columns = {"prompt": ["a", "b", "c"], "correct__x": [1, None, 0], "cost__x": [1.0, 1.0, None]}
     table = read_outcomes(pa.table(columns))
-    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 3 of 'x'"):
-        table.costs(price_weight=1.0)
-    with pytest.raises(InvalidInputError, match="1 is unknown, such as row 3 of 'x'"):
-        table.take([1]).costs(price_weight=1.0)
+    assert [table.row_number(row) for row in range(table.rows)] == [1, 3]
+    assert table.take([1]).row_number(0) == 3
 
 
 def test_the_fingerprint_sees_every_outcome():

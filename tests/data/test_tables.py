@@ -38,9 +38,11 @@ def jsonl(tmp_path, *lines):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     assert "there is no such file" in refusal(tmp_path / "nothing.csv")
     assert "the folder must hold files that end in" in refusal(tmp_path)
-    (tmp_path / "log.xlsx").write_text("x")
-    expected = "must end in .parquet, .csv, .tsv, .json, .jsonl, .ndjson; got '.xlsx'"
-    assert expected in refusal(tmp_path / "log.xlsx")
+    (tmp_path / "log.xls").write_text("x")
+    expected = (
+        "must end in .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather, .xlsx; got '.xls'"
+    )
+    assert expected in refusal(tmp_path / "log.xls")
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl"])

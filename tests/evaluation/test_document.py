@@ -124,7 +124,7 @@ def test_costs_alone_have_a_report():
     assert document["frontier"]["axis"] is None
     assert document["groups"] is None
     assert document["regrets"]["rows"][0]["text"] == ""
-    assert "row 3" in render(document)
+    assert "row 4" in render(document), "counted from 1"
 
 
 def test_one_expert_and_one_row_have_a_report():
@@ -163,7 +163,7 @@ def test_texts_go_through_the_routers_own_features(tmp_path):
     fresh = make_table([[1, 0, 0], [0, 1, 1]], prompt=["new one", "question number 3"])
     document = document_of(router, fresh, fresh.costs(), router.features(fresh.queries))
     assert document["same_data_as_fit"] is False
-    assert document["seen_in_fit"] == {"queries": 1, "checked": 2}
+    assert document["seen_in_fit"] == {"queries": 1, "checked": 2, "left_out": 0}
     assert "1 of 2 queries were in the training data, too" in render(document)
     again = document_of(router, table, task.costs, router.features(table.queries))
     assert again["same_data_as_fit"] is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -14,6 +15,7 @@ import mild
 from mild.data import Matrices
 from mild.data.datasets import load_outcomes
 from mild.errors import InvalidInputError, OutputExistsError
+from mild.report import render
 from outcome_cases import make_columns
 
 mpl.use("Agg")
@@ -47,6 +49,97 @@ def test_figures_are_beside_constant_chance_and_oracle(judged, parts):
     assert judged.verdict.pays is True
     assert repr(judged) == judged.verdict.sentence
     assert judged.verdict.sentence in judged._repr_html_()
+
+
+def overlapping(parts, seen, rows):
+    """Rows of the test table, the first of them replaced by rows that were trained on."""
+    train, test = parts
+    both = [train.take(np.arange(seen)).to_frame(), test.take(np.arange(rows - seen)).to_frame()]
+    return mild.read_outcomes(pd.concat(both, ignore_index=True))
+
+
+def figures(judged):
+    """Everything in a report that is a number of the rows."""
+    document = json.loads(json.dumps(judged.document()))
+    keys = ("rows", "verdict", "figures", "frontier", "calibration", "groups", "regrets")
+    return {key: document[key] for key in keys}
+
+
+def test_few_rows_that_were_seen_in_training_are_left_out_of_every_figure(router, parts):
+    table = overlapping(parts, 9, 200)
+    judged = mild.evaluate(router, table)
+    assert judged.overlap == {
+        "same_data_as_fit": False,
+        "seen_in_fit": {"queries": 9, "checked": 200, "left_out": 9},
+    }
+    fresh = mild.evaluate(router, table.take(np.arange(9, 200)))
+    assert figures(judged) == figures(fresh)
+    assert judged.figures.as_dict() == fresh.figures.as_dict()
+    assert judged.warning is None
+    (note,) = judged.notes
+    assert "9 rows (4.5 %) are left out" in note
+    found, content = judged.as_dict(), judged.document()
+    assert found["seen_in_fit"]["left_out"] == content["seen_in_fit"]["left_out"] == 9
+    assert found["notes"] == content["notes"] == [note]
+    assert note in render(content)
+    assert note in repr(judged)
+    worst = content["regrets"]["rows"]
+    assert [row["row_number"] for row in worst] == [row["row"] + 9 + 1 for row in worst], (
+        "in the file"
+    )
+    fingerprint = dict(content["data"])["fingerprint"]
+    assert fingerprint == table.fingerprint(), "that of the table that was given"
+
+
+def test_balance_and_groups_are_over_the_rows_that_are_left(router, parts):
+    table = overlapping(parts, 9, 200)
+    options = {"balance": "source", "groups": "source"}
+    judged = mild.evaluate(router, table, **options)
+    fresh = mild.evaluate(router, table.take(np.arange(9, 200)), **options)
+    assert figures(judged) == figures(fresh)
+
+
+def test_rows_that_were_seen_are_kept_if_asked_for(router, parts):
+    table = overlapping(parts, 9, 200)
+    kept = mild.evaluate(router, table, keep_seen=True)
+    assert kept.figures.summary["n_samples"] == 200
+    assert kept.overlap["seen_in_fit"] == {"queries": 9, "checked": 200, "left_out": 0}
+    assert "optimistic" in kept.warning
+    assert kept.notes == ()
+
+
+@pytest.mark.parametrize("seen", [10, 100, 197, 200])
+def test_many_rows_that_were_seen_are_kept_and_warned_of(router, parts, seen):
+    judged = mild.evaluate(router, overlapping(parts, seen, 200))
+    assert judged.figures.summary["n_samples"] == 200
+    assert judged.overlap["seen_in_fit"] == {"queries": seen, "checked": 200, "left_out": 0}
+    assert "optimistic" in judged.warning
+    assert "mild data split" in judged.warning
+
+
+def test_the_training_table_itself_is_recognised(router, parts):
+    judged = mild.evaluate(router, parts[0])
+    assert judged.overlap["same_data_as_fit"]
+    assert "fitted on these rows" in judged.warning
+
+
+def test_a_router_that_does_not_know_its_queries_is_judged_by_all_rows(router, parts):
+    old = replace(router, query_hashes=None)
+    judged = mild.evaluate(old, overlapping(parts, 9, 200))
+    assert judged.overlap == {"same_data_as_fit": False, "seen_in_fit": None}
+    assert judged.figures.summary["n_samples"] == 200
+    assert (judged.warning, judged.notes) == (None, ())
+
+
+def test_of_a_sample_of_hashes_those_that_are_recognised_are_left_out(router, parts):
+    hashes = router.query_hashes[: len(router.query_hashes) // 2]
+    sampled = replace(router, query_hashes=hashes, info=replace(router.info, hashes_complete=False))
+    table = overlapping(parts, 8, 200)
+    judged = mild.evaluate(sampled, table)
+    seen = judged.overlap["seen_in_fit"]
+    assert 0 < seen["left_out"] == seen["queries"] < 8
+    assert judged.figures.summary["n_samples"] == 200 - seen["left_out"]
+    assert f"{200 - seen['checked']} other rows could not be checked" in judged.notes[0]
 
 
 def test_a_router_a_folder_and_a_file_are_the_same_to_it(judged, router, parts, tmp_path):

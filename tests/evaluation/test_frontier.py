@@ -5,6 +5,7 @@ import pytest
 
 from mild.artifact import Router
 from mild.artifact.info import TargetInfo
+from mild.evaluation.figures import routing_figures
 from mild.evaluation.sections import (
     efficient,
     frontier,
@@ -12,6 +13,7 @@ from mild.evaluation.sections import (
     operating_points,
     target_limits,
 )
+from mild.metrics import target_of_choices
 from mild.policies import Decoder, LinearPolicy
 from report_cases import cost_router, expect, make_table, priced_router, routed_rows
 
@@ -149,20 +151,29 @@ def solved(target, certified=None, guarantee=None):
     return TargetInfo(target, guarantee, 1.0, None, True, certified, "large", "Said.")
 
 
+def limits(rows, target):
+    known, names = rows.outcomes, rows.expert_names
+    judged = target_of_choices(
+        known.scores, known.prices, rows.chosen, names.index("large"), names, target
+    )
+    return target_limits(solved(target), judged)
+
+
 @pytest.mark.parametrize(
     ("target", "quality", "dollars", "kept"),
     [
         ({"keep_quality": 0.9}, 0.9, None, True),
         ({"max_quality_loss": 0.25, "max_dollars": 2.0}, 0.75, 2.0, False),
         ({"save_dollars": 0.5}, None, 10.0, True),
-        ({"strong_share": 0.5}, None, None, None),
+        ({"strong_share": 0.5}, None, None, True),
+        ({"strong_share": 0.2}, None, None, False),
     ],
 )
 def test_limits_of_a_target_are_those_of_the_best_expert_on_these_rows(
     target, quality, dollars, kept
 ):
     rows = gathered(make_table(SCORES), [0, 0, 1, 2])  # quality 1 for $6.50; large alone: 1 for $20
-    found = target_limits(rows, solved(target))
+    found = limits(rows, target)
     assert (found["quality"], found["dollars"], found["kept"]) == (quality, dollars, kept)
 
 
@@ -172,17 +183,22 @@ def test_a_target_is_for_means_over_rows_also_in_a_balanced_report():
     balanced = replace(rows, outcomes=replace(rows.outcomes, strata=strata))
     assert balanced.means(balanced.chosen)["quality"] > 0.8
     wanted = solved({"keep_quality": 0.8})
-    assert target_limits(rows, wanted)["kept"] is False
-    assert target_limits(balanced, wanted) == target_limits(rows, wanted)
+    names, chosen = rows.expert_names, rows.chosen
+    figures = [
+        routing_figures(one.outcomes, chosen, names, target=wanted).verdict.target
+        for one in (rows, balanced)
+    ]
+    assert [one.met for one in figures] == [False, False]
+    assert target_limits(wanted, figures[1]) == target_limits(wanted, figures[0])
 
 
 def test_a_router_without_a_target_has_no_limits():
     rows = gathered(make_table(SCORES), [0, 0, 1, 2])
-    assert target_limits(rows, None) is None
+    assert target_limits(None, None) is None
     assert frontier(rows)["target"] is None
 
 
 def test_without_prices_a_target_of_dollars_has_no_limit():
     rows = gathered(make_table(SCORES, prices=None), [0, 0, 1, 2])
-    found = target_limits(rows, solved({"save_dollars": 0.5, "keep_quality": 0.9}))
-    assert (found["quality"], found["dollars"], found["kept"]) == (0.9, None, True)
+    found = limits(rows, {"save_dollars": 0.5, "keep_quality": 0.9})
+    assert (found["quality"], found["dollars"], found["kept"]) == (0.9, None, None)

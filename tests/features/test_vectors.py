@@ -66,7 +66,7 @@ def test_a_text_is_refused_with_what_to_give(features):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ([[1.0, np.nan, 0.0]], "finite; got nan in row 0, column 1"),
+        ([[1.0, np.nan, 0.0]], r"finite; got vectors\[0, 1\] = nan"),
         ([1.0, 2.0, 3.0], r"shape \(n, width\)"),
         ([[1.0], [1.0, 2.0]], "rows of numbers"),
         ([[None, "a", 1]], "rows of numbers"),

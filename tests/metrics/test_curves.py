@@ -80,7 +80,7 @@ def test_what_was_never_asked_is_refused_or_skipped():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"expected_errors": [[NAN, 0.0]]}, "expected_errors must be finite; got nan"),
+        ({"expected_errors": [[NAN, 0.0]]}, r"must be finite; got expected_errors\[0, 0\] = nan"),
         ({"expected_errors": np.empty((0, 2))}, "at least one row"),
         ({"expected_prices": [1.0]}, r"expected_prices .* \(1, 2\); got \(1, 1\)"),
         ({"errors": [[np.inf, 1.0]]}, "errors must be finite, or NaN"),

@@ -26,7 +26,7 @@ def test_an_expert_never_asked_is_kept_as_a_column():
     ("costs", "message"),
     [
         (np.empty((0, 2)), "at least one row"),
-        ([[NAN, NAN], [1.0, NAN]], "row 0 is all NaN"),
+        ([[NAN, NAN], [1.0, NAN]], r"costs\[0\] is all NaN"),
         ([[-1.0, NAN]], "non-negative"),
         ([[np.inf, NAN]], "finite"),
         ([1.0, 2.0], "shape"),
@@ -46,9 +46,9 @@ def test_weights_are_relative_to_the_largest_even_when_huge_or_tiny():
     ("weights", "message"),
     [
         ([1.0], r"\(2,\); got \(1,\)"),
-        ([1.0, -1.0], "non-negative; got -1 in row 1"),
+        ([1.0, -1.0], r"non-negative; got sample_weight\[1\] = -1"),
         ([0.0, 0.0], "positive sum"),
-        ([1.0, NAN], "finite; got nan in row 1"),
+        ([1.0, NAN], r"finite; got sample_weight\[1\] = nan"),
         (["a", "b"], "numbers"),
     ],
 )

@@ -19,6 +19,7 @@ from mild.policies import (
     LinearCostPolicy,
     LinearPolicy,
     NearestPolicy,
+    OrderedPolicy,
     PerceptronPolicy,
     PricedPolicy,
     StackPolicy,
@@ -87,6 +88,7 @@ def make(dtype=np.float64):
         ),
     }
     policies["tradeoff"] = TradeoffPolicy(linear, policies["priced"])
+    policies["ordered"] = OrderedPolicy(np.roll(np.arange(P), 1), linear)
     return policies
 
 
@@ -271,14 +273,6 @@ def test_heads_for_errors_and_prices_are_found_behind_other_policies():
     assert not policies["linear"].has_prices
     with pytest.raises(UnsupportedError):
         policies["linear"].expected_errors(X)
-
-
-def test_mean_prices_count_where_prices_depend_on_the_input():
-    errors, prices = np.array([0.5, 0.2, 0.1]), np.array([1.0, 2.0, 3.0])
-    learned = make()["priced"]
-    assert_allclose(learned.costs_at_means(errors, prices), errors + 0.5 * prices)
-    fixed = learned.with_prices(betas=[4.0, 5.0, 6.0])
-    assert_allclose(fixed.costs_at_means(errors, prices), errors + 0.5 * np.array([4.0, 5.0, 6.0]))
 
 
 def test_another_decision_is_that_of_a_policy_made_with_it():

@@ -253,3 +253,32 @@ def test_green_amber_and_grey_are_the_verdicts_colours(browser, document, tmp_pa
     band = browser.pixels()[:300]
     # A band of six pixels across the card, and the headline.
     assert near(band, colour) > 6 * 900
+
+
+def test_on_a_phone_no_word_of_a_button_label_or_axis_is_broken(browser, tmp_path):
+    table, _, X = larger_case(200)
+    subjects = ["high_school_government_and_politics", "professional_psychology"]
+    rows = make_table(table.scores.tolist(), source=[subjects[i % 2] for i in range(200)])
+    document = document_of(cost_router(), rows, rows.costs(), X, title="a-long-name-" * 12)
+    page = write_report(document, tmp_path / "phone.html")
+    browser.open(page, **PHONE)
+    assert browser.run("document.querySelector('#theme').clientHeight") < 40
+    assert browser.run("document.querySelector('#theme').scrollWidth") <= browser.run(
+        "document.querySelector('#theme').offsetWidth"
+    )
+    small = "[...document.querySelectorAll('#groups .label small')]"
+    assert browser.run(f"{small}.map(one => one.innerText)") == ["100 rows", "100 rows"]
+    one_line = f"{small}.every(one => one.getBoundingClientRect().height < 30)"
+    assert browser.run(one_line)
+    apart = """(() => {
+      const boxes = selector => [...document.querySelectorAll(selector)]
+        .map(one => one.getBoundingClientRect()).filter(box => box.width > 0);
+      const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+      const groups = [boxes('#groups .sides span'), boxes('#groups .ticks text'),
+        ...[...document.querySelectorAll('#calibration svg, #frontier svg.narrow')].map(svg =>
+          [...svg.querySelectorAll('.tick')].map(one => one.getBoundingClientRect()))];
+      return groups.map(group => group.filter((a, i) => group.some((b, j) => i < j && meet(a, b))).length);
+    })()"""
+    found = browser.run(apart)
+    assert len(found) > 3
+    assert not any(found), found

@@ -447,9 +447,9 @@ def test_refuses_one_sample_and_another_number_of_features(case):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: np.where(c == c[4, 2], -1.0, c), "non-negative; got -1 in row 4, expert 2"),
-        (lambda c: np.where(np.arange(90)[:, None] == 5, np.nan, c), "row 5 is all NaN"),
-        (lambda c: np.where(np.arange(3) == 1, np.nan, c), "expert 1 is all NaN"),
+        (lambda c: np.where(c == c[4, 2], -1.0, c), r"non-negative; got costs\[4, 2\] = -1"),
+        (lambda c: np.where(np.arange(90)[:, None] == 5, np.nan, c), r"costs\[5\] is all NaN"),
+        (lambda c: np.where(np.arange(3) == 1, np.nan, c), r"costs\[:, 1\] is all NaN"),
         (lambda c: c[:-1], r"\(n_samples, n_experts\) = \(90, 3\); got \(89, 3\)"),
         (lambda c: c[:, 0], "got one dimension"),
         (lambda c: c.astype(str) + "x", "costs must hold numbers"),

@@ -1,11 +1,23 @@
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import sklearn.exceptions
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from mild.errors import ConvergenceWarning
-from mild.routers.cost_models import LogisticLoss, logistic_heads, observed
+from mild.routers import cost_models
+from mild.routers.base import unwarned
+from mild.routers.cost_models import (
+    LogisticLoss,
+    PricedRouter,
+    fit_heads,
+    logistic_heads,
+    observed,
+)
 
 
 def problem(n=80, d=4, p=3, seed=0):
@@ -83,3 +95,33 @@ def test_stopping_early_is_reported():
     X, soft, _ = problem()
     with pytest.warns(ConvergenceWarning, match="after 1 iterations"):
         logistic_heads(X, soft, np.ones(soft.shape), 1e-6, max_iter=1, tol=1e-12)
+
+
+def test_candidates_that_do_not_converge_are_not_warned_about(monkeypatch):
+    """Nobody can act on the strengths that are tried for heads; a router of one's own warns."""
+    solve = cost_models.minimise
+    monkeypatch.setattr(
+        cost_models, "minimise", lambda *given: replace(solve(*given), converged=False)
+    )
+    X, _, hard = problem()
+    prices = np.ones(hard.shape)
+    folds = [(np.arange(40, 80), np.arange(40)), (np.arange(40), np.arange(40, 80))]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit_heads(X, hard, prices, folds)
+    assert not caught
+    with pytest.warns(ConvergenceWarning):
+        PricedRouter().fit(X, hard, prices=prices)
+
+
+@pytest.mark.parametrize("category", [ConvergenceWarning, sklearn.exceptions.ConvergenceWarning])
+def test_only_warnings_of_convergence_are_held_back(category):
+    @unwarned
+    def double(x, y=0):
+        warnings.warn("stopped", category, stacklevel=1)
+        warnings.warn("something else", RuntimeWarning, stacklevel=1)
+        return 2 * x + y
+
+    with pytest.warns(RuntimeWarning, match="something else") as caught:
+        assert double(3, y=1) == 7
+    assert len(caught) == 1

@@ -11,7 +11,7 @@ from mild.core.surrogates import parse_surrogate
 from mild.errors import ConvergenceWarning
 from mild.routers import solver as solver_module
 from mild.routers.linear import LinearRouter
-from mild.routers.objective import LinearObjective, RowLoss, row_loss, training_targets
+from mild.routers.objective import LDAM_SCALE, LinearObjective, RowLoss, row_loss, training_targets
 from mild.routers.solver import (
     MANY,
     ROUGH_TOL,
@@ -199,3 +199,46 @@ def test_steps_of_a_search_end_near_the_fits_they_stand_for(n):
         zero = every(np.zeros(every.shape))[0]
         gained = (zero - every(found.W)[0]) / (zero - exact.value)
         assert gained > 0.995
+
+
+def graded(n, d, p, signal):
+    """Errors of p experts of which the later are rarely the cheapest, and features of falling variance."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d)) * np.geomspace(1, 0.05, d)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    X[:, 0] += 0.5
+    X = X.astype(np.float32)
+    level = np.linspace(1, -0.5, p) + signal * X @ rng.normal(size=(d, p)) + rng.normal(size=(n, 1))
+    return X, (rng.random((n, p)) > 1 / (1 + np.exp(-level))).astype(np.float64)
+
+
+def test_with_many_experts_a_fit_makes_the_choices_of_its_optimum():
+    X, costs = graded(2000, 80, 14, 0.5)
+    costs[np.random.default_rng(1).random(len(costs)) < 0.14, 3] = np.nan
+    path = LinearPath(X, np.ones(len(X)))
+    for alpha in (1e-4, 1e-3, 1e-2, 1e-1, 1.0):
+        best = LinearRouter(alpha=alpha, tol=1e-12).fit(X, costs).predict(X)
+        single = LinearRouter(alpha=alpha).fit(X, costs).predict(X)
+        assert (single == best).mean() > 0.99
+        step = LinearRouter(alpha=alpha)._fit_from(X, costs, None, path=path, search_tol=5e-3)
+        assert (step.predict(X) == best).mean() > 0.94
+
+
+@pytest.mark.parametrize(("loss", "scale"), [("ce", 1), ("cwce", 1), ("ldam", LDAM_SCALE**2)])
+def test_label_based_losses_need_few_times_the_evaluations_of_mild(loss, scale, monkeypatch):
+    X, costs = graded(1000, 137, 9, 4.0)
+    counts = np.bincount(costs.argmin(axis=1), minlength=9)
+    assert (counts < 10).any()  # rare experts
+    calls = []
+    evaluate = LinearObjective.__call__
+    monkeypatch.setattr(LinearObjective, "__call__", lambda *a: calls.append(1) or evaluate(*a))
+
+    def evaluations(name, factor):
+        calls.clear()
+        path = LinearPath(X, np.ones(len(X)))
+        for alpha in (1.0, 1e-1, 1e-2, 1e-3, 1e-4):
+            router = LinearRouter(name, alpha=factor * alpha)
+            router._fit_from(X, costs, None, path=path, search_tol=5e-3)
+        return len(calls)
+
+    assert evaluations(loss, scale) < 4.5 * evaluations("mild", 1)

@@ -136,9 +136,9 @@ def test_prices_pass_through_a_pipeline():
     [
         (np.ones(2), r"prices must have shape \(n_experts,\) = \(3,\) or"),
         (np.ones((299, 3)), r"\(n_samples, n_experts\) = \(300, 3\); got \(299, 3\)"),
-        ([1.0, -2.0, 1.0], "prices must be finite and non-negative; got -2 for expert 1"),
-        ([1.0, np.nan, 1.0], "got nan for expert 1"),
-        (np.full((300, 3), np.inf), "got inf in row 0, expert 0"),
+        ([1.0, -2.0, 1.0], r"prices must be finite and non-negative; got prices\[1\] = -2"),
+        ([1.0, np.nan, 1.0], r"got prices\[1\] = nan"),
+        (np.full((300, 3), np.inf), r"got prices\[0, 0\] = inf"),
         (np.full((300, 3), np.nan), "prices must be known"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import joblib
@@ -74,7 +75,7 @@ def test_a_winner_that_is_not_better_than_the_constant_is_not_used() -> None:
 
 
 def test_the_search_says_why_its_winner_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, costs = specialists(200, noise=0.3)
+    X, costs = specialists(200, noise=0.4)
     lowest = RouterCV(one_standard_error=False, **FEW).fit(X, costs)
     assert lowest.choice_ == "lowest mean cost"
     assert lowest.best_index_ == np.argmin(lowest.cv_results_["mean_cost"])
@@ -396,6 +397,20 @@ def test_an_interrupt_during_the_stack_keeps_the_rest(monkeypatch: pytest.Monkey
     assert set(search.cv_results_["family"]) == {"regression", "knn"}
 
 
+def test_other_margins_are_tried_at_the_best_strengths_only() -> None:
+    X, costs = specialists(120)
+    alphas = (1e-3, 1e-2, 1e-1)
+    every = RouterCV(alphas=alphas, cv=3, bias=False).fit(X, costs).cv_results_
+    search = RouterCV(alphas=alphas, cv=3, bias=False, margin_strengths=1).fit(X, costs)
+    found = search.cv_results_
+    assert len(found["params"]) == len(alphas) + (len(every["params"]) - len(alphas)) // 3
+    tried = Counter(params["alpha"] for params in found["params"])
+    centre = dict(zip(alphas, found["mean_cost"], strict=False))
+    assert tried.most_common(1)[0][0] == min(centre, key=centre.__getitem__)
+    with pytest.raises(InvalidInputError, match="margin_strengths"):
+        RouterCV(margin_strengths=0).fit(X, costs)
+
+
 def test_a_search_takes_some_neighbours_unchecked_but_never_across_losses(monkeypatch) -> None:
     X, costs = specialists(900, noise=0.3)
     monkeypatch.setattr("mild.routers.solver.SAMPLE", 300)
@@ -514,6 +529,24 @@ def test_groups_count_once_stay_in_one_fold_and_must_fit() -> None:
         assert caught.value.code == f"invalid_{name}"
     with pytest.raises(InvalidInputError, match="number of groups; got cv=3 for n_groups=2"):
         RouterCV(cv=3).fit(X, costs, groups=groups % 2)
+
+
+@pytest.mark.parametrize(("seed", "noise"), [(0, 0.2), (3, 0.2), (1, 0.4)])
+def test_copies_of_a_row_make_no_candidate_more_certain(seed, noise) -> None:
+    X, costs = specialists(150, noise, seed)
+    groups = np.tile(np.arange(150), 16)
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    copied = [tuple(np.flatnonzero(np.isin(groups, rows)) for rows in fold) for fold in folds]
+    many = np.tile(X, (16, 1)), np.tile(costs, (16, 1))
+    few: dict[str, Any] = {"alphas": (1e-3, 1e-2, 1e-1, 1.0), "bias": False}
+    once = RouterCV(cv=folds, **few).fit(X, costs)
+    often = RouterCV(cv=copied, **few).fit(*many, groups=groups)
+    assert once.choice_ == often.choice_ == "one standard error"
+    assert once.best_index_ == often.best_index_
+    families = ["linear", "regression", "knn", "stack"]
+    few = {"alphas": (1e-2, 1e-1), "families": families}
+    assert RouterCV(cv=folds, **few).fit(X, costs).best_family_ == "stack"
+    assert RouterCV(cv=copied, **few).fit(*many, groups=groups).best_family_ == "stack"
 
 
 def test_groups_are_routed_through_a_pipeline() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import mild
 from mild.data import Matrices
 from mild.data.datasets import load_outcomes
-from mild.errors import InvalidInputError, OutputExistsError
+from mild.errors import DegenerateDataWarning, InvalidInputError, OutputExistsError
 from mild.features import EncoderFeatures, HashingFeatures
 from mild.routers.cost_models import KNNRouter
 from mild.tuning.fitting import make_step
@@ -80,7 +81,7 @@ def test_frames_come_back_as_the_kind_that_was_given():
 def test_a_target_decides_and_is_stated(parts):
     found = mild.tune(parts[0], max_dollars=1, **FAST)
     assert found.target is not None
-    assert found.target.sentence in found.sentences
+    assert found.target.promise in found.sentences
     assert found.router.info.target.target == {"max_dollars": 1}
     assert found.as_dict()["target"]["target"] == {"max_dollars": 1}
 
@@ -90,6 +91,65 @@ def test_a_guarantee_keeps_rows_for_calibration(parts):
     assert found.target.certified
     assert any("kept for calibration" in note for note in found.notes)
     assert found.router.info.table.rows == parts[0].rows
+
+
+def with_holes(table, what):
+    """The table without any price (or latency) in two rows, and without one of them in another."""
+    values = getattr(table, what).copy()
+    values[[3, 17]] = np.nan
+    values[5, 0] = np.nan
+    return replace(table, **{what: values})
+
+
+def test_a_row_without_a_price_counts_where_no_price_is_needed(parts):
+    table = with_holes(parts[0].take(np.arange(240)), "prices")
+    found = mild.tune(table, **FAST)
+    assert found.notes == ()
+    assert found.router.info.table.rows == 240
+    whole = mild.tune(parts[0].take(np.arange(240)), **FAST)
+    assert found.verdict.estimate == whole.verdict.estimate
+    assert found.router.has_prices, "the heads are learned from the rows with prices"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"price_weight": 50},
+        {"latency_weight": 0.1},
+        {"keep_quality": 0.9},
+        {"max_quality_loss": 0.1, "guarantee": 0.9},
+    ],
+    ids=str,
+)
+def test_rows_without_any_price_are_left_out_where_one_is_needed(parts, options):
+    what = "latencies" if "latency_weight" in options else "prices"
+    table = with_holes(parts[0].take(np.arange(240)), what)
+    found = mild.tune(table, **options, **FAST)
+    assert found.notes[0].startswith("2 rows without any")
+    assert ("1 more answer" in found.notes[0]) == ("weight" in str(options))
+    assert found.as_dict()["notes"] == list(found.notes)
+    assert found.router.info.table.rows == 238
+
+
+def test_every_function_leaves_out_rows_without_any_price(parts):
+    table = with_holes(parts[0].take(np.arange(240)), "prices")
+    for kind in ("linear", "priced", "knn", "regression", "cascade", "constant"):
+        with pytest.warns(DegenerateDataWarning, match="2 rows without any price"):
+            router = mild.fit(table, kind, price_weight=50)
+        assert router.info.table.rows == 238
+    judged = mild.evaluate(mild.fit(parts[1], price_weight=50), table)
+    assert judged.notes[0].startswith("2 rows without any price")
+    assert judged.as_dict()["rows"] == 238
+    found = mild.compare(table, price_weight=50, methods=["mild"], n_splits=2)
+    assert found.notes[0].startswith("2 rows without any price")
+    assert found.n_rows == 238
+    described = table.describe(price_weight=50).as_dict()
+    finding = next(one for one in described["findings"] if one["kind"] == "unknown_losses")
+    assert finding["count"] == 7
+    assert described["compared"]["rows"] == 237
+    assert described["rows"] == 240
+    kept = table.take(np.setdiff1d(np.arange(240), [3, 5, 17])).describe(price_weight=50).as_dict()
+    assert described["headroom"] == pytest.approx(kept["headroom"])
 
 
 def test_a_table_without_anything_to_route_gives_the_constant():
@@ -127,6 +187,7 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
         ({"price_weight": -1}, "invalid_price_weight"),
         ({"keep_quality": 95}, "invalid_keep_quality"),
         ({"guarantee": 0.9}, "invalid_guarantee"),
+        ({"keep_quality": 0.9, "target_probability": 1}, "invalid_target_probability"),
         ({"cv": 1}, "invalid_cv"),
         ({"topic": "nowhere"}, "invalid_name"),
         ({"groups": "nowhere"}, "invalid_name"),
@@ -175,7 +236,7 @@ def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
     assert loaded.info.table.fingerprint == train.fingerprint()
     judged = mild.evaluate(loaded, test)
     assert judged.overlap == {
-        "same_data_as_fit": False, "seen_in_fit": {"queries": 0, "checked": test.rows}
+        "same_data_as_fit": False, "seen_in_fit": {"queries": 0, "checked": test.rows, "left_out": 0}
     }  # fmt: skip
     assert mild.evaluate(loaded, train).warning is not None
     assert (

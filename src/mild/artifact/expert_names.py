@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import TypeVar
 
 from mild.errors import InvalidInputError, listed
+
+T = TypeVar("T")
 
 # "0.5B" is one part of "Qwen2.5-0.5B-Instruct": a dot does not separate parts.
 PART = re.compile(r"[^\w.]|_")
@@ -16,17 +19,17 @@ PART = re.compile(r"[^\w.]|_")
 def match_expert(name: str, experts: Sequence[str]) -> str:
     """The expert that ``name`` refers to.
 
-    Tried in this order: the full name, the full name in other case, a part (``7B`` in
-    ``Qwen2.5-7B-Instruct``), the end, any substring. The first rule that matches must match one expert
-    only.
+    Tried in this order: the full name, the full name in other case, the name without its provider
+    (``gpt-4`` in ``openai/gpt-4``), whole parts (``7B`` in ``Qwen2.5-7B-Instruct``), any substring. The
+    first rule that matches must match one expert only.
     """
     if name in experts:
         return name
     short = name.casefold().strip()
     rules: tuple[Callable[[str], bool], ...] = (
         lambda whole: whole == short,
-        lambda whole: short in PART.split(whole),
-        lambda whole: whole.endswith(short),
+        lambda whole: whole.rpartition("/")[2] == short,
+        lambda whole: _parts(short) in _parts(whole),
         lambda whole: short in whole,
     )
     for rule in rules if short else ():
@@ -42,6 +45,23 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
     raise InvalidInputError(
         f"{name!r} is not one of the experts {listed(experts)}.{hint}", parameter="experts"
     )
+
+
+def _parts(name: str) -> str:
+    """The parts of a name, each between two marks, so that whole parts can be searched for."""
+    return f"\0{PART.sub(chr(0), name)}\0"
+
+
+def match_values(named: Mapping[str, T], experts: Sequence[str]) -> dict[str, T]:
+    """What is said about experts, by their full names; two names of one expert are refused."""
+    given: dict[str, str] = {}
+    for name in named:
+        expert = match_expert(name, experts)
+        if expert in given:
+            both = f"{given[expert]!r} and {name!r} both mean {expert!r}"
+            raise InvalidInputError(f"each expert must be named once; {both}.", parameter="experts")
+        given[expert] = name
+    return {expert: named[name] for expert, name in given.items()}
 
 
 def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[str]:

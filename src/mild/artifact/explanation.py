@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from mild.artifact.estimates import Estimates
 from mild.artifact.frames import html_table
-from mild.artifact.novelty import NOVEL, Estimates
+from mild.artifact.novelty import NOVEL
 from mild.core.arrays import FloatArray
 from mild.features import HashingFeatures, TextFeatures
 from mild.features.terms import shorten
@@ -19,12 +20,22 @@ from mild.policies import Policy
 # Texts of at most so many words are explained word by word, longer ones passage by passage.
 MOST_WORDS = 150
 PASSAGES = 50
+# Leads that differ by less are shown alike.
+LEAST_LEAD = 5e-5
 # Effects that are smaller are rounding.
 LEAST_EFFECT = 1e-6
 # Characters of a part that are shown.
 SHOWN = 48
 # Parts of a query that the sentence names.
 NAMED_PARTS = 3
+# Names of what a choice is made by, as people read them.
+SHOWN_AS = {
+    "expected cost": "expected loss",
+    "constant": "expected loss",
+    "probability": "share of reward",
+}
+# Those of which less is better.
+LOW = ("expected cost", "constant")
 # Readable names of the plain numbers.
 NUMBER_WORDS = {
     "<log_length>": "(length of the text)",
@@ -66,17 +77,21 @@ class Explanation:
     probabilities: dict[str, float]  # estimates of the shares of the expected reward
     expected_costs: dict[str, float] | None  # None where the router has not learned them
     values: dict[str, float]  # the quantity that the choice is the best of
-    by: str  # its name: "expected cost", "probability", "score" or "confidence"
+    by: str  # its name: "expected cost", "probability", "score", "confidence" or "constant"
     margins: dict[str, float] | None  # None where the router has none
     lead: float  # of the chosen expert over the runner-up, in that quantity
     evidence: tuple[Evidence, ...]  # what parts of the query add to the lead, largest first
     others: float  # sum over the parts that are not listed
     method: str  # how evidence was found: "terms", "words left out", "passages left out", "none"
     unit: str  # of the evidence
-    # Expected costs are calibrated, and shrink to the experts' means where the input is novel.
     right: dict[str, float] | None = None  # probabilities of a right answer; None if unknown
     novelty: float | None = None  # share of held-out inputs nearer to the training inputs
     novel: bool | None = None  # whether that share is above 99 %
+    # expected costs by a calibration that is only shown; None where there is none
+    calibrated: dict[str, float] | None = None
+    graded: bool = (
+        False  # whether what counts as right is a score between 0 and 1, and not a yes or no
+    )
 
     @property
     def sentence(self) -> str:
@@ -88,10 +103,20 @@ class Explanation:
             reason = (
                 "a cascade asks in a fixed order and stops at the first expert it trusts enough"
             )
+        elif self.by == "constant":
+            reason = "this router sends every query to it"
         elif self.by == "expected cost":
             reason = f"its expected loss is {self.lead:.4f} below that of {other}, the runner-up"
+            shown = self.values[other] - self.values[expert]
+            if abs(shown - self.lead) > LEAST_LEAD:
+                reason += ", before both are limited to what is possible"
+        elif self.by == "score":
+            reason = f"its score is {self.lead:.4f} above that of {other}, the runner-up"
         else:
-            reason = f"probability {shares[expert]:.3f}, the runner-up {other} {shares[other]:.3f}"
+            reason = (
+                f"its share of the expected reward is {shares[expert]:.3f}, that of {other}, the "
+                f"runner-up, {shares[other]:.3f}"
+            )
         parts = [entry.part for entry in self.evidence if entry.effect > 0][:NAMED_PARTS]
         # Names of numbers, such as the length of the text, are in parentheses.
         named = ", ".join(part if part.startswith("(") else repr(part) for part in parts)
@@ -106,27 +131,28 @@ class Explanation:
         if not self.novel:
             return self.sentence, f"The query is {far}; it counts as novel above {100 * NOVEL:g} %."
         return self.sentence, (
-            f"The query is novel: it is {far}. The estimates are the means of the experts, and the choice "
-            "is a guess. The gateway's setting on_novel names an expert for such queries."
+            f"The query is novel: it is {far}. The estimates are extrapolated, and the choice is a guess. "
+            "The gateway's setting on_novel names an expert for such queries."
         )
 
     @property
     def columns(self) -> dict[str, list[Any]]:
-        """The figures of each expert, the most probable one first, by the name of the figure."""
-        names = sorted(self.probabilities, key=lambda name: -self.probabilities[name])
-        figures: dict[str, dict[str, float] | None]
-        figures = {self.by: self.values, "probability": self.probabilities}
-        if self.by == "expected cost" and self.expected_costs != self.values:
-            # The choice rests on the router's own estimates, before calibration.
-            figures["calibrated"] = self.expected_costs
-        else:
-            figures["expected cost"] = self.expected_costs
-        figures |= {"P(right)": self.right, "margin": self.margins}
+        """The figures of each expert, the one that is asked first, by the name of the figure."""
+        low = self.by in ("expected cost", "constant")
+        names = sorted(
+            self.values, key=lambda name: self.values[name] if low else -self.values[name]
+        )
+        names.sort(key=lambda name: name != self.expert)
+        figures: dict[str, dict[str, float] | None] = {
+            SHOWN_AS.get(self.by, self.by): self.values,
+            "calibrated": self.calibrated,
+            "expected score" if self.graded else "P(right)": self.right,
+            "margin": self.margins,
+        }
         found: dict[str, list[Any]] = {"expert": names}
         for figure, values in figures.items():
             if values is not None:
-                # To the user a cost is a loss, as in every table of the command line.
-                found[as_loss(figure)] = [values[name] for name in names]
+                found[figure] = [values[name] for name in names]
         return found
 
     def as_dict(self) -> dict[str, Any]:
@@ -141,11 +167,6 @@ class Explanation:
         return html_table("experts", self.columns, self.sentences)
 
 
-def as_loss(figure: str) -> str:
-    """The name of a figure as people read it: an expected cost is called an expected loss."""
-    return figure.replace("expected cost", "expected loss")
-
-
 def explain(
     policy: Policy,
     step: TextFeatures,
@@ -153,10 +174,12 @@ def explain(
     content: Any,
     trusted: Estimates,
     most: int = 12,
+    graded: bool = False,
 ) -> Explanation:
     """Explain the decision on a text, or a vector, with at most ``most`` pieces of evidence.
 
-    ``trusted`` says what can be expected of the experts on it.
+    ``trusted`` says what can be expected of the experts on it, ``graded`` whether that is a score between
+    0 and 1.
 
     For a linear router on hashed text the evidence is exact: the lead is a sum over terms. For any other
     router, words (or passages of a long text) are left out one by one. A cascade and a constant have no
@@ -168,7 +191,7 @@ def explain(
     other = next((int(k) for k in order if k != chosen), None)
     evidence: list[Evidence] = []
     method, unit = "none", ""
-    if other is not None and isinstance(content, str) and by != "confidence":
+    if other is not None and isinstance(content, str) and by not in ("confidence", "constant"):
         terms = by_terms(content, step, policy, chosen, other)
         if terms is not None:
             evidence, method, unit = terms, "terms", "log-odds" if by == "probability" else by
@@ -185,12 +208,16 @@ def explain(
     def named(figures: Any) -> dict[str, float]:
         return dict(zip(expert_names, np.asarray(figures, float).tolist(), strict=True))
 
+    def known(figures: FloatArray | None) -> dict[str, float] | None:
+        return None if figures is None or np.isnan(figures[0]).any() else named(figures[0])
+
+    costs = known(trusted.costs)
     return Explanation(
         expert=expert_names[chosen],
         runner_up=None if other is None else expert_names[other],
         probabilities=named(found.probabilities[0]),
-        expected_costs=None if trusted.costs is None else named(trusted.costs[0]),
-        values=named(-values if by == "expected cost" else values),
+        expected_costs=costs,
+        values=costs if costs is not None and by in LOW else named(values),
         by=by,
         margins=None if policy.margins is None else named(policy.margins),
         lead=0.0 if other is None else float(values[chosen] - values[other]),
@@ -198,9 +225,11 @@ def explain(
         others=sum(entry.effect for entry in evidence[most:]),
         method=method,
         unit=unit,
-        right=None if trusted.right is None else named(trusted.right[0]),
+        right=known(trusted.right),
         novelty=None if trusted.novelty is None else float(trusted.novelty[0]),
         novel=None if trusted.novel is None else bool(trusted.novel[0]),
+        calibrated=known(trusted.calibrated),
+        graded=graded,
     )
 
 

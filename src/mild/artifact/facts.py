@@ -42,7 +42,7 @@ def router_facts(
         "best family": estimator.best_family,
         "best params": estimator.best_params,
         **_fit_parameters(estimator, margins is not None),
-        **_policy_settings(policy.state()[0]),
+        **_policy_settings(policy.shown.state()[0]),
         "margins in use": margins and dict(zip(expert_names, margins, strict=True)),
         "calibration": _calibration(info),
         "novel inputs": _novel_inputs(novelty, expert_names),
@@ -130,5 +130,5 @@ def _novel_inputs(novelty: Novelty | None, expert_names: Sequence[str]) -> str |
     if novelty is None:
         return None
     means = dict(zip(expert_names, map(float, novelty.means[0]), strict=True))
-    what = "mean error" if len(novelty.means) > 1 else "mean cost"
-    return f"the estimate is the {what} of each expert: {as_text(means)}"
+    what = "mean error" if len(novelty.means) > 1 else "mean loss"
+    return f"recognised; the {what} of each expert in training: {as_text(means)}"

@@ -60,6 +60,7 @@ class TableInfo(InfoPart):
     form: str  # its format
     explanation: str  # how it was read
     shards: int | None = None  # number of its files, if they were read one by one
+    graded: bool | None = None  # whether some scores are neither 0 nor 1; None if not, or not known
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,9 @@ class TargetInfo(InfoPart):
     certified: bool | None  # None where there is no guarantee
     best_expert: str
     sentence: str
+    probability: float | None = None  # with which it is to be met on as many new rows, an estimate
+    likely: bool | None = None  # whether the setting has the margins for that
+    margins: Mapping[str, float] | None = None  # target -> margin in its unit
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ _PARTS: dict[str, type[InfoPart]] = {
 # The key of ``router.json`` that holds the notes, and the fields of RouterInfo -> their keys there.
 _NOTES_KEY = "notes"
 _NOTES = {
-    **{name: name for name in ("query", "constant", "balance", *_PARTS)},
+    **{name: name for name in ("query", "constant", "mean_scores", "balance", *_PARTS)},
     **{name: name for name in ("tradeoffs", "price_head", "verdict")},
     "hashes_complete": "marks_complete",
 }
@@ -137,6 +141,7 @@ class RouterInfo:
 
     cost: CostInfo | None = None
     constant: str | None = None  # the expert of least mean cost in training
+    mean_scores: Mapping[str, float] | None = None  # expert -> mean score in training, for ties
     balance: str | None = None  # column whose values count alike
     query: Mapping[str, Any] | None = None  # columns that make a query (Recipe.from_dict)
     table: TableInfo | None = None
@@ -175,12 +180,16 @@ class RouterInfo:
         """From the content of ``router.json``."""
         data = manifest["data"]
         content = json.dumps(dict(manifest), sort_keys=True, default=str)
-        names = ("kind", "mild_version", "created", "schema_version", "tensors")
+        kind = manifest["kind"]
+        if kind == "ordered":  # which only orders the experts of the policy inside
+            kind = manifest["settings"]["parts"][0]["kind"]
+        names = ("mild_version", "created", "schema_version", "tensors")
         return replace(
             cls.from_notes(manifest.get(_NOTES_KEY)),
             data=None if data is None else DataInfo.from_dict(data),
             estimator=EstimatorInfo.from_dict(manifest["estimator"]),
             fingerprint=hashlib.sha256(content.encode()).hexdigest()[:16],
+            kind=kind,
             **{name: manifest[name] for name in names},
         )
 

@@ -29,7 +29,7 @@ from mild.artifact.schemas import (
     described_tensor,
     split,
 )
-from mild.errors import ArtifactError, DataFileError, InvalidInputError
+from mild.errors import ArtifactError, DataFileError, InvalidInputError, check_arguments
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
 
@@ -50,6 +50,7 @@ LARGE_BYTES = 1024**3
 _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
 
 
+@check_arguments
 def load(folder: str | os.PathLike[str]) -> Router:
     """Read a router that ``save`` wrote.
 

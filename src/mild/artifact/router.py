@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.artifact.expert_names import match_expert
+from mild.artifact.estimates import Estimates, chances, possible_costs
+from mild.artifact.expert_names import match_values
 from mild.artifact.explanation import Explanation, explain
 from mild.artifact.facts import router_facts
 from mild.artifact.folder import write_folder
 from mild.artifact.frames import as_frame
-from mild.artifact.info import RouterInfo
-from mild.artifact.novelty import Estimates, Novelty, estimate
+from mild.artifact.info import CostInfo, RouterInfo
+from mild.artifact.novelty import Novelty
 from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError, check_option, counted
@@ -94,7 +95,7 @@ class Router:
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of the policy."""
-        return self.policy.state()[0]
+        return self.policy.shown.state()[0]
 
     @property
     def facts(self) -> dict[str, str]:
@@ -113,7 +114,7 @@ class Router:
         """What ``mild show --json`` prints about the router."""
         info = self.info
         return {
-            "kind": info.kind or self.policy.kind,
+            "kind": self.policy.shown.kind,
             "parts": self.policy.parts,
             "experts": self.expert_names,
             "margins": self.margins,
@@ -163,6 +164,8 @@ class Router:
     def expected_costs(self, X: Any) -> FloatArray:
         """Expected cost (n_samples, n_experts) of each expert, if the router has learned it.
 
+        It is the number that ``explain``, ``mild route`` and the gateway show: within the possible range.
+
         >>> from mild.policies import LinearCostPolicy
         >>> router = Router(LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 1.0])), ["a", "b"])
         >>> router.expected_costs([[3.0]])
@@ -174,7 +177,14 @@ class Router:
         """Choice, probabilities and expected costs of each row of X, in one pass."""
         inputs = self._check_inputs(X)
         self._check_finite(inputs, 0)
-        return self.policy.decide(inputs)
+        return self.decide_features(inputs)
+
+    def decide_features(self, X: FloatArray) -> Decisions:
+        """``decide`` for what ``features`` gives, unchecked; all that is served, shown and logged."""
+        found = self.policy.decide(X)
+        if found.costs is None:
+            return found
+        return replace(found, costs=self._possible(X, found.costs))
 
     def decide_one(self, x: FloatArray) -> int:
         """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
@@ -234,19 +244,40 @@ class Router:
                 "this router was fitted on columns of numbers: mild predict gives its choices for a table."
             )
         trusted = self.estimate([text])
-        return explain(self.policy, self.text, self.expert_names, text, trusted, most)
+        graded = self.info.table is not None and bool(self.info.table.graded)
+        return explain(self.policy, self.text, self.expert_names, text, trusted, most, graded)
 
     def estimate(self, texts: Sequence[Any]) -> Estimates:
-        """What can be expected of the experts on texts, or vectors.
+        """What can be expected of the experts on texts, or vectors, and how far it can be trusted.
 
-        Expected costs are calibrated, and shrink to the means of the experts where a text is novel.
+        Expected costs are those of ``decide``. What is right is not known of a novel text.
         """
-        step, X, policy = self._text_step(), self.features(texts), self.policy
+        step, X, known = self._text_step(), self.features(texts), self.novelty
+        costs = trusted = self.decide_features(X).costs
+        policy, calibrated = self.policy, None
         if self.calibration is not None:
             policy = policy.calibrated(*self.calibration)
+            calibrated = trusted = self._possible(X, policy.expected_costs(X), policy)
+        right = chances(policy, X, trusted, self.expert_names, self._terms)
+        if known is None:
+            return Estimates(costs, calibrated, right, None, None)
         # Few routers need the shares, which take a second pass over the texts.
-        unseen = np.zeros(len(X)) if self.novelty is None else step.unseen_shares(texts)
-        return estimate(policy, X, unseen, self.expert_names, self.info.cost, self.novelty)
+        scores = known.scores(X, step.unseen_shares(texts))
+        novel = known.is_novel(scores)
+        if right is not None:
+            right[novel] = np.nan
+        return Estimates(costs, calibrated, right, known.shares(scores), novel)
+
+    def _possible(self, X: Any, costs: FloatArray, policy: Policy | None = None) -> FloatArray:
+        return possible_costs(policy or self.policy, X, costs, self.expert_names, self._terms)
+
+    @property
+    def _terms(self) -> CostInfo | None:
+        """Terms of the expected costs. They are errors where a target is met by one expert for all."""
+        cost, target = self.info.cost, self.info.target
+        if cost is None or target is None or target.expert is None:
+            return cost
+        return replace(cost, beta=None, price_weight=None, latency_weight=None)
 
     def is_novel(self, texts: Sequence[Any], X: FloatArray | None = None) -> BoolArray:
         """Whether each text is farther from the training texts than 99 % of held-out ones were.
@@ -317,14 +348,14 @@ class Router:
                     "cannot be changed after fitting together with beta: new betas replace all prices. "
                     "Give one of them.",
                 )
-            named = {match_expert(name, self.expert_names): beta for name, beta in betas.items()}
+            named = match_values(betas, self.expert_names)
             betas, price_weight = [named.get(name, 0.0) for name in self.expert_names], 1.0
         elif betas is None and in_dollars and self.has_prices:
             self._check_dollars()
         policy = self.policy.with_prices(betas, price_weight)
-        # The calibration is that of the policy that decided before, and so is the target.
+        # The calibration is that of the policy that decided before, and so are target and verdict.
         kept = self.calibration if policy.parts == self.policy.parts else None
-        info = replace(self.info, target=None)
+        info = replace(self.info, target=None, verdict=None)
         return replace(self, policy=policy, calibration=kept, info=info)
 
     def _check_dollars(self) -> None:
@@ -344,7 +375,8 @@ class Router:
         """The router at the trade-off that meets targets on its held-out rows, as ``max_dollars=2``.
 
         Targets are ``keep_quality``, ``max_quality_loss``, ``max_dollars``, ``strong_share`` and
-        ``save_dollars``.
+        ``save_dollars``. They are met there by a margin, so that on as many new rows they are met with
+        ``target_probability`` (0.8), by an estimate; ``info.target`` has the margins.
         """
         for name in wanted:
             check_option("target", name, [field.name for field in fields(Target)])
@@ -352,8 +384,8 @@ class Router:
         if not isinstance(asked, Target):
             raise invalid("target", f"must be named, such as max_dollars=2; got {asked!r}.")
         policy, solved = at_target(self.policy, self.info, self.expert_names, asked)
-        # The calibration is that of the router as it was saved.
-        info = replace(self.info, target=solved)
+        # Calibration and verdict are those of the router as it was saved.
+        info = replace(self.info, target=solved, verdict=None)
         return replace(self, policy=policy, calibration=None, info=info)
 
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
@@ -382,7 +414,7 @@ class Router:
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "
         return (
-            f"Router({self.policy.kind}, {self.n_features} {source}features, "
+            f"Router({self.policy.shown.kind}, {self.n_features} {source}features, "
             f"experts {', '.join(self.expert_names)})"
         )
 
@@ -411,7 +443,8 @@ class Router:
         for rows in blocks(inputs) or [slice(0, 0)]:
             part = inputs[rows]
             self._check_finite(part, rows.start)
-            parts.append(decide(part))
+            found = decide(part)
+            parts.append(self._possible(part, found) if method == "expected_costs" else found)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _check_inputs(self, X: Any) -> Any:
@@ -454,8 +487,8 @@ class Router:
         dense = part.toarray() if hasattr(part, "tocsr") else part
         row, column = np.argwhere(~np.isfinite(dense))[0]
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
-        place = f"row {first_row + row}, column {column}{name}"
-        raise invalid("X", f"must be finite; got {dense[row, column]} in {place}.")
+        got = f"X[{first_row + row}, {column}] = {dense[row, column]}{name}"
+        raise invalid("X", f"must be finite; got {got}.")
 
 
 def _as_texts(texts: Any) -> Any:

@@ -394,6 +394,7 @@ POLICY_SCHEMAS = {
     "standardized": Schema(
         {}, {"mean": "n_features", "scale": "n_features, positive"}, parts=(1, 1)
     ),
+    "ordered": Schema({"order": expert_order}, parts=(1, 1)),
     "blend": Schema(
         {},
         dict.fromkeys(("weights", "levels"), "n_parts, not negative")

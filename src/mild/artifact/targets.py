@@ -2,19 +2,22 @@
 
 A router with separate heads for error and price decides for the least ``error + t * price``. What every
 trade-off t, and every single expert, did on held-out rows is kept with the router as a ``TradeoffCurve``:
-a target can be chosen after fitting.
+a target can be chosen after fitting. A setting is taken if its means are better than the target by a
+margin: on new rows it does something else, and the cheapest of many settings that just meets a target was
+lucky on the held-out rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from statistics import NormalDist
 
 import numpy as np
 
 from mild.artifact.info import RouterInfo, TargetInfo
-from mild.core.arrays import FloatArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, invalid
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.metrics.curves import TradeoffCurve
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
@@ -22,6 +25,18 @@ from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
 # From here on a share of quality must be a percentage.
 _PERCENT = 10
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The setting of a curve that was chosen for a target."""
+
+    index: int  # its place
+    met: bool  # whether its means meet the target
+    likely: bool  # whether they do so by the margins; ``met`` where no errors are recorded
+    margins: dict[str, float] = field(
+        default_factory=dict
+    )  # target -> margin; empty without errors
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,8 @@ class Target:
     strong_share : largest share of queries for the better of two experts
     save_dollars : least share of the best expert's dollars that is saved
     guarantee : probability with which ``max_quality_loss`` holds, over the calibration rows
+    target_probability : probability with which the targets are to be met on as many new rows, an estimate;
+        it decides about the margin of a target without a guarantee
 
     >>> Target(keep_quality=0.95).wanted
     {'keep_quality': 0.95}
@@ -47,6 +64,7 @@ class Target:
     strong_share: float | None = None
     save_dollars: float | None = None
     guarantee: float | None = None
+    target_probability: float = 0.8
 
     def __post_init__(self) -> None:
         # name -> least and largest value, and whether these are allowed
@@ -71,6 +89,11 @@ class Target:
                 top = " and finite" if math.isinf(high) else f" and {bound}"
                 least = "at least" if closed else "above"
                 raise invalid(name, f"must be {least} {low:g}{top}; got {value:g}.")
+        probability: object = self.target_probability
+        number = isinstance(probability, (int, float, np.integer, np.floating))
+        if not number or isinstance(probability, bool) or not 0.5 <= self.target_probability < 1:
+            rule = f"must be a number of at least 0.5 and below 1; got {probability!r}."
+            raise invalid("target_probability", rule)
         if self.guarantee is None:
             return
         if not self.max_quality_loss or self.max_quality_loss >= 1 or len(self.wanted) > 1:
@@ -83,7 +106,8 @@ class Target:
     @property
     def wanted(self) -> dict[str, float]:
         """The targets that were given."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "guarantee"}
+        how = ("guarantee", "target_probability")
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in how}
         return {name: value for name, value in values.items() if value is not None}
 
     @property
@@ -108,32 +132,93 @@ class Target:
             most = min(most, (1 - self.save_dollars) * best_dollars)
         return least, most
 
-    def choose(self, curve: TradeoffCurve) -> tuple[int, bool]:
-        """The setting of a curve that meets the target, and whether one does; if none does, the nearest.
+    def choose(self, curve: TradeoffCurve) -> Choice:
+        """The setting of a curve that meets the target by its margins; if none does, the nearest.
 
-        A target of quality is met at the least dollars, another one with the best quality.
+        A target of quality is met at the least dollars, another one with the best quality. Where no setting
+        has the margins, one whose means meet the target comes before others.
         """
-        missing = self._missing(curve).round(9)
-        dollars = np.zeros(len(curve.weights)) if curve.dollars is None else curve.dollars
+        gaps, margins, scales = self._gaps(curve), self._margins(curve), self._scales(curve)
+        zero = np.zeros(len(curve.weights))
+        missing = sum((np.maximum(-gaps[name], 0) / scales[name] for name in gaps), zero)
+        short = {name: np.maximum(margins[name] - gaps[name], 0) / scales[name] for name in gaps}
+        met = missing.round(9) == 0
+        likely = met.copy()
+        for name in gaps:
+            enough = short[name].round(9) == 0
+            likely &= enough if curve.errors is None else _in_sequence(name, enough, curve)
+        rank = 2 - met.astype(int) - likely
+        nearest = np.where(likely, 0.0, sum(short.values(), zero)).round(9)
+        dollars = zero if curve.dollars is None else curve.dollars
         if set(QUALITY_TARGETS) & set(self.wanted):
-            order = np.lexsort((-curve.quality, dollars, missing))
+            order = np.lexsort((-curve.quality, dollars, nearest, rank))
         else:
-            order = np.lexsort((dollars, -curve.quality.round(9), missing))
+            order = np.lexsort((dollars, -curve.quality.round(9), nearest, rank))
         index = int(order[0])
-        return index, bool(missing[index] == 0)
+        taken = {} if curve.errors is None else {k: float(v[index]) for k, v in margins.items()}
+        return Choice(index, bool(met[index]), bool(likely[index]), taken)
 
-    def _missing(self, curve: TradeoffCurve) -> FloatArray:
-        """By how much each setting misses the target (m,), 0 where it meets it: shares, added."""
+    def _gaps(self, curve: TradeoffCurve) -> dict[str, FloatArray]:
+        """By how much each setting (m,) is better than each target, in the unit of the target."""
         quality, best = curve.quality, curve.best_index
-        dollars = np.zeros(len(curve.weights)) if curve.dollars is None else curve.dollars
-        least, most = self.limits(float(quality[best]), float(dollars[best]))
-        total = np.maximum(least - quality, 0) / max(float(quality[best]), 1e-12)
-        if math.isfinite(most):
-            total = total + np.maximum(dollars - most, 0) / max(float(dollars[best]), 1e-12)
-        if self.strong_share is not None:
-            total = total + np.maximum(curve.shares - self.strong_share, 0)
-        result: FloatArray = total
-        return result
+        dollars = np.zeros(len(quality)) if curve.dollars is None else curve.dollars
+        found: dict[str, FloatArray] = {}
+        for name, value in self.wanted.items():
+            least, most = Target(**{name: value}).limits(float(quality[best]), float(dollars[best]))
+            if name in QUALITY_TARGETS:
+                found[name] = quality - least
+            else:
+                found[name] = value - curve.shares if name == "strong_share" else most - dollars
+        return found
+
+    def _margins(self, curve: TradeoffCurve) -> dict[str, FloatArray]:
+        """By how much each setting (m,) must be better than each target; 0 if the errors are not known.
+
+        Several targets share the probability of a miss. Single experts, of which one may be lucky, get half
+        of it, and if none is as good as asked for, one of them passes with at most this probability. The
+        best expert has its own quality on any rows, so that it needs no margin for a target of quality.
+        """
+        errors, best = curve.errors, curve.best_index
+        if errors is None:
+            return {name: np.zeros(len(curve.weights)) for name in self.wanted}
+        miss = (1 - self.target_probability) / max(len(self.wanted), 1)
+        single = curve.experts >= 0
+        freedom = errors.folds - 1 if errors.folds > 1 else None
+        # The errors are those of two samples, and an expert is lucky in one of them.
+        lucky = upper_quantile(1 - miss / max(int(single.sum()) - 1, 1)) / math.sqrt(2)
+        alone = max(upper_quantile(1 - miss / 2), lucky)
+        quantile = np.where(single, alone, upper_quantile(1 - miss, freedom))
+        none = np.zeros(len(curve.weights))
+        dollars = none if errors.dollars is None else errors.dollars
+        extra = none if errors.extra is None else errors.extra
+        # A target limits a mean minus a share of the best expert's: errors of the mean and of the
+        # difference to the best expert's, and the share.
+        limited = {
+            "keep_quality": (errors.quality, errors.loss, self.keep_quality),
+            "max_quality_loss": (errors.quality, errors.loss, 1.0),
+            "max_dollars": (dollars, extra, 0.0),
+            "save_dollars": (dollars, extra, 1 - (self.save_dollars or 0.0)),
+            "strong_share": (errors.shares, none, 0.0),
+        }
+
+        def error(name: str) -> FloatArray:
+            own, difference, share = limited[name]
+            share = share or 0.0
+            square = (1 - share) * (own**2 - share * own[best] ** 2) + share * difference**2
+            return np.sqrt(np.maximum(square, 0))
+
+        found = {name: quantile * error(name) for name in self.wanted}
+        for name in set(QUALITY_TARGETS) & set(found):
+            found[name][best] = 0.0
+        return found
+
+    def _scales(self, curve: TradeoffCurve) -> dict[str, float]:
+        """What a miss of each target is measured by: the best expert's quality or dollars, or 1."""
+        best = curve.best_index
+        quality = max(float(curve.quality[best]), 1e-12)
+        dollars = 1.0 if curve.dollars is None else max(float(curve.dollars[best]), 1e-12)
+        scales = dict.fromkeys(QUALITY_TARGETS, quality) | {"strong_share": 1.0}
+        return {name: scales.get(name, dollars) for name in self.wanted}
 
     def check(self, n_experts: int, priced: bool) -> None:
         """Refuse targets that make no sense for so many experts, or without prices."""
@@ -151,15 +236,82 @@ class Target:
                 raise invalid(name, "needs the prices of the experts; the table has none.")
 
 
+def _in_sequence(name: str, enough: BoolArray, curve: TradeoffCurve) -> BoolArray:
+    """Settings that have their margin, trade-offs only up to the first that has not.
+
+    Trade-offs are tried from the one that is expected to be safest on: 0 for a target of quality, the
+    largest for others. So a lucky one beyond is not taken, whatever the number of trade-offs is.
+    """
+    places = np.flatnonzero(curve.experts < 0)
+    places = places[np.argsort(curve.weights[places])]
+    if name not in QUALITY_TARGETS:
+        places = places[::-1]
+    found = enough.copy()
+    found[places] = np.logical_and.accumulate(enough[places])
+    return found
+
+
+def upper_quantile(probability: float, freedom: int | None = None) -> float:
+    """The t with ``P(T <= t) = probability`` of at least 0.5; T is normal if ``freedom`` is None.
+
+    Otherwise T is Student's with these degrees of freedom, by bisection of its finite series (Abramowitz
+    and Stegun, 26.7.3 and 26.7.4): a loaded router has no scipy.
+
+    >>> round(upper_quantile(0.8), 4), round(upper_quantile(0.8, 4), 4), upper_quantile(0.5, 4)
+    (0.8416, 0.941, 0.0)
+    """
+    if freedom is None:
+        return NormalDist().inv_cdf(probability)
+    odd = freedom % 2
+
+    def coverage(angle: float) -> float:
+        """``P(|T| <= t)`` at ``t = sqrt(freedom) * tan(angle)``."""
+        term = math.cos(angle) if odd else 1.0
+        total = 0.0
+        for power in range(odd + 2, freedom + 1, 2):
+            total += term
+            term *= math.cos(angle) ** 2 * (power - 1) / power
+        return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
+
+    low, high = 0.0, math.pi / 2
+    for _ in range(60 if probability > 0.5 else 0):
+        middle = (low + high) / 2
+        low, high = (middle, high) if coverage(middle) < 2 * probability - 1 else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def margin_words(target: Target, choice: Choice) -> str:
+    """How probable it is that the target is met on new rows, in a sentence."""
+    if not choice.margins:
+        return (
+            "No margin was taken, because the router does not record how far its figures may vary."
+        )
+    units = {"max_dollars": "${:.4g}", "save_dollars": "${:.4g}", "strong_share": "{:.4f}"}
+    margins = ", ".join(
+        units.get(name, "{:.4f}").format(margin)
+        + (" of quality" if name in QUALITY_TARGETS else "")
+        + (" per 1,000 queries" if name in ("max_dollars", "save_dollars") else "")
+        + (" of the queries" if name == "strong_share" else "")
+        for name, margin in choice.margins.items()
+    )
+    chance = f"on as many new queries with probability {100 * target.target_probability:g} %"
+    if choice.likely:
+        return (
+            f"The target is expected to be met {chance}, with a margin of {margins}. This is an "
+            "estimate, not a guarantee."
+        )
+    return f"No setting is expected to meet the target {chance}: this one would need a margin of {margins}."
+
+
 def at_target(
     policy: Policy, info: RouterInfo, expert_names: Sequence[str], target: Target
 ) -> tuple[Policy, TargetInfo]:
-    """The policy at the setting that meets a target on held-out rows, and a record of it; no refit.
+    """The policy at the setting that meets a target by its margin, and a record of it; no refit.
 
     Raises
     ------
     UnsupportedError : the router has no record of its trade-offs
-    InvalidInputError : no setting meets the target, or it has a guarantee
+    InvalidInputError : no setting meets the target on the held-out rows, or it has a guarantee
     """
     if target.guarantee is not None:
         raise invalid(
@@ -176,14 +328,15 @@ def at_target(
         )
     curve = TradeoffCurve.from_dict(info.tradeoffs, names)
     target.check(len(names), curve.dollars is not None)
-    index, met = target.choose(curve)
+    choice = target.choose(curve)
+    index = choice.index
     expert = int(curve.experts[index])
     t = None if expert >= 0 else float(curve.weights[index])
-    setting = f"always {names[expert]}" if t is None else f"trade-off t = {t:g}"
+    setting = f"always {names[expert]}" if t is None else "a trade-off"
     figures = f"quality {curve.quality[index]:.4f}"
     if curve.dollars is not None:
         figures += f" and ${curve.dollars[index]:.4g} per 1,000 queries"
-    if not met:
+    if not choice.met:
         raise InvalidInputError(
             f"target {target.words} cannot be met on the held-out rows of the router; the nearest that can "
             f"be reached is {setting}, with {figures}.",
@@ -192,6 +345,7 @@ def at_target(
     policy = policy.with_prices(price_weight=0.0 if t is None else t)
     if t is None:
         policy = always(expert, 1 - curve.quality[_places(curve, len(names))], policy)
+    known = curve.errors is not None
     return policy, TargetInfo(
         target=target.wanted,
         guarantee=None,
@@ -200,7 +354,11 @@ def at_target(
         met=True,
         certified=None,
         best_expert=names[curve.best],
-        sentence=f"Target {target.words}: {setting}, with {figures} on held-out rows.",
+        sentence=f"Target {target.words}: {setting}, with {figures} on held-out rows. "
+        + margin_words(target, choice),
+        probability=target.target_probability if known else None,
+        likely=choice.likely if known else None,
+        margins=choice.margins if known else None,
     )
 
 

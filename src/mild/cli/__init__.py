@@ -22,7 +22,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:
-        # A command handles Ctrl-C itself; before it starts there is nothing to report.
+        # A command handles Ctrl-C itself; this is before it starts.
+        print("interrupted: nothing was saved.", file=sys.stderr)
         raise SystemExit(130) from None
     except OSError as error:
         # An error of a stream has no file name. A closed pipe, as of head, is handled by click.

@@ -10,7 +10,7 @@ import typer
 from mild.cli.collect import collect
 from mild.cli.compare import compare
 from mild.cli.console import MildCommand
-from mild.cli.data import convert, data, describe
+from mild.cli.data import convert, data, describe, split
 from mild.cli.demo import demo
 from mild.cli.evaluate import evaluate
 from mild.cli.explain import explain
@@ -33,7 +33,7 @@ COMMANDS: list[Callable[..., None]] = [
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {
     keys.keys: {"add": keys.add, "list": keys.list_keys, "revoke": keys.revoke},
     ledger.ledger: {"show": ledger.show, "export": ledger.export},
-    data: {"describe": describe, "convert": convert},
+    data: {"describe": describe, "convert": convert, "split": split},
 }
 SETTINGS: dict[str, Any] = {
     "no_args_is_help": True,

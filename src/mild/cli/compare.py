@@ -10,7 +10,17 @@ import typer
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import INTERRUPTED, emit, fixed, note, percent, print_table, progress_bar, say
+from mild.cli.console import (
+    INTERRUPTED,
+    emit,
+    fixed,
+    note,
+    percent,
+    print_table,
+    progress_bar,
+    say,
+    try_writing,
+)
 from mild.cli.evaluate import print_choices
 from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import counted
@@ -46,6 +56,13 @@ def compare(
     out: Annotated[
         Path | None, Option("--out", "-o", help="JSON file to write the results to.")
     ] = None,
+    details: Annotated[
+        bool,
+        Option(
+            "--details",
+            help="Also print intervals, further losses, and how often each expert is asked.",
+        ),
+    ] = False,
     as_json: o.AsJson = False,
     jobs: o.Jobs = None,
     execution: o.EngineOptions,
@@ -56,7 +73,9 @@ def compare(
     Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are
     never on both sides; with --group whole groups are on one side, and with --time the past is learned
     and the future judged. With --balance, fits and figures are means over the values of a column.
-    After Ctrl-C the splits that have finished are printed, and the exit code is 130.
+    One table has every method, and the verdict is below it; --details adds the other figures, which
+    --json and --out always have. After Ctrl-C the splits that have finished are printed, and the exit code
+    is 130.
 
     \b
     Example:
@@ -92,42 +111,69 @@ def compare(
         note(sentence)
     if found.left_out:
         note(f"skipped because a package is missing: {', '.join(found.left_out)}.")
+    failed = None
     if out is not None:
-        result["out"] = str(found.save(out))
-    emit(result, as_json, lambda: _show(found, result))
+        saved, failed = try_writing(lambda: found.save(out))
+        result |= {} if saved is None else {"out": str(saved)}
+    emit(result, as_json, lambda: _show(found, result, details), failed)
     if found.interrupted:
         done = counted(found.n_splits, "split")
         note(f"the figures are those of the {done} that had finished.", "interrupted")
         raise typer.Exit(INTERRUPTED)
 
 
-def _show(found: Comparison, result: Mapping[str, Any]) -> None:
-    """Print tables of methods and experts, and the verdict."""
-    from mild.evaluation.figures import ORACLE_NOTE
-
+def _show(found: Comparison, result: Mapping[str, Any], details: bool) -> None:
+    """Print the table of methods and the verdict; with ``details`` what is known of each besides."""
     say(loss_line(result))
-    rows, names = found.rows, [row.label for row in found.rows]
-    chosen = found.row(found.chosen)
+    *choices, oracle = found.choices
+    rows = found.rows
     print_choices(
         f"{found.n_rows:,} rows, {counted(found.n_splits, 'split')}: "
-        f"{found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge by; means over splits",
+        f"{found.n_train:,.0f} to fit on, {found.n_test:,.0f} to judge by"
+        f"{'; means over splits' if found.n_splits > 1 else ''}",
         "method",
-        found.choices,
+        [*(choices if details else choices[: len(rows)]), oracle],
+        found.quality_name,
+        {
+            "minus constant": [
+                "" if row.difference is None else f"{row.difference[0]:+.4f}" for row in rows
+            ],
+            "verdict": [
+                "too few rows" if row.verdict and row.too_few else row.verdict for row in rows
+            ],
+        },
     )
+    if details:
+        _show_details(found)
+    if found.dropped:
+        say(
+            f"{found.dropped:,} test rows were left out because their query is also in the training rows."
+        )
+    if found.not_compared is not None:
+        say(found.not_compared[:1].upper() + found.not_compared[1:])
+    say(found.verdict.sentence)
+    if "out" in result:
+        say(f"Written to {result['out']}.")
+
+
+def _show_details(found: Comparison) -> None:
+    """Print intervals, further losses, and which experts the methods ask."""
+    from mild.evaluation.figures import ORACLE_NOTE
+
+    rows, names = found.rows, [row.label for row in found.rows]
+    chosen = found.row(found.chosen)
     best = "The best constant is the expert with the lowest loss on the training rows."
     say(f"{best} {ORACLE_NOTE}")
     intervals = [
         "" if row.difference is None else "{:+.4f} [{:+.4f}, {:+.4f}]".format(*row.difference)
         for row in rows
     ]
-    verdicts = ["too few rows" if row.verdict and row.too_few else row.verdict for row in rows]
     print_table(
         f"loss minus that of the best constant; intervals of {found.confidence * 100:g} % for all methods "
         f"at once",
         {
             "method": names,
             "minus constant": intervals,
-            "verdict": verdicts,
             "gain": [percent(found.captured(row)) for row in rows],
         },
     )
@@ -160,12 +206,3 @@ def _show(found: Comparison, result: Mapping[str, Any]) -> None:
         {"expert": found.expert_names}
         | {name: [percent(float(value)) for value in values] for name, values in columns.items()},
     )
-    if found.dropped:
-        say(
-            f"{found.dropped:,} test rows were left out because their query is also in the training rows."
-        )
-    if found.not_compared is not None:
-        say(found.not_compared[:1].upper() + found.not_compared[1:])
-    say(found.verdict.sentence)
-    if "out" in result:
-        say(f"Written to {result['out']}.")

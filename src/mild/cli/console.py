@@ -11,16 +11,24 @@ import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 import typer
 import typer.core
 
-from mild.errors import DataFileError, MildError, MildWarning
+from mild.errors import (
+    ArtifactError,
+    ConvergenceWarning,
+    DataFileError,
+    MildError,
+    MildWarning,
+    OutputExistsError,
+)
 
 __all__ = [
     "INTERRUPTED", "MildCommand", "emit", "fixed", "note", "percent", "print_facts", "print_table",
-    "progress_bar", "say", "wrapped",
+    "progress_bar", "say", "try_writing", "wrapped",
 ]  # fmt: skip
 
 # Exit code of a program that was ended by Ctrl-C.
@@ -74,7 +82,7 @@ class MildCommand(typer.core.TyperCommand):
             raise fail("error", message, {"error": message, "code": error.code}, 1) from error
         except KeyboardInterrupt as error:
             found = {"error": "interrupted", "code": "interrupted"}
-            left = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was written.")
+            left = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was saved.")
             raise fail("interrupted", left, found, INTERRUPTED) from error
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -103,17 +111,24 @@ class MildCommand(typer.core.TyperCommand):
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Print warnings of mild as one line on stderr, each message once."""
+    """Print warnings of mild and of solvers as one line on stderr, without the place in the source.
+
+    Each message is printed once, and of solvers that stopped early only the first.
+    """
     shown: set[str] = set()
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-            if not issubclass(category, MildWarning):
+            # scikit-learn has a class of this name, too.
+            convergence = category.__name__ == ConvergenceWarning.__name__
+            text = " ".join(str(message).split())
+            once = category.__name__ if convergence else text
+            if not (convergence or issubclass(category, MildWarning)):
                 usual(message, category, *place, **more)
-            elif str(message) not in shown:
-                shown.add(str(message))
-                note(str(message), "warning")
+            elif once not in shown:
+                shown.add(once)
+                note(text, "warning")
 
         warnings.simplefilter("always", MildWarning)
         # joblib replaces workers that stop and gives their tasks to others.
@@ -122,12 +137,33 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
-def emit(result: Mapping[str, Any], as_json: bool, show: Callable[[], None]) -> None:
-    """Print a result: as one JSON object on stdout, or by calling ``show``."""
+def emit(
+    result: Mapping[str, Any],
+    as_json: bool,
+    show: Callable[[], None],
+    failed: MildError | None = None,
+) -> None:
+    """Print a result: as one JSON object on stdout, or by calling ``show``.
+
+    If it could not be written (``failed``), that is said after it, and the exit code is 1.
+    """
     if as_json:
-        typer.echo(json.dumps(_json_ready(result), ensure_ascii=False, allow_nan=False))
+        found = {} if failed is None else {"error": str(failed), "code": failed.code}
+        content = _json_ready({**result, **found})
+        typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
     else:
         show()
+    if failed is not None:
+        note(str(failed), "error")
+        raise typer.Exit(1) from failed
+
+
+def try_writing(write: Callable[[], Path]) -> tuple[Path | None, MildError | None]:
+    """What ``write`` wrote, or why it could not, as on a full disk: what was found is then not lost."""
+    try:
+        return write(), None
+    except (ArtifactError, DataFileError, OutputExistsError) as error:
+        return None, error
 
 
 def _json_ready(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument
+from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, percent, print_table, say
@@ -19,35 +19,43 @@ if TYPE_CHECKING:
 Table = Annotated[
     str,
     Argument(
-        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, also .gz; several files, a folder, a "
-        "pattern; - for stdin.",
+        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz; several "
+        "files, a folder, a pattern; - for stdin.",
         metavar="FILE",
     ),
 ]
 
 
 def data() -> None:
-    """Describe and convert tables of outcomes: queries, experts, which expert was right, prices.
+    """Describe, convert and split tables of outcomes: queries, experts, who was right, prices.
 
     \b
     mild data describe log.parquet            contents, and what routing could gain
     mild data convert log.jsonl wide.parquet  the same table in the wide format
+    mild data split log.parquet               a file to train on and one to test on
 
     \b
-    Tables are .parquet, .csv, .tsv, .json, .jsonl or .ndjson files, also .gz, in one of these
-    formats; several files, a folder or a pattern are one table:
+    Tables are .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx files, also .gz, in
+    one of these formats; several files, a folder or a pattern are one table:
       wide         correct__<model> (0, 1) or score__<model> ([0, 1]), cost__<model> in dollars,
                    latency_ms__<model>
+      endings      <model>_correct or <model>_score, <model>_cost, <model>_latency_ms
+      long         a row per query and model: query, model, score, perhaps cost, latency, response
+      records      responses: [{model, score, cost}], or models: {<model>: {score, cost}}
+      nested       scores: {<model>: score} (RouterDC), or lists llm_name_list and perf_list
       routerbench  <model> holds the score, <model>|total_cost the dollars
       routellm     a prompt, and a true-or-false column per model
       llmrouter    a row per query and model: query, model_name, performance, perhaps cost
-      nested       scores: {<model>: score} (RouterDC), or lists llm_name_list and perf_list
+      ledger       what mild ledger export writes
       plain        columns that you name with --scores, --prices and --latencies
+    Scores are numbers, true and false, or words: yes and no, right and wrong, pass and fail.
 
     \b
     Token counts become dollars with prices per token:
       tokens_in__<model>, tokens_out__<model>, or columns named by --tokens, with --prices FILE
-      (.json, .toml, .csv) or with LiteLLM's table where litellm is installed
+      (.json, .toml, .csv: input and output in dollars per million tokens, or
+      input_cost_per_token and output_cost_per_token) or with LiteLLM's table where litellm is
+      installed
     """
 
 
@@ -112,6 +120,69 @@ def convert(
         say(f"Written to {written}.")
 
     emit(report, as_json, show)
+
+
+@o.takes_options
+def split(
+    *,
+    file: Annotated[
+        str,
+        Argument(help="One file: .parquet, .csv, .tsv, .json, .jsonl, also .gz.", metavar="FILE"),
+    ],
+    test: Annotated[float, Option(help="Share of the rows to test on.")] = 0.3,
+    group: o.Group = None,
+    time: o.Time = None,
+    seed: o.Seed = 0,
+    out: Annotated[
+        str | None,
+        Option(
+            "--out", "-o", metavar="PATH", help="Folder of the two files. Default: that of FILE."
+        ),
+    ] = None,
+    overwrite: o.Overwrite = False,
+    as_json: o.AsJson = False,
+    query: Annotated[
+        str | None,
+        Option(metavar="COLUMNS", help="Columns of the query. Default: prompt, question, ..."),
+    ] = None,
+    vectors: o.Vectors = None,
+    choices: Annotated[
+        bool, Option(help="Count the choices of a question, A, B, ..., as a part of the query.")
+    ] = True,
+) -> None:
+    """Divide a table into a file to train on and one to test on.
+
+    log.csv becomes log.train.csv and log.test.csv, with the same columns. Equal queries, and rows of a
+    --group, are on one side. With --time the latest rows are the test; those of them whose query or group
+    is in the past are in neither file.
+
+    \b
+    Example:
+      mild data split log.parquet --test 0.3 --group subject
+      mild tune log.train.parquet --out router
+      mild evaluate log.test.parquet --router router
+    """
+    from mild.data import split_file
+
+    found = split_file(
+        file,
+        test,
+        groups=group,
+        time=time,
+        random_state=seed,
+        out=out,
+        overwrite=overwrite,
+        query=query,
+        vectors=vectors,
+        choices=choices,
+    )
+
+    def show() -> None:
+        for sentence in found.sentences:
+            say(sentence)
+
+    report = {"file": file, **found.as_dict(), "test_size": test, "group": group, "time": time}
+    emit({**report, "seed": seed}, as_json, show)
 
 
 def _show(file: str, found: Description) -> None:

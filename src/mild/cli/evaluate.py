@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say
+from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say, try_writing
 from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
 from mild.errors import OptionError
 from mild.money import amount
@@ -28,6 +29,7 @@ def evaluate(
     cost: o.CostOptions,
     group: o.Group = None,
     balance: o.Balance = None,
+    keep_seen: o.KeepSeen = False,
     save: Annotated[
         bool, Option("--save", help="Write evaluation.json into DIR, for mild report.")
     ] = False,
@@ -36,11 +38,13 @@ def evaluate(
     reading: o.ReadOptions,
     columns: o.MatrixOptions,
 ) -> None:
-    """Evaluate a saved router on known outcomes: does it pay?
+    """Evaluate a saved router on known outcomes: does it do what was asked for?
 
-    The router is compared with the expert that is best on this very data, a strict baseline. Use data
-    that it was not fitted on. The loss is counted as in the fit, unless options say otherwise; a priced
-    router then decides by the new prices.
+    A router with a target is judged by it, against the expert that was best when it was tuned. Another
+    one is compared with the expert that is best on this very data, a strict baseline. Use data that the
+    router was not fitted on: where less than 5 % of the rows were in its training data, these are left
+    out. The loss is counted as in the fit, unless options say otherwise; a priced router then decides by
+    the new prices.
 
     \b
     Example:
@@ -52,7 +56,14 @@ def evaluate(
     source = OutcomeSource(data, reading, columns, cost, group=group, balance=balance)
     saved = load(router)
     table = read_known(saved, source)
-    found = judge(saved, table, confidence=confidence, random_state=seed, **source.arguments)
+    found = judge(
+        saved,
+        table,
+        keep_seen=keep_seen,
+        confidence=confidence,
+        random_state=seed,
+        **source.arguments,
+    )
     for sentence in found.notes:
         note(sentence)
     if found.judged.task is not None:
@@ -60,8 +71,10 @@ def evaluate(
     if found.warning is not None:
         note(found.warning, "warning")
     report = {"router": str(router), "data": data, **found.as_dict()}
+    file, failed = None, None
     if save:
-        report["saved"] = str(found.save(router, split="a separate table"))
+        file, failed = try_writing(lambda: found.save(router, split="a separate table"))
+        report["saved"] = None if file is None else str(file)
 
     def show() -> None:
         if found.formula is not None:
@@ -69,12 +82,13 @@ def evaluate(
         rows = report["summary"]["n_known"]
         print_evaluation(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
         if found.warning is not None:
-            say("The router was fitted on these rows, so this is no verdict on new ones:")
+            which = "these" if found.overlap["same_data_as_fit"] else "some of these"
+            say(f"The router was fitted on {which} rows, so this is no verdict on new ones:")
         say(found.verdict.sentence)
-        if save:
-            say(f"Written to {report['saved']}.")
+        if file is not None:
+            say(f"Written to {file}.")
 
-    emit(report, as_json, show)
+    emit(report, as_json, show, failed)
 
 
 def read_known(router: Router, source: OutcomeSource) -> OutcomeTable | Matrices:
@@ -96,14 +110,18 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         note(report["left_out"])
     # Not as a title, which would be broken to the width of a narrow table.
     say(f"{title}:")
-    print_choices("", "choice", named_baselines(report["baselines"]))
-    facts = {
-        "best single expert minus perfect choice": fixed(figures["headroom"]),
-        "share of the possible gain": fixed(figures["headroom_captured"], 3),
-    }
-    if "minority_recall" in report:
-        facts["recall of the rarer experts"] = fixed(report["minority_recall"], 3)
-    print_facts("possible gain", "loss", facts)
+    print_choices("", "choice", named_baselines(report["baselines"]), report["quality_name"])
+    target = report.get("verdict", {}).get("target")
+    if target is None:
+        facts = {
+            "best single expert minus perfect choice": fixed(figures["headroom"]),
+            "share of the possible gain": fixed(figures["headroom_captured"], 3),
+        }
+        if "minority_recall" in report:
+            facts["recall of the rarer experts"] = fixed(report["minority_recall"], 3)
+        print_facts("possible gain", "loss", facts)
+    else:
+        _print_target(target, report["verdict"]["confidence"])
     columns = {
         "expert": report["experts"],
         "router's share": [fixed(value, 3) for value in figures["shares"]],
@@ -123,15 +141,40 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         say(ORACLE_NOTE)
 
 
-def print_choices(title: str, header: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print accuracy, loss, dollars and seconds of each row; a figure that no row has is left out."""
+def _print_target(target: Mapping[str, Any], confidence: float) -> None:
+    """Print what the router does of its target, against its reference."""
+    from mild.report import target_lines
+
+    lines = target_lines(target)
+    headers = {"figure": "name", "": "estimate", "from": "low", "to": "high", "asked for": "limit"}
+    columns = {
+        header: [line[key].replace("\u00a0", " ") for line in lines]
+        for header, key in headers.items()
+    }
+    say(f"against always {target['reference']}, with {100 * confidence:g} % intervals:")
+    print_table("", columns)
+
+
+def print_choices(
+    title: str,
+    header: str,
+    rows: Sequence[Mapping[str, Any]],
+    quality: str = "accuracy",
+    more: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> None:
+    """Print quality, loss, dollars and seconds of each row; a figure that no row has is left out.
+
+    ``more`` are further columns, of the first rows.
+    """
     columns = {header: [row["name"] for row in rows]}
     for name, key, write in (
-        ("accuracy", "accuracy", percent),
+        (quality, "accuracy", percent if quality == "accuracy" else fixed),
         ("loss", "loss", fixed),
         ("$ per 1,000", "dollars_per_1000", amount),
         ("seconds", "seconds", lambda value: fixed(value, 2)),
     ):
         if any(row[key] is not None for row in rows):
             columns[name] = ["–" if row[key] is None else write(row[key]) for row in rows]
+    for name, cells in more.items():
+        columns[name] = [*cells, *[""] * (len(rows) - len(cells))]
     print_table(title, columns)

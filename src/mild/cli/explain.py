@@ -65,7 +65,7 @@ def _vector(text: str) -> Any:
 
 
 def _show(found: Explanation, target: str | None) -> None:
-    from mild.artifact.explanation import as_loss
+    from mild.artifact.explanation import SHOWN_AS
 
     for sentence in (*found.sentences, target):
         if sentence is not None:
@@ -79,9 +79,10 @@ def _show(found: Explanation, target: str | None) -> None:
         return
     parts = [entry.part for entry in found.evidence]
     effects = [entry.effect for entry in found.evidence]
-    title = f"decrease of the lead over {found.runner_up} without it, in {as_loss(found.unit)}"
+    unit = SHOWN_AS.get(found.unit, found.unit)
+    title = f"decrease of the lead over {found.runner_up} without it, in {unit}"
     if found.method == "terms":
-        title = f"contribution to the lead over {found.runner_up}, in {as_loss(found.unit)}"
+        title = f"contribution to the lead over {found.runner_up}, in {unit}"
         parts, effects = [*parts, "all others"], [*effects, found.others]
     # As they are shown, without a negative zero.
     effects = [round(effect, 4) + 0.0 for effect in effects]

@@ -156,8 +156,8 @@ def fit(
     if matrices is not None:
         note_matrices(matrices)
         facts = {"features": matrices.feature_names, "left_out": matrices.left_out}
-    if fitted.note is not None:
-        note(fitted.note)
+    for sentence in fitted.notes:
+        note(sentence)
     training = evaluate_fit(fitted, random_state=seed).as_dict()
     # Training data cannot say whether routing pays.
     del training["verdict"]

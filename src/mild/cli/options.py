@@ -26,8 +26,8 @@ Source = Annotated[
     str | None,
     Argument(
         metavar="TABLE",
-        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, also .gz; several files, a "
-        "folder, a pattern; - for stdin. Default: the table that comes with mild.",
+        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz; several "
+        "files, a folder, a pattern; - for stdin. Default: the table that comes with mild.",
         show_default=False,
     ),
 ]
@@ -56,6 +56,13 @@ Balance = Annotated[
         metavar="COLUMN",
         help="Weight the values of this column equally: average over its values, not over rows.",
         rich_help_panel="Router",
+    ),
+]
+KeepSeen = Annotated[
+    bool,
+    Option(
+        "--keep-seen",
+        help="Keep rows whose query the router was trained on, also where they are less than 5 %.",
     ),
 ]
 Topic = Annotated[
@@ -149,7 +156,10 @@ class ReadOptions:
 
     form: Annotated[
         str | None,
-        Option(help="wide, routerbench, routellm, llmrouter, nested, plain. Default: detected."),
+        Option(
+            help="wide, endings, long, records, nested, routerbench, routellm, llmrouter, ledger, plain. "
+            "Default: detected."
+        ),
     ] = None
     query: Annotated[
         str | None,
@@ -184,6 +194,25 @@ class ReadOptions:
         ),
     ] = None
     where: WhereOption = None
+    model_column: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="Column of the model, where there is a row per query and model; --scores, --prices and "
+            "--latencies name one column each there. Default: model, model_name, expert, ...",
+        ),
+    ] = None
+    answer_column: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="Column of the answer there. Default: response, output, ..."),
+    ] = None
+    id_column: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="Column that tells equal queries apart there. Default: id, query_id, ...",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, say
+from mild.cli.console import emit, note, say, try_writing
 from mild.cli.evaluate import read_known
 from mild.cli.outcomes import OutcomeSource
 from mild.errors import OptionError
@@ -51,6 +51,7 @@ def report(
     title: Annotated[str | None, Option(help="Title of the page.")] = None,
     confidence: o.Confidence = 0.95,
     cost: o.CostOptions,
+    keep_seen: o.KeepSeen = False,
     seed: o.Seed = 0,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
@@ -85,19 +86,27 @@ def report(
     compared = None if comparison is None else read_comparison(comparison)
     if table is None:
         source.refuse("there is none: give it with --table")
-        for name, value in {"where": reading.where, **vars(columns)}.items():
+        given = {"where": reading.where, "keep_seen": keep_seen or None, **vars(columns)}
+        for name, value in given.items():
             if value is not None:
-                raise OptionError(
-                    f"--{name} needs a table to judge the router by: give it with --table.",
-                    parameter=name,
-                )
+                rule = "needs a table to judge the router by: give it with --table."
+                raise OptionError(f"--{name.replace('_', '-')} {rule}", parameter=name)
         document = read_evaluation(router)
         if compared is not None:
             document["comparison"] = compared
     else:
         saved = load(router)
         known = read_known(saved, source)
-        found = evaluate(saved, known, confidence=confidence, random_state=seed, **source.arguments)
+        found = evaluate(
+            saved,
+            known,
+            keep_seen=keep_seen,
+            confidence=confidence,
+            random_state=seed,
+            **source.arguments,
+        )
+        for sentence in found.notes:
+            note(sentence)
         document = found.document(
             split=", ".join(reading.where) if reading.where else None,
             comparison=compared,
@@ -106,13 +115,14 @@ def report(
         )
     if title is not None:
         document["title"] = title
-    write_report(document, target, overwrite)
+    written, failed = try_writing(lambda: write_report(document, target, overwrite))
     warning = optimism(document)
     if warning is not None:
         note(warning, "warning")
 
     def show() -> None:
         say(document["verdict"]["sentence"])
-        say(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
+        if written is not None:
+            say(f"Written to {target} ({target.stat().st_size / 1000:,.0f} KB).")
 
-    emit({"report": str(target), **document}, as_json, show)
+    emit({"report": written and str(target), **document}, as_json, show, failed)

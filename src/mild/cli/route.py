@@ -43,10 +43,6 @@ class DatasetOptions(o.EngineOptions):
         list[str] | None,
         Option(metavar="COLUMN", help="Column to copy, such as an id. May be repeated."),
     ] = None
-    probabilities: Annotated[
-        bool,
-        Option("--probabilities", help="Add p__<expert> and expected_cost__<expert>, if known."),
-    ] = False
     decision: Annotated[
         str | None, Option(help="stationary or argmax. Default: the router's own.")
     ] = None
@@ -85,6 +81,13 @@ def route(
     skip_bad: Annotated[
         bool, Option("--skip-bad", help="Leave out lines or rows without a query.")
     ] = False,
+    probabilities: Annotated[
+        bool,
+        Option(
+            "--probabilities",
+            help="Add each expert's share of the expected reward; with --out also its expected cost.",
+        ),
+    ] = False,
     where: o.WhereOption = None,
     prices: o.PriceOptions,
     jobs: Annotated[
@@ -100,14 +103,14 @@ def route(
 
     A line is a query as text, or JSON: a string, or an object with the query in its fields, whose id is
     copied to the answer. The rows of a table are such objects; the router knows which columns make its
-    queries. An answer holds the expert, each expert's share of the expected reward, and
-    expected costs where the router predicts them:
+    queries. An answer holds the expert, and expected costs where the router predicts them, null otherwise:
 
     \b
-      {"expert": "small", "probabilities": {"small": 0.7, "large": 0.3}, "expected_cost": null}
+      {"expert": "small", "expected_cost": {"small": 0.12, "large": 0.31}}
 
-    The answer to a line that cannot be read is {"line": 17, "error": "..."}, and the exit code is 1. A
-    priced router accepts new prices: --beta, or --price-weight if it was fitted with it.
+    There are as many answers as lines. A blank line has the expert null. The answer to a line that cannot
+    be read is {"line": 17, "error": "..."}, and the exit code is 1. A priced router accepts new prices:
+    --beta, or --price-weight if it was fitted with it.
 
     With --out any number of rows is routed, Parquet in and out, here or on Ray: a column expert, and
     those of --keep. After an interruption the same command resumes. A row without a query has no expert,
@@ -138,7 +141,11 @@ def route(
         if file == "-":
             raise OptionError("FILE must be a parquet file, a folder or a pattern with --out.")
     router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
-    shared: dict[str, Any] = {"query": query, "skip_bad": skip_bad}
+    shared: dict[str, Any] = {
+        "query": query,
+        "skip_bad": skip_bad,
+        "probabilities": probabilities,
+    }
     if out is None:
         bad = _route_queries(router, file, where, lines, jobs, shared)
     else:
@@ -191,7 +198,8 @@ def _route_queries(
     if routed.queries:
         text += f": {', '.join(f'{name} {n:,}' for name, n in asked if n)}"
     if routed.blank:
-        text += f". {counted(routed.blank, 'blank line was', 'blank lines were')} skipped"
+        end = "left out" if shared["skip_bad"] else "without an expert"
+        text += f". {counted(routed.blank, 'blank line is', 'blank lines are')} {end}"
     note(f"{text}.", "routed")
     if routed.empty:
         were = counted(routed.empty, "query is", "queries are")
@@ -219,7 +227,6 @@ def _route_dataset(
     batch = BatchOptions(
         vectors=options.vectors,
         features=options.features,
-        probabilities=options.probabilities,
         decision=options.decision,
         keep=tuple(dict.fromkeys(filter(None, kept))),
         **shared,

@@ -9,7 +9,16 @@ import typer
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import INTERRUPTED, emit, fixed, note, print_table, progress_bar, say
+from mild.cli.console import (
+    INTERRUPTED,
+    emit,
+    fixed,
+    note,
+    print_table,
+    progress_bar,
+    say,
+    try_writing,
+)
 from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices
 from mild.errors import OptionError
 
@@ -76,6 +85,10 @@ class TargetOptions:
     save_dollars: Annotated[
         float | None, Option(help="Minimum share of the best expert's dollars to save: 0.4.")
     ] = None
+    target_probability: Annotated[
+        float,
+        Option(help="Probability with which targets are to be met on new queries; an estimate."),
+    ] = 0.8
     guarantee: Annotated[
         float | None,
         Option(help="Probability with which --max-quality-loss holds, by calibration rows: 0.9."),
@@ -160,20 +173,20 @@ def tune(
             **source.arguments,
             **arguments,
         )
-    folder = found.router.save(out, overwrite=overwrite)
-    result = {"router": str(folder), **found.as_dict()}
+    folder, failed = try_writing(lambda: found.router.save(out, overwrite=overwrite))
+    result = {"router": None if folder is None else str(folder), **found.as_dict()}
     if isinstance(table, Matrices):
         note_matrices(table)
         result |= {"features": table.feature_names, "left_out": table.left_out}
     for sentence in found.notes:
         note(sentence)
-    emit(result, as_json, lambda: _show(found, str(folder), options.candidates))
+    emit(result, as_json, lambda: _show(found, result["router"], options.candidates), failed)
     if found.interrupted:
         note(f"the search was stopped; the best router so far is in {folder}.", "interrupted")
         raise typer.Exit(INTERRUPTED)
 
 
-def _show(found: TuneResult, folder: str, candidates: int) -> None:
+def _show(found: TuneResult, folder: str | None, candidates: int) -> None:
     """Print the best candidates, the verdict, and where the router is."""
     if found.cost is not None and found.rows:
         known = "" if found.topic is None else f"; topics: {found.topic}"
@@ -182,9 +195,11 @@ def _show(found: TuneResult, folder: str, candidates: int) -> None:
         _show_candidates(found, candidates)
     if found.verdict.left_out is not None:
         note(found.verdict.left_out)
-    for sentence in found.sentences if found.rows else ():
+    # Without candidates the verdict is a note.
+    for sentence in found.sentences[0 if found.rows else 1 :]:
         say(sentence)
-    say(f"Saved to {folder} ({found.decides_as}).")
+    if folder is not None:
+        say(f"Saved to {folder} ({found.decides_as}).")
 
 
 def _show_candidates(found: TuneResult, candidates: int) -> None:
@@ -204,9 +219,10 @@ def _show_candidates(found: TuneResult, candidates: int) -> None:
     if len({entry["family"] for entry in ranked}) == 1:
         del columns["family"]
     best = min(candidates, len(ranked))
-    title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * is taken"
+    taken = "is taken" if found.target is None else "would be taken without the target"
+    title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {taken}"
     print_table(title, columns, left=("parameters",))
-    if found.why_taken is not None:
+    if found.why_taken is not None and found.target is None:
         say(found.why_taken)
 
 

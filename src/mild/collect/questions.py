@@ -112,11 +112,11 @@ def _interpret(
     items = []
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
-            raise DataFileError(f"every query must be text; row {row} has none.")
+            raise DataFileError(f"every query must be text; row {row + 1} has none.")
         try:
             items.append(_question(text, answers[row], kinds[row], options[row]))
         except DataFileError as error:
-            raise DataFileError(f"row {row}: {error}") from error
+            raise DataFileError(f"row {row + 1}: {error}") from error
     rest = {name: v for name, v in columns.items() if name not in (query_name, answer_name)}
     return Questions(
         items, {"query": texts, "answer": answers} | rest, f"{len(items):,} questions, {why}"
@@ -138,7 +138,7 @@ def _options(columns: Columns, rows: int) -> list[tuple[str, ...]]:
     """Options of every question; empty where it has none."""
     for name in CHOICES:
         if name in columns:
-            return [_listed_options(value, row) for row, value in enumerate(columns[name])]
+            return [_listed_options(value, row) for row, value in enumerate(columns[name], start=1)]
     count = next((k for k, letter in enumerate(LETTERS) if letter not in columns), len(LETTERS))
     if count < 2:
         return [()] * rows

@@ -26,7 +26,7 @@ from mild.data import OutcomeTable, check_output, read_outcomes, write_columns
 from mild.data.tables import infer_array
 from mild.endpoints.expert import Expert
 from mild.endpoints.redaction import redactor
-from mild.errors import DataFileError, OptionError, counted
+from mild.errors import DataFileError, OptionError, check_arguments, counted
 
 # Prefix of a column -> its Arrow type.
 COLUMNS = {
@@ -169,6 +169,7 @@ def plan_outcomes(
     return {"questions": len(asked.items), "experts": plan}
 
 
+@check_arguments
 def collect_outcomes(
     questions: Any,
     experts: str | os.PathLike[str] | Sequence[Expert],

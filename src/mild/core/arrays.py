@@ -51,12 +51,12 @@ def float_matrix(
 
 
 def check_entries(
-    name: str, array: FloatArray, bad: BoolArray, rule: str, remedy: str = "", axis: str = "expert"
+    name: str, array: FloatArray, bad: BoolArray, rule: str, remedy: str = ""
 ) -> None:
-    """Refuse a matrix with ``bad`` entries; the message names the first of them."""
+    """Refuse an array with ``bad`` entries; the message names the first of them by its indices, from 0."""
     if bad.any():
-        i, k = np.argwhere(bad)[0]
-        got = f"{array[i, k]:g} in row {i}, {axis} {k}"
+        place = tuple(np.argwhere(bad)[0].tolist())
+        got = f"{name}[{', '.join(map(str, place))}] = {array[place]:g}"
         raise invalid(name, f"must {rule}; got {got}.{remedy}")
 
 
@@ -76,15 +76,15 @@ def check_costs(costs: ArrayLike, n_samples: int | None = None) -> FloatArray:
         if rows.size:
             raise invalid(
                 "costs",
-                f"must be known for at least one expert in every row; row {rows[0]} is "
-                f"all NaN ({counted(rows.size, 'such row')}). Remove these rows.",
+                f"must be known for at least one expert in every row; costs[{rows[0]}] is all NaN "
+                f"({counted(rows.size, 'such row')}). Remove these rows.",
             )
         experts = np.flatnonzero(unknown.all(axis=0))
         if experts.size:
             raise invalid(
                 "costs",
-                f"must be known in at least one row for every expert; expert "
-                f"{experts[0]} is all NaN. Remove the column, or ask this expert.",
+                f"must be known in at least one row for every expert; costs[:, {experts[0]}] is all NaN. "
+                f"Remove the column, or ask this expert.",
             )
     return array
 

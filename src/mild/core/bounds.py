@@ -621,8 +621,8 @@ def margin_bound(
         row = int(np.argmax(excess))
         raise invalid(
             "scores",
-            f"must come from weights of norm at most {norm:g}; row {row} with feature norm "
-            f"{size[row]:g} scores too high. Pass the router's own norm, intercept included.",
+            f"must come from weights of norm at most {norm:g}; scores[{row}] with feature norm "
+            f"{size[row]:g} is too high. Pass the router's own norm, intercept included.",
         )
     factor = 4 * np.sqrt(p) if constant == "sharp" else 4 * np.sqrt(2) * p
     complexity = factor * norm / n * np.sqrt(_class_energy(size, member, rho, norms))

@@ -30,6 +30,9 @@ REWARDS = ("others", "complement", "contrast")
 ALL_REWARDS = (*REWARDS, "baseline")
 #: Costs of a table are sums of decimals: they tie up to this share.
 ROUNDING = 1e-12
+#: How a label is chosen among the cheapest experts of a row: the one that is cheapest over all rows, or the
+#: first one, which is the paper's rule.
+LABEL_TIES = ("mean", "first")
 # Strength of the row baseline in the two forms that have their own name.
 STRENGTHS = {"contrast": 0.0, "others": 1.0}
 
@@ -191,6 +194,34 @@ def cheapest(costs: ArrayLike) -> IntArray:
     return cheapest_of(check_costs(costs))
 
 
+def label_of(array: FloatArray, means: FloatArray | None) -> IntArray:
+    """Label (n_samples,) of each row for a loss that sees only one: the cheapest asked expert.
+
+    Among experts that tie, up to rounding, it is the one with the least of ``means`` (n_experts,), the mean
+    costs over all training rows, then the lowest index. Such a label does not depend on the order of the
+    experts. Without means it is the paper's: the lowest index.
+
+    Examples
+    --------
+    >>> costs = np.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> label_of(costs, costs.mean(axis=0)), label_of(costs, None)
+    (array([1, 1]), array([0, 1]))
+    """
+    if means is None:
+        return cheapest_of(array)
+    tolerance = max(ROUNDING, 8 * float(np.finfo(array.dtype).eps))
+    return cheapest_of(array, prices=means.round(12), tolerance=tolerance)
+
+
+def mean_known_costs(array: FloatArray, weight: FloatArray | None = None) -> FloatArray:
+    """Mean cost (n_experts,) of each expert over the rows in which it was asked; NaN if in none."""
+    asked = ~np.isnan(array)
+    rows = np.ones(len(array)) if weight is None else weight
+    mass = rows @ asked
+    total = rows @ np.where(asked, array, 0).astype(np.float64, copy=False)
+    return np.divide(total, mass, out=np.full(len(mass), np.nan), where=mass > 0)
+
+
 def cheapest_of(
     array: FloatArray,
     *,
@@ -225,7 +256,8 @@ def cheapest_of(
     if not rules and tolerance == 0:
         return np.argmin(known, axis=1)
     least = known.min(axis=1, keepdims=True)
-    tied = known <= least + tolerance * np.maximum(1.0, np.abs(least))
+    bound = least if tolerance == 0 else least + tolerance * np.maximum(1.0, np.abs(least))
+    tied = known <= bound
     for rule in rules:
         values = np.where(tied, rule, np.inf)
         values[np.isnan(values)] = np.inf

@@ -539,7 +539,9 @@ def check_pair_costs(
     own = c[np.arange(len(f)), y]
     if own.any():
         row = int(np.flatnonzero(own)[0])
-        raise invalid("costs", f"must be 0 where k' is the label; got {own[row]:g} in row {row}.")
+        raise invalid(
+            "costs", f"must be 0 where k' is the label; got costs[{row}, {y[row]}] = {own[row]:g}."
+        )
     return f, y, c
 
 

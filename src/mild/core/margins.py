@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from mild.core.arrays import FloatArray, IntArray, check_costs, check_margins, float_vector, invalid
-from mild.core.costs import ALL_REWARDS, cheapest_of, reward_distribution, rewards_of
+from mild.core.costs import ALL_REWARDS, label_of, reward_distribution, rewards_of
 from mild.errors import InvalidInputError, check_option
 
 COUNTS = ("reward", "best")
@@ -47,14 +47,22 @@ def squared_norms(X: Any) -> FloatArray:
 
 
 def membership(
-    costs: FloatArray, rewards: str, counts: str, scale: float | None = None, strength: float = 0.5
+    costs: FloatArray,
+    rewards: str,
+    counts: str,
+    scale: float | None = None,
+    strength: float = 0.5,
+    means: FloatArray | None = None,
 ) -> FloatArray:
-    """Weight (n_samples, n_experts) with which each sample counts for each expert."""
+    """Weight (n_samples, n_experts) with which each sample counts for each expert.
+
+    With ``counts="best"`` a sample counts for its ``label_of`` these ``means``.
+    """
     if counts == "reward":
         made = rewards_of(costs, rewards, scale, strength)
         return reward_distribution(made).astype(np.float64)
     result = np.zeros(costs.shape)
-    result[np.arange(len(costs)), cheapest_of(costs)] = 1
+    result[np.arange(len(costs)), label_of(costs, means)] = 1
     return result
 
 

@@ -11,11 +11,13 @@ from mild.data.formats import FORMS
 from mild.data.matrices import Matrices, read_matrices
 from mild.data.outcome_table import OutcomeTable
 from mild.data.outcomes import is_outcome_table, read_outcomes
+from mild.data.splitting import FileSplit, split_file
 from mild.data.writing import check_output, write_columns, write_csv, write_outcomes
 
 __all__ = [
     "FORMS",
     "CostTerms",
+    "FileSplit",
     "Finding",
     "Matrices",
     "OutcomeTable",
@@ -27,6 +29,7 @@ __all__ = [
     "match_experts",
     "read_matrices",
     "read_outcomes",
+    "split_file",
     "write_columns",
     "write_csv",
     "write_outcomes",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
 
-from mild.artifact.expert_names import match_expert
+from mild.artifact.expert_names import match_values
 from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
-from mild.data.data_quality import ROW_ONE
-from mild.errors import InvalidInputError, counted
+from mild.errors import InvalidInputError, counted, listed
 
 #: Dollars, seconds and costs above this are refused: routers learn in single precision.
 LARGEST = 1e9
@@ -30,7 +29,6 @@ class KnownOutcomes(Protocol):
     def prices(self) -> FloatArray | None: ...
     @property
     def latencies(self) -> FloatArray | None: ...
-    def row_number(self, row: int) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,12 @@ class CostTerms:
         """Whether any term but the error was given."""
         return self != CostTerms()
 
-    def costs(self, table: KnownOutcomes) -> FloatArray:
+    def costs(self, table: KnownOutcomes, piece: bool = False) -> FloatArray:
         """Cost (n_samples, n_experts) of every outcome, in units of one wrong answer.
 
         ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``; with
-        ``beta`` only, it is the paper's cost (section 2). NaN where an expert was not asked.
+        ``beta`` only, it is the paper's cost (section 2). NaN where an expert was not asked, and where a
+        price or latency that counts is unknown. In a ``piece`` of a table all prices of an expert may be.
         """
         costs = costs_from_correctness(table.scores, np.array(self.betas(table)))
         terms = (
@@ -83,15 +82,8 @@ class CostTerms:
                     parameter,
                     f"needs {name}, but the table has none; add columns {columns}, or give betas.",
                 )
-            unknown = np.argwhere(np.isnan(values) & ~np.isnan(costs))
-            if len(unknown):
-                row, expert = (int(index) for index in unknown[0])
-                raise invalid(
-                    parameter,
-                    f"needs the {what} of every answer; {counted(len(unknown), 'is', 'are')} unknown, "
-                    f"such as row {table.row_number(row)} of {table.expert_names[expert]!r} ({ROW_ONE}). "
-                    f"Fill them in, or leave out these rows or experts.",
-                )
+            if not piece:
+                _check_known(parameter, table, name, values)
             with np.errstate(over="ignore"):
                 costs = costs + weight * values
             if np.nanmax(costs, initial=0.0) > LARGEST:
@@ -101,6 +93,18 @@ class CostTerms:
                     f"{np.nanmax(costs):g}. Use a smaller weight.",
                 )
         return costs
+
+    def unknown(self, costs: FloatArray, scores: FloatArray) -> str | None:
+        """What is not known about a cost that ``costs`` gave, in a sentence; None if everything is."""
+        lacking = np.isnan(costs) & ~np.isnan(scores)
+        rows = np.isnan(costs).all(axis=1)
+        return left_out_rows(int(rows.sum()), int(lacking[~rows].sum()), self.measured)
+
+    @property
+    def measured(self) -> str:
+        """What must be known of an answer beside its score: "price", "latency", both, or nothing."""
+        weights = {"price": self.price_weight, "latency": self.latency_weight}
+        return " or ".join(name for name, weight in weights.items() if weight)
 
     def formula(self, table: KnownOutcomes) -> str:
         """The cost as a formula: ``error + what asking costs (Q-1B 0, Q-7B 0.5) + 100 × dollars``."""
@@ -124,18 +128,11 @@ class CostTerms:
 
     def betas(self, table: KnownOutcomes) -> list[float]:
         """What asking each expert of a table costs, in wrong answers; 0 for those not named."""
-        betas: dict[str, float] = {}
-        given: dict[str, str] = {}
-        for name, value in (self.beta or {}).items():
-            try:
-                expert = match_expert(name, table.expert_names)
-            except InvalidInputError as error:
-                raise invalid("beta", f"must name experts; {error}") from error
-            if expert in betas:
-                both = f"{given[expert]!r} and {name!r} both mean {expert!r}"
-                raise invalid("beta", f"must name each expert once; {both}.")
-            betas[expert], given[expert] = float(value), name
-        return [betas.get(name, 0.0) for name in table.expert_names]
+        try:
+            betas = match_values(self.beta or {}, table.expert_names)
+        except InvalidInputError as error:
+            raise invalid("beta", f"must name experts; {error}") from error
+        return [float(betas.get(name, 0.0)) for name in table.expert_names]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
@@ -145,3 +142,39 @@ class CostTerms:
     def from_dict(cls, fields: Mapping[str, Any]) -> CostTerms:
         """From the result of ``as_dict``."""
         return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])
+
+
+def _check_known(parameter: str, table: KnownOutcomes, name: str, values: FloatArray) -> None:
+    """Refuse ``values``, such as prices, that are not known for any answer of an expert."""
+    asked = ~np.isnan(table.scores)
+    never = asked.any(axis=0) & ~(asked & ~np.isnan(values)).any(axis=0)
+    if never.any():
+        raise without_values(
+            parameter, name, [table.expert_names[k] for k in np.flatnonzero(never)]
+        )
+
+
+def without_values(parameter: str, name: str, experts: Sequence[str]) -> InvalidInputError:
+    """The error where ``experts`` have no price or latency in any row."""
+    verb = "has" if len(experts) == 1 else "have"
+    got = f"{listed([repr(expert) for expert in experts], 6)} {verb} none"
+    remedy = "Fill them in, or leave the expert out (--experts)"
+    return invalid(parameter, f"needs {name} of every expert; {got}. {remedy}.")
+
+
+def left_out_rows(rows: int, cells: int, what: str) -> str | None:
+    """Rows without any price or latency, and more answers without one, in a sentence; None if none.
+
+    >>> left_out_rows(2, 1, "price")
+    '2 rows without any price are left out; 1 more answer without one counts as not asked.'
+    """
+    parts = []
+    if rows:
+        verb = "is" if rows == 1 else "are"
+        parts.append(f"{counted(rows, 'row')} without any {what} {verb} left out")
+    if cells:
+        one, many = f"answer without a {what}", f"answers without a {what}"
+        if rows:
+            one, many = "more answer without one", "more answers without one"
+        parts.append(f"{counted(cells, f'{one} counts', f'{many} count')} as not asked")
+    return f"{'; '.join(parts)}." if parts else None

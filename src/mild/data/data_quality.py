@@ -10,11 +10,14 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import DataFileError, counted, listed
+from mild.money import amount
 
 #: What to do about scores outside [0, 1].
 RESCALE = "Rescale them so that 1 is a perfect answer."
 #: How messages count the rows of a table.
 ROW_ONE = "row 1 is the first below the header"
+#: A price that is so many times the median is questioned.
+DEAR = 1000
 #: Queries with more characters than this are counted.
 LONG = 1_000_000
 
@@ -150,6 +153,7 @@ def examine(
     scores: FloatArray,
     prices: FloatArray | None,
     has_text: bool,
+    row_numbers: IntArray | None = None,
 ) -> list[Finding]:
     """Findings about queries, cells and prices; every row has a score."""
     found: list[Finding] = []
@@ -171,7 +175,34 @@ def examine(
     found += ScoreCounts.of(scores).findings(expert_names)
     if prices is not None:
         found.append(_unknown_prices(expert_names, scores, prices))
+        found.append(_dear_prices(expert_names, prices, row_numbers))
     return [finding for finding in found if finding.count]
+
+
+def _dear_prices(
+    expert_names: Sequence[str], prices: FloatArray, row_numbers: IntArray | None
+) -> Finding:
+    """Prices that are far above the median of the table, or of their expert."""
+    paid = np.where(prices > 0, prices, np.nan)
+    known = np.sort(paid[~np.isnan(paid)])
+    if not len(known):
+        return Finding("large_prices", 0, "")
+    # The lower of two middle prices: of two experts one may be in another unit throughout.
+    median = known[(len(known) - 1) // 2]
+    own = [np.sort(column[~np.isnan(column)]) for column in paid.T]
+    medians = [column[(len(column) - 1) // 2] if len(column) else median for column in own]
+    large = np.argwhere(paid > DEAR * np.minimum(median, medians))
+    count = len(large)
+    if not count:
+        return Finding("large_prices", 0, "")
+    row, k = (int(index) for index in large[np.argmax(paid[tuple(large.T)])])
+    usual, highest = amount(min(median, medians[k])), amount(prices[row, k])
+    words = (
+        f"{counted(count, 'price is', 'prices are')} more than {DEAR:,} times the median (${usual}), such "
+        f"as ${highest} of {expert_names[k]!r} in row {row_number(row, row_numbers)}: prices are dollars "
+        f"per query; check that none is in cents, or in dollars per million tokens."
+    )
+    return Finding("large_prices", count, words)
 
 
 def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: FloatArray) -> Finding:
@@ -180,8 +211,8 @@ def _unknown_prices(expert_names: Sequence[str], scores: FloatArray, prices: Flo
     unknown = (np.isnan(prices) & ~np.isnan(scores)).sum(axis=0)
     count = int(unknown.sum())
     words = (
-        f"{counted(count, 'answer has', 'answers have')} no price: to use a price weight, fill "
-        f"{'it' if count == 1 else 'them'} in, or leave out the rows or experts."
+        f"{counted(count, 'answer has', 'answers have')} no price: where dollars count, the loss of "
+        f"{'it' if count == 1 else 'them'} is unknown, and a row without any price is left out."
     )
     partly = [
         f"{name} ({lacking:,} of {asked:,} unknown)"

@@ -15,13 +15,14 @@ from mild.data.cost_terms import CostTerms, KnownOutcomes
 from mild.data.data_quality import Finding
 from mild.errors import counted
 from mild.metrics import (
-    best_constant,
     constant_losses,
     expert_shares,
     oracle_loss,
     share_entropy,
 )
-from mild.metrics.outcomes import TIES, Outcomes
+from mild.metrics.curves import prices_unused
+from mild.metrics.outcomes import TIES, Outcomes, is_graded, mean_scores, quality_name
+from mild.money import amount
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
@@ -63,7 +64,7 @@ class Description:
     @property
     def quality(self) -> str:
         """What the mean of the scores is called."""
-        return "mean score" if self.content["soft_scores"] else "accuracy"
+        return quality_name(self.content["soft_scores"])
 
     @property
     def sentences(self) -> list[str]:
@@ -83,6 +84,7 @@ class Description:
             f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
             f"{shares['entropy']:.2f}, where 1 is even; {TIES}).",
             *(finding["sentence"] for finding in report["findings"]),
+            *filter(None, [report["prices_unused"]]),
         ]
 
     def __repr__(self) -> str:
@@ -100,10 +102,9 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
 
     - experts: for each its name, rows ``asked``, ``accuracy`` (mean score), ``mean_price`` in dollars,
       ``mean_latency`` in seconds, ``mean_cost``, ``cheapest_and_right`` (share of the rows on which it
-      is right and costs least to ask among the right ones, ties to the first; None where asking costs
-      nothing and no price is known), ``only_right`` (share of the rows on which it alone is right) and
-      ``oracle_share`` (ties of loss go to the lower price, if known, then to the higher score, then to the
-      first)
+      is right and costs least to ask among the right ones; None where asking costs nothing and no price
+      is known), ``only_right`` (share of the rows on which it alone is right) and ``oracle_share``.
+      Ties go to the lower price, if known, then to the higher mean score, then by name
     - compared: ``rows`` in which every expert was asked, and the ``rule`` in words
     - oracle, best_constant, headroom: mean costs and accuracies over these rows, for means over different
       rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
@@ -112,6 +113,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
       where routing can tell
     - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
     - soft_scores: whether some scores lie between 0 and 1
+    - prices_unused: sentences about prices that the table has and the cost leaves out
     """
     cost = {**terms.spelled(table).as_dict(), "words": terms.formula(table)}
     cost["beta"] = dict(zip(table.expert_names, terms.betas(table), strict=True))
@@ -120,32 +122,41 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     right = asked & (scores >= RIGHT)
     first = _cheapest_and_right(table, costs, right)
     alone = right & (right.sum(axis=1) == 1)[:, None] & (asked.sum(axis=1) > 1)[:, None]
-    losses = constant_losses(costs)
-    complete = np.asarray(asked.all(axis=1))
+    known_rows = ~np.isnan(costs).all(axis=1)
+    losses = constant_losses(costs[known_rows])
+    complete = np.asarray(~np.isnan(costs).any(axis=1))
     enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
-    rows = complete if enough else np.ones_like(complete)
+    rows = complete if enough else known_rows
     prices = None if table.prices is None else table.prices[rows]
-    perfect = Outcomes(costs[rows], scores[rows], prices).oracle()
+    means = mean_scores(scores)
+    outcomes = Outcomes(
+        costs[rows], scores[rows], prices, mean_scores=means, expert_names=table.expert_names
+    )
+    perfect = outcomes.oracle()
     shares = expert_shares(perfect, len(table.expert_names))
     oracle: dict[str, Any] = {"cost": None, "accuracy": None}
-    best = {"expert": table.expert_names[int(cheapest_of(losses[None])[0])], **oracle}
+    best_expert = outcomes.best_constant()
+    best = {"expert": table.expert_names[best_expert], **oracle}
     headroom = None
     if enough:
         known, known_costs = scores[complete], costs[complete]
-        constant = best_constant(known_costs)
+        constant = float(constant_losses(known_costs)[best_expert])
         oracle = {
             "cost": oracle_loss(known_costs),
             "accuracy": float(known[np.arange(len(known)), perfect].mean()),
         }
         best = {
-            "expert": table.expert_names[constant.expert],
-            "cost": constant.cost,
-            "accuracy": float(known[:, constant.expert].mean()),
+            "expert": table.expert_names[best_expert],
+            "cost": constant,
+            "accuracy": float(known[:, best_expert].mean()),
         }
-        headroom = constant.cost - oracle["cost"]
+        headroom = constant - oracle["cost"]
     accuracy, mean_prices, latencies = (
         _means(values, asked) for values in (scores, table.prices, table.latencies)
     )
+    lacking = terms.unknown(costs, scores)
+    count = int((np.isnan(costs) & asked).sum())
+    unknown = [] if lacking is None else [Finding("unknown_losses", count, lacking)]
     all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
     all_wrong = float((~right.any(axis=1)).mean())
     content = {
@@ -180,8 +191,13 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
             "smallest": float(shares.min()),
             "entropy": share_entropy(shares),
         },
-        "soft_scores": bool(((scores > 0) & (scores < 1)).any()),
-        "findings": [finding.as_dict() for finding in (*table.findings, *_over(complete))],
+        "soft_scores": is_graded(scores),
+        "findings": [
+            finding.as_dict() for finding in (*table.findings, *unknown, *_over(complete))
+        ],
+        "prices_unused": prices_unused(describe_prices(table))
+        if has_unused_prices(table, terms)
+        else None,
     }
     return Description(content, table.library)
 
@@ -199,6 +215,36 @@ def _over(complete: BoolArray) -> list[Finding]:
     return [Finding("compared", count, words)]
 
 
+def has_unused_prices(table: KnownOutcomes, terms: CostTerms) -> bool:
+    """Whether a table has prices that a cost leaves out."""
+    if table.prices is None or terms.price_weight:
+        return False
+    return bool(np.nan_to_num(table.prices).any())
+
+
+def describe_prices(table: KnownOutcomes) -> str:
+    """What the best expert of known price costs, and the cheapest one, in a sentence."""
+    asked, names = ~np.isnan(table.scores), table.expert_names
+    means = zip(_means(table.scores, asked), _means(table.prices, asked), names, strict=True)
+    known = [
+        (score, price, name)
+        for score, price, name in means
+        if score is not None and price is not None
+    ]
+    score, price, best = max(known, key=lambda one: (one[0], -one[1]))
+    lower, least, cheapest = min(known, key=lambda one: (one[1], -one[0]))
+    quality = quality_name(is_graded(table.scores))
+    words = (
+        f"{best}, which has the highest {quality}, costs ${amount(1000 * price)} per 1,000 queries"
+    )
+    if best == cheapest:
+        return f"{words}; no other expert costs less."
+    return (
+        f"{words}; {cheapest}, the cheapest, costs ${amount(1000 * least)}, with a mean score of "
+        f"{lower:.3f} in place of {score:.3f}. What a router could save is measured by tune."
+    )
+
+
 def _cheapest_and_right(
     table: DescribedOutcomes, costs: FloatArray, right: BoolArray
 ) -> BoolArray | None:
@@ -210,7 +256,8 @@ def _cheapest_and_right(
             return None
         asking = table.prices
     candidates = np.where(right & ~np.isnan(asking), asking, np.inf)
-    lowest = cheapest_of(candidates)[:, None]
+    means = mean_scores(table.scores)
+    lowest = cheapest_of(candidates, scores=means, names=table.expert_names)[:, None]
     return np.isfinite(candidates) & (np.arange(candidates.shape[1]) == lowest)
 
 

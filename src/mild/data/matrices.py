@@ -30,7 +30,7 @@ from mild.data.tables import (
     short,
     table_suffix,
 )
-from mild.errors import DataFileError, listed
+from mild.errors import DataFileError, counted, listed
 
 SUFFIXES = (".npz", ".parquet", ".csv", ".tsv")
 COST_PREFIX = "cost__"
@@ -124,7 +124,7 @@ def read_matrices(
         for what, names in (("feature", matrices.feature_names), ("expert", matrices.expert_names)):
             check_names(names or [], f"{what} names must differ")
         if matrices.costs is not None:
-            _check_size(matrices.costs, matrices.expert_names, row_numbers)
+            _check_costs(matrices.costs, matrices.expert_names, row_numbers, need_costs)
         bad = np.argwhere(~np.isfinite(matrices.X))
         if len(bad):
             row, column = (int(index) for index in bad[0])
@@ -183,17 +183,28 @@ def _read_columns(
     return matrices, None if kept is None else np.flatnonzero(kept)
 
 
-def _check_size(
-    costs: FloatArray, expert_names: Sequence[str], row_numbers: IntArray | None
+def _check_costs(
+    costs: FloatArray, expert_names: Sequence[str], row_numbers: IntArray | None, needed: bool
 ) -> None:
-    """Refuse costs that are too large to be learned from; others that are no costs the router refuses."""
-    large = np.argwhere(np.isfinite(costs) & (np.abs(costs) > LARGEST))
-    if len(large):
-        row, k = (int(index) for index in large[0])
+    """Refuse costs that cannot be learned from; where they are not ``needed`` only those too large."""
+    rule, remedy = "be finite and not negative", "Leave out what is unknown"
+    wrong = (np.isinf(costs) | (costs < 0)) & needed
+    if not wrong.any():
+        rule = f"be at most {LARGEST:g}"
+        remedy = "Divide all costs by the same number, or leave out what is unknown"
+        wrong = np.isfinite(costs) & (np.abs(costs) > LARGEST)
+    if wrong.any():
+        row, k = (int(index) for index in np.argwhere(wrong)[0])
         place = f"row {row_number(row, row_numbers)} of expert {expert_names[k]!r} ({ROW_ONE})"
+        got = f"got {costs[row, k]:g} in {place}"
+        raise DataFileError(f"costs must {rule}; {got}. {remedy}.", parameter="costs")
+    empty = np.flatnonzero(np.isnan(costs).all(axis=1))
+    # A single column may be read to look at it; there is nothing to route then.
+    if needed and empty.size and len(expert_names) > 1:
+        place = f"row {row_number(int(empty[0]), row_numbers)} has none ({ROW_ONE})"
         raise DataFileError(
-            f"costs must be at most {LARGEST:g}; got {costs[row, k]:g} in {place}. Divide all costs by the "
-            f"same number, or leave out what is unknown.",
+            f"costs must be known for at least one expert in every row; {place}. Leave out "
+            f"{counted(empty.size, 'such row')}.",
             parameter="costs",
         )
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from mild.artifact.frames import default_library, html_table
-from mild.core.arrays import FloatArray, IntArray, check_integer
+from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups, examine, row_number
 from mild.data.describing import Description, describe
 from mild.data.formats.base import CORRECT, LATENCY, PRICE, SCORE
 from mild.data.queries import Recipe
-from mild.data.splits import joined_groups, random_splits, time_splits, time_values
-from mild.errors import DataFileError, InvalidInputError, listed
+from mild.data.splits import Split, joined_groups, random_splits, time_splits, time_values
+from mild.errors import DataFileError, InvalidInputError, check_arguments, listed
 
 # Columns of the query and of vectors in the wide format.
 QUERY = "prompt"
@@ -81,10 +81,15 @@ class OutcomeTable:
     def take(self, rows: ArrayLike) -> OutcomeTable:
         """Some of the rows, by number or by a mask, in that order, without the findings."""
         index = np.asarray(rows)
-        if index.dtype == np.bool_:
+        if index.dtype == np.bool_ and index.shape == (self.rows,):
             index = np.flatnonzero(index)
+        index = np.empty(0, np.intp) if index.shape == (0,) else index
+        whole = index.ndim == 1 and index.dtype.kind in "iu"
+        odd = index[(index < 0) | (index >= self.rows)][:1].tolist() if whole else [rows]
+        if odd:
+            rule = f"must be row numbers from 0 to {self.rows - 1}, or a mask of {self.rows:,} rows"
+            raise invalid("rows", f"{rule}; got {odd[0]!r}.")
         index = index.astype(np.intp, copy=False)
-
         arrays = {
             name: getattr(self, name) for name in ("scores", "prices", "latencies", "vectors")
         }
@@ -130,7 +135,22 @@ class OutcomeTable:
             scores=scores,
             prices=prices,
             latencies=latencies,
-            findings=tuple(examine(table.queries, names, scores, prices, table.has_queries)),
+            findings=tuple(
+                examine(table.queries, names, scores, prices, table.has_queries, table.row_numbers)
+            ),
+        )
+
+    def in_order(self, order: IntArray) -> OutcomeTable:
+        """The table with its experts in another order (n_experts,) of their indices."""
+        prices, latencies = (
+            None if values is None else values[:, order] for values in (self.prices, self.latencies)
+        )
+        return replace(
+            self,
+            expert_names=[self.expert_names[k] for k in order],
+            scores=self.scores[:, order],
+            prices=prices,
+            latencies=latencies,
         )
 
     @property
@@ -138,6 +158,7 @@ class OutcomeTable:
         """Whether there are texts, and not only vectors."""
         return any(self.queries)
 
+    @check_arguments
     def costs(
         self,
         beta: Mapping[str, float] | None = None,
@@ -150,6 +171,7 @@ class OutcomeTable:
         """
         return CostTerms(beta, price_weight, latency_weight).costs(self)
 
+    @check_arguments
     def describe(
         self,
         beta: Mapping[str, float] | None = None,
@@ -192,6 +214,7 @@ class OutcomeTable:
         self.column(name)  # raises an error that lists the columns if there is no such one
         return time_values(name, self.columns[name])
 
+    @check_arguments
     def split(
         self,
         test_size: float = 0.3,
@@ -212,13 +235,25 @@ class OutcomeTable:
             in the past are left out
         random_state : seed of a random split
         """
+        found = self.split_rows(test_size, groups=groups, time=time, random_state=random_state)
+        return self.take(found.train), self.take(found.test)
+
+    def split_rows(
+        self,
+        test_size: float = 0.3,
+        *,
+        groups: str | None = None,
+        time: str | None = None,
+        random_state: int = 0,
+    ) -> Split:
+        """The numbers of the rows of ``split``, and how many are in neither part."""
         check_integer("random_state", random_state, 0)
         together = self.groups(groups)
         if time is None:
             (found,) = random_splits(together, 1, test_size, random_state)
         else:
             (found,) = time_splits(self.times(time), together, 1, test_size)
-        return self.take(found.train), self.take(found.test)
+        return found
 
     def to_frame(self) -> Any:
         """The table in the wide format (see ``mild.data.write_outcomes``), as a frame.

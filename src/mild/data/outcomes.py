@@ -41,12 +41,13 @@ from mild.data.tables import (
     table_suffix,
 )
 from mild.data.vectors import find_vectors, read_vectors
-from mild.errors import DataFileError, check_option, counted, listed
+from mild.errors import DataFileError, check_arguments, check_option, counted, listed
 
 # A text of so many words is a query, and no category.
 WORDS = 3
 
 
+@check_arguments
 def read_outcomes(
     source: Any,
     *,
@@ -61,24 +62,35 @@ def read_outcomes(
     tokens: str | None = None,
     where: Where = None,
     part: str | None = None,
+    model_column: str | None = None,
+    answer_column: str | None = None,
+    id_column: str | None = None,
 ) -> OutcomeTable:
     """Read a table of outcomes in one of the known formats.
 
     Parameters
     ----------
-    source : path of a .parquet, .csv, .tsv, .json, .jsonl or .ndjson file, also with .gz; a folder, a
-        pattern or a list of such files, which are one table; "-" for the standard input; or a frame:
-        anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow)
+    source : path of a .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx file, also with .gz;
+        a folder, a pattern or a list of such files, which are one table; "-" for the standard input; or a
+        frame: anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow)
     form : one of FORMS; None detects it, and is an error where two formats fit or none
 
         - "wide": ``correct__<model>`` (0, 1) or ``score__<model>`` ([0, 1]; preferred where both are
           there), ``cost__<model>`` in dollars, ``latency_ms__<model>``
         - "routerbench": ``<model>`` holds the score, ``<model>|total_cost`` the dollars
+        - "endings": ``<model>_correct`` or ``<model>_score``, ``<model>_cost``, ``<model>_latency_ms``
+        - "long": a row per query and model: the query, ``model``, ``score``, perhaps ``cost``,
+          ``latency`` and ``response``, by these or other usual names
+        - "records": ``responses: [{model, score, cost}]``, ``models: {model: {score, cost}}``, or a field
+          ``{score, cost}`` per model
         - "routellm": a query, and every true-or-false column is a model
         - "llmrouter": a row per query and model, with ``model_name`` and ``performance`` and perhaps
           ``cost`` and ``response_time``
         - "nested": ``scores: {model: score}`` (RouterDC), or lists ``llm_name_list`` and ``perf_list``
+        - "ledger": what ``mild ledger export`` writes
         - "plain": the columns named by ``scores``
+
+        Scores are numbers in [0, 1], truth values, or words: yes and no, right and wrong, pass and fail
     query : column of the query, or several to be joined by line breaks; None takes the first of
         prompt, question, query, text, instruction, input that is text
     experts : experts to keep, in this order, by name, short name or shell pattern
@@ -96,6 +108,12 @@ def read_outcomes(
         alternatives, and all columns must fit
     part : "train" or "test" for only these rows where a column ``split``, ``partition`` or ``fold`` says
         which they are, and ``where`` does not name it; None for all rows
+    model_column : column of the model, where there is a row per query and model; None takes a usual one.
+        There, ``scores``, ``prices`` and ``latencies`` name one column each. A pair of query and model that
+        appears more than once counts by its mean, which is a finding
+    answer_column : column of the answer in such a table, which becomes columns ``answer__<model>``
+    id_column : column that tells equal queries apart in such a table; None takes ``id``, ``query_id``,
+        ..., if one is there and does not number the rows
 
     Raises
     ------
@@ -117,7 +135,8 @@ def read_outcomes(
            [ 0., nan]])
     """
     options = ReadArguments(
-        *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where)
+        *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where),
+        *(model_column, answer_column, id_column),
     )
     check_options(options)
     if part is not None:
@@ -233,7 +252,7 @@ def build_outcomes(
         latencies = np.round(latencies * units, 9)
     names = list(layout.scores)
     if not is_piece:
-        findings += examine(queries, names, scores, prices, query is not None)
+        findings += examine(queries, names, scores, prices, query is not None, row_numbers)
     used = {*all_taken, vectors}
     if query is not None and not query.choices and len(query.columns) == 1:
         used.update(query.columns)
@@ -283,7 +302,7 @@ def _matrix(what: str, table: Any, layout: Layout, row_numbers: IntArray | None)
     matrix = np.full((table.num_rows, len(layout.scores)), np.nan)
     for k, name in enumerate(layout.scores):
         if name in columns:
-            matrix[:, k] = numbers(columns[name], table[columns[name]])
+            matrix[:, k] = numbers(columns[name], table[columns[name]], truths=what == "scores")
     names = [columns.get(name, name) for name in layout.scores]
     high, remedy = (1, RESCALE) if what == "scores" else (np.inf, "Leave out what is unknown.")
     check_range(what, matrix, names, high, remedy, row_numbers)

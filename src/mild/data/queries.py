@@ -133,10 +133,27 @@ def type_name(value: Any) -> str:
     return names.get(type(value), "a string" if isinstance(value, str) else "a number")
 
 
+def plain_name(name: str) -> str:
+    """The name of a column without regard to case, spaces and dashes.
+
+    >>> plain_name("Model Name")
+    'model_name'
+    """
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
 def usual_query(schema: Any) -> str | None:
-    """The first of QUERY_NAMES that is there and is text."""
-    texts = {field.name for field in schema if is_text(field.type)}
-    return next((name for name in QUERY_NAMES if name in texts), None)
+    """The first of QUERY_NAMES that is there, in upper or lower case, and is text."""
+    texts = [field.name for field in schema if is_text(field.type)]
+    # A column that has the very name goes before those that have it in upper case.
+    found = (
+        name
+        for form in (str, plain_name)
+        for usual in QUERY_NAMES
+        for name in texts
+        if form(name) == usual
+    )
+    return next(found, None)
 
 
 def choose_query(
@@ -165,7 +182,7 @@ def choose_query(
         columns = [usual]
     else:
         return None
-    if not choices or columns != ["question"]:
+    if not choices or [plain_name(name) for name in columns] != ["question"]:
         return Recipe(tuple(columns))
     kinds = {field.name: field.type for field in schema if field.name not in taken}
     found: list[str] = []

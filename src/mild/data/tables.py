@@ -15,6 +15,7 @@ import json
 import os
 import re
 import sys
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -30,9 +31,17 @@ import pyarrow.json as arrow_json
 import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
-from mild.errors import DataFileError, InvalidInputError, OptionError, counted, listed
+from mild.errors import (
+    DataFileError,
+    InvalidInputError,
+    MissingExtraError,
+    OptionError,
+    counted,
+    install_hint,
+    listed,
+)
 
-SUFFIXES = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+SUFFIXES = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".feather", ".xlsx")
 PICKLES = (".pkl", ".pickle")
 #: The name of the standard input.
 STDIN = "-"
@@ -40,6 +49,11 @@ STDIN = "-"
 SOURCE_FILE = "source_file"
 # Types are inferred from one block: as large as the file, so that a late value counts too.
 MIN_BLOCK, MAX_BLOCK = 1 << 20, 2**31 - 1
+#: Words for right and wrong, in upper or lower case.
+TRUTHS = {
+    **dict.fromkeys(("yes", "y", "true", "t", "right", "correct", "pass", "passed"), 1.0),
+    **dict.fromkeys(("no", "n", "false", "f", "wrong", "incorrect", "fail", "failed"), 0.0),
+}
 # Bytes that show the columns of a CSV file and their types, and rows that show what they hold.
 PEEK, PEEK_ROWS = 1 << 22, 100
 
@@ -159,9 +173,7 @@ def _read_file(file: Path, texts: Collection[str]) -> Any:
             return _checked(_read_content(file.read_bytes(), texts))
         if file.suffix.lower() == ".gz":
             return _checked(_read_content(_decompressed(file.read_bytes()), texts, suffix))
-        if suffix == ".parquet":
-            return _checked(_read_parquet(file))
-        return _checked(_read_text(file, suffix, texts))
+        return _checked(_read_source(file, suffix, texts))
     except OSError as error:
         raise DataFileError(f"it cannot be read: {reason(error)}.") from error
 
@@ -209,14 +221,13 @@ def _read_content(content: bytes, texts: Collection[str], suffix: str = "") -> A
         if content[:2] == b"\x1f\x8b":
             content = _decompressed(content)
         suffix = _suffix_by_content(content)
-    if suffix == ".parquet":
-        return _read_parquet(content)
-    return _read_text(content, suffix, texts)
+    return _read_source(content, suffix, texts)
 
 
 def _suffix_by_content(content: bytes) -> str:
-    if content[:4] == b"PAR1":
-        return ".parquet"
+    first = {b"PAR1": ".parquet", b"ARRO": ".feather", b"FEA1": ".feather", b"PK\3\4": ".xlsx"}
+    if content[:4] in first:
+        return first[content[:4]]
     start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start[:1] in (b"{", b"["):
         return ".json"
@@ -224,7 +235,11 @@ def _suffix_by_content(content: bytes) -> str:
     return ".tsv" if b"\t" in header and b"," not in header else ".csv"
 
 
-def _read_text(source: Path | bytes, suffix: str, texts: Collection[str]) -> Any:
+def _read_source(source: Path | bytes, suffix: str, texts: Collection[str]) -> Any:
+    if suffix in (".parquet", ".feather"):
+        return _read_binary(source, suffix)
+    if suffix == ".xlsx":
+        return _read_sheet(source, texts)
     if suffix in (".csv", ".tsv"):
         return _read_csv(source, texts, "\t" if suffix == ".tsv" else ",")
     return (_read_json if suffix == ".json" else _read_json_lines)(source, texts)
@@ -298,11 +313,57 @@ def validate_columns(table: Any) -> Any:
     return table
 
 
-def _read_parquet(file: Path | bytes) -> Any:
+def _read_binary(source: Path | bytes, suffix: str) -> Any:
     try:
-        return parquet.ParquetFile(_arrow_input(file)).read()
+        if suffix == ".feather":
+            from pyarrow import feather
+
+            return feather.read_table(_arrow_input(source))
+        return parquet.ParquetFile(_arrow_input(source)).read()
     except (pa.ArrowException, OSError) as error:
-        raise unreadable(".parquet", error) from error
+        raise unreadable(suffix, error) from error
+
+
+def _read_sheet(source: Path | bytes, texts: Collection[str]) -> Any:
+    """Arrow table of the only sheet of an Excel workbook that has rows."""
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise MissingExtraError(
+            f"an .xlsx file is read with openpyxl: {install_hint('excel')}. Or save the sheet as .csv."
+        ) from error
+    try:
+        content = source if isinstance(source, bytes) else source.read_bytes()
+        book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+        sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
+    except (
+        *(OSError, ValueError, KeyError, EOFError, SyntaxError),
+        *(zipfile.BadZipFile, zlib.error),
+    ) as error:
+        raise unreadable(".xlsx", error) from error
+    filled = {
+        title: [row for row in rows if any(cell is not None for cell in row)]
+        for title, rows in sheets.items()
+    }
+    filled = {title: rows for title, rows in filled.items() if rows}
+    if len(filled) != 1:
+        raise DataFileError(
+            f"a workbook must have one sheet with rows; got {listed(list(filled))}. Save the sheet as .csv."
+        )
+    header, *rows = next(iter(filled.values()))
+    columns: dict[str, Any] = {}
+    check_names([str(name) for name in header if name is not None])
+    for place, name in enumerate(header):
+        cells = [row[place] if place < len(row) else None for row in rows]
+        if name is None and any(cell is not None for cell in cells):
+            raise DataFileError(
+                f"every column must have a name in the first row; column {place + 1} has none."
+            )
+        if name in texts:
+            cells = [cell if cell is None else str(cell) for cell in cells]
+        if name is not None:
+            columns[str(name)] = infer_array(cells)
+    return pa.table(columns)
 
 
 def _arrow_input(source: Path | bytes) -> Any:
@@ -502,13 +563,26 @@ def unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def infer_array(values: list[Any]) -> Any:
-    """Numbers where all values are numbers or booleans, what Arrow infers elsewhere, or texts."""
-    kinds = {type(value) for value in values if value is not None}
+    """Numbers where all values are numbers or booleans, what Arrow infers elsewhere, or texts.
+
+    Fields of objects, and of objects in lists, are inferred one by one.
+    """
+    known = [value for value in values if value is not None]
+    kinds = {type(value) for value in known}
     try:
         if bool in kinds and len(kinds) > 1 and kinds <= {bool, int, float}:
             values = [None if value is None else float(value) for value in values]
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        if kinds == {dict}:
+            names = dict.fromkeys(name for value in known for name in value)
+            fields = [infer_array([(value or {}).get(name) for value in values]) for name in names]
+            missing = pa.array([value is None for value in values])
+            return pa.StructArray.from_arrays(fields, list(names), mask=missing)
+        if kinds == {list} and all(isinstance(entry, dict) for value in known for entry in value):
+            ends = np.cumsum([0, *(len(value or ()) for value in values)])
+            entries = infer_array([entry for value in known for entry in value])
+            return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), entries)
         texts = [
             value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False)
             for value in values
@@ -581,19 +655,23 @@ def column_kind(kind: Any) -> str:
     return "nothing" if pa.types.is_null(kind) else str(kind)
 
 
-def numbers(name: str, column: Any) -> Any:
+def numbers(name: str, column: Any, truths: bool = False) -> Any:
     """A column as a float array, NaN where it is empty; float32 stays float32.
 
-    Texts count as numbers where all of them are: "0.5", "True", "nan", "".
+    Texts count as numbers where all of them are: "0.5", "True", "nan", "", and with ``truths`` "yes" and
+    "no" and the other words in TRUTHS.
     """
     if is_string(column.type):
-        parsed = parse_numbers(column)
+        parsed = parse_numbers(column, truths)
         column = column if parsed is None else parsed
     if not (is_numeric(column.type) or pa.types.is_null(column.type)):
-        example = first_text(column)
+        example = first_text(column, TRUTHS if truths else ())
         shown = "" if example is None else f" such as {short(example)}"
         kind = "text" if is_string(column.type) else column.type
-        remedy = "" if example is None else " Write only numbers, such as 0.5 or 1."
+        allowed = (
+            "numbers such as 0.5 or 1, or yes and no" if truths else "numbers, such as 0.5 or 1"
+        )
+        remedy = "" if example is None else f" Write only {allowed}."
         raise DataFileError(f"column {name!r} must hold numbers; it holds {kind}{shown}.{remedy}")
     kind = pa.float32() if column.type == pa.float32() else pa.float64()
     # to_numpy imports pandas, and a cast the functions of Arrow, which takes longer than most tables.
@@ -608,9 +686,10 @@ def numbers(name: str, column: Any) -> Any:
     return np.concatenate(parts) if parts else np.empty(0, wanted)
 
 
-def parse_numbers(column: Any) -> Any:
+def parse_numbers(column: Any, truths: bool = False) -> Any:
     """Numbers of a column of texts; None where one of the texts is no number."""
     words = {"true": 1.0, "false": 0.0, "": None, "none": None, "null": None, "n/a": None}
+    words |= TRUTHS if truths else {}
     values: list[float | None] = []
     for text in column.to_pylist():
         plain = (text or "").strip()
@@ -632,9 +711,12 @@ def number_matrix(table: Any, names: Sequence[str]) -> NDArray[Any]:
     return matrix
 
 
-def first_text(column: Any) -> Any:
-    """First value of a column that is not a number."""
-    return next((value for value in column.drop_null().to_pylist() if not is_number(value)), None)
+def first_text(column: Any, words: Collection[str] = ()) -> Any:
+    """First value of a column that is neither a number nor one of some words."""
+    values = column.drop_null().to_pylist()
+    return next(
+        (v for v in values if not is_number(v) and str(v).strip().lower() not in words), None
+    )
 
 
 def is_number(value: Any) -> bool:

@@ -56,16 +56,21 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
             elif target.suffix.lower() == ".parquet":
                 parquet.write_table(table, file)
             else:
-                lists = [_json_values(column) for column in table.columns]
-                for row in zip(*lists, strict=True):
-                    line = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
-                    file.write(line.encode() + b"\n")
+                write_json_lines(table, file)
     except OSError as error:
         raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
     return target
 
 
-def write_csv(columns: Columns, file: IO[bytes]) -> None:
+def write_json_lines(table: Any, file: IO[bytes]) -> None:
+    """Write an Arrow table to an open binary file, one JSON object per row."""
+    lists = [_json_values(column) for column in table.columns]
+    for row in zip(*lists, strict=True):
+        line = json.dumps(dict(zip(table.column_names, row, strict=True)), ensure_ascii=False)
+        file.write(line.encode() + b"\n")
+
+
+def write_csv(columns: Columns, file: IO[bytes], header: bool = True) -> None:
     """Write columns as CSV to an open binary file."""
     table = pa.table(dict(columns))
     for place, field in enumerate(table.schema):
@@ -75,7 +80,8 @@ def write_csv(columns: Columns, file: IO[bytes]) -> None:
                 for value in table.column(place).to_pylist()
             ]
             table = table.set_column(place, field.name, pa.array(values, pa.string()))
-    arrow_csv.write_csv(table, file, arrow_csv.WriteOptions(quoting_style="needed"))
+    options = arrow_csv.WriteOptions(include_header=header, quoting_style="needed")
+    arrow_csv.write_csv(table, file, options)
 
 
 def _json_values(column: Any) -> list[Any]:

@@ -133,7 +133,7 @@ class LineFormat:
     recipe: Recipe | None = None  # how the router's queries are made of fields
 
     def read(self, line: bytes | None) -> Query | None:
-        """The query of a line; None for an empty line; BadLineError for one that cannot be read."""
+        """The query of a line; None for a blank line; BadLineError for one that cannot be read."""
         if line is None:
             raise BadLineError(f"longer than {LONGEST_LINE:,} bytes")
         try:
@@ -224,11 +224,13 @@ def _is_json(line: bytes) -> bool:
 class Answers:
     """Decisions of a router as JSON lines, by a template: ten times as fast as ``json.dumps``."""
 
-    def __init__(self, expert_names: Sequence[str], echo: bool = False) -> None:
+    def __init__(
+        self, expert_names: Sequence[str], echo: bool = False, probabilities: bool = False
+    ) -> None:
         self._names = [_json(name) for name in expert_names]
         entries = ", ".join(f"{name.replace('%', '%%')}: %.6g" for name in self._names)
         self._entries = "{" + entries + "}"
-        self._echo = echo
+        self._echo, self._probabilities = echo, probabilities
 
     def write(self, found: Decisions, contents: Sequence[Any], keys: Sequence[Any]) -> list[str]:
         """One line per decision, without line breaks."""
@@ -242,11 +244,16 @@ class Answers:
             start = "{" if key is None else f'{{"id": {_json(key)}, '
             if self._echo:
                 start += f'"query": {_json(content)}, '
-            lines.append(
-                f'{start}"expert": {self._names[k]}, "probabilities": {entries % tuple(row)}, '
-                f'"expected_cost": {cost}}}'
-            )
+            start += f'"expert": {self._names[k]}, '
+            if self._probabilities:
+                start += f'"probabilities": {entries % tuple(row)}, '
+            lines.append(f'{start}"expected_cost": {cost}}}')
         return lines
+
+
+def blank_line(number: int) -> str:
+    """Output for a blank line, so that there is an answer to every line."""
+    return _json({"line": number, "expert": None, "expected_cost": None, "note": "blank line"})
 
 
 def error_line(number: int, reason: str) -> str:
@@ -267,7 +274,7 @@ def _json(value: Any) -> str:
 class RoutedBlock:
     """Answers to a block: JSON lines, queries per expert, (number, reason) of bad lines, blank lines.
 
-    ``empty`` queries, such as ``{"prompt": ""}``, are answered.
+    A blank line is answered without an expert; ``empty`` queries, such as ``{"prompt": ""}``, are routed.
     """
 
     output: bytes
@@ -281,46 +288,56 @@ class LineRouter:
     """A router with a text step that answers lines; for the parameters see ``route_stream``."""
 
     def __init__(
-        self, router: Router, lines: LineFormat, echo: bool = False, skip_bad: bool = False
+        self,
+        router: Router,
+        lines: LineFormat,
+        echo: bool = False,
+        skip_bad: bool = False,
+        probabilities: bool = False,
     ) -> None:
         self.router = router
         self.lines = lines
         self.skip_bad = skip_bad
-        self._answers = Answers(router.expert_names, echo)
+        self._answers = Answers(router.expert_names, echo, probabilities)
 
     def route(self, block: Block) -> RoutedBlock:
         """Answers to a block, in the order of its lines."""
         queries: list[Query] = []
-        # For each line that is not blank: the index of its query, or its number and why it has none.
-        entries: list[int | tuple[int, str]] = []
+        bad: list[tuple[int, str]] = []
+        blank = 0
+        # For each line: the index of its query, or what is said instead.
+        entries: list[int | str] = []
         for number, line in enumerate(block.lines, block.first):
             try:
                 query = self.lines.read(line)
                 if query is not None and self.lines.vectors:
                     self.router.features([query.content])
             except (BadLineError, MildError) as error:
-                entries.append((number, str(error)))
+                bad.append((number, str(error)))
+                entries.append(error_line(number, str(error)))
                 continue
-            if query is not None:
+            if query is None:
+                blank += 1
+                entries.append(blank_line(number))
+            else:
                 entries.append(len(queries))
                 queries.append(query)
         answers: list[str] = []
         chosen: list[int] = []
         if queries:
             contents = [query.content for query in queries]
-            found = self.router.policy.decide(self.router.features(contents))
+            found = self.router.decide_features(self.router.features(contents))
             answers = self._answers.write(found, contents, [query.key for query in queries])
             chosen = found.chosen.tolist()
-        bad = [entry for entry in entries if isinstance(entry, tuple)]
         output = "".join(
-            f"{error_line(*entry) if isinstance(entry, tuple) else answers[entry]}\n"
+            f"{entry if isinstance(entry, str) else answers[entry]}\n"
             for entry in entries
-            if not (self.skip_bad and isinstance(entry, tuple))
+            if not (self.skip_bad and isinstance(entry, str))
         )
         counts = [chosen.count(k) for k in range(self.router.n_experts)]
         texts = () if self.lines.vectors else (query.content for query in queries)
         empty = sum(not text or text.isspace() for text in texts)
-        return RoutedBlock(output.encode(), counts, bad, len(block.lines) - len(entries), empty)
+        return RoutedBlock(output.encode(), counts, bad, blank, empty)
 
 
 @dataclass
@@ -328,8 +345,8 @@ class Routed:
     """Counts of a stream."""
 
     counts: dict[str, int]  # expert -> queries that were sent to it
-    bad: int = 0  # lines without a query
-    blank: int = 0
+    bad: int = 0  # lines that cannot be read
+    blank: int = 0  # lines without a query
     empty: int = 0  # queries without a letter, which are routed
     lines: LineFormat | None = None
 
@@ -348,6 +365,7 @@ def route_stream(
     query: str | None = None,
     echo: bool = False,
     skip_bad: bool = False,
+    probabilities: bool = False,
     jobs: int | None = None,
     on_bad: Callable[[int, str], None] = lambda number, reason: None,
     block_bytes: int = BLOCK_BYTES,
@@ -356,8 +374,10 @@ def route_stream(
 
     ``lines`` is "json", "text", or "auto" to decide by the first line; ``query`` the field of the query in
     JSON objects, None for those that the router was fitted on, or usual ones. Answers repeat their query if
-    ``echo``. Lines without a query are left out of the output if ``skip_bad``; ``on_bad`` is called with
-    their number and the reason. ``jobs`` are processes, by default one per core.
+    ``echo``, and have each expert's share of the expected reward if ``probabilities``. There are as many
+    answers as lines; the expert of a blank line is null. Blank lines and lines that cannot be read are left
+    out if ``skip_bad``; ``on_bad`` is called with the number of a line that cannot be read, and the reason.
+    ``jobs`` are processes, by default one per core.
     """
     if router.text is None:
         raise UnsupportedError(
@@ -375,7 +395,7 @@ def route_stream(
     known = router.info.query
     recipe = None if known is None else Recipe.from_dict(known)
     routed.lines = find_format(first.lines, lines, query, router.text.kind == "vectors", recipe)
-    here = LineRouter(router, routed.lines, echo, skip_bad)
+    here = LineRouter(router, routed.lines, echo, skip_bad, probabilities)
     workers = thread_count() if jobs is None else max(1, jobs)
     for block in _routed_blocks(here, first, blocks, workers):
         sink.write(block.output)

@@ -27,30 +27,40 @@ from mild.core.arrays import (
     check_shape,
     invalid,
 )
+from mild.core.costs import cheapest_of
 from mild.data import CostTerms, Matrices, OutcomeTable, read_outcomes
 from mild.data.splits import Split, folds, random_splits
 from mild.errors import (
     DataFileError,
     InvalidInputError,
     TuningInterruptedWarning,
+    check_arguments,
     check_option,
     counted,
 )
 from mild.evaluation.document import data_entries, document_header
 from mild.evaluation.figures import minority_recall, named_baselines
 from mild.features import TextFeatures
-from mild.metrics.outcomes import Outcomes, Stratified, baselines
+from mild.metrics.outcomes import (
+    Outcomes,
+    Stratified,
+    baselines,
+    is_graded,
+    mean_scores,
+    quality_name,
+)
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.rows import merged_strata
 from mild.report import write_document
 from mild.report.document import Document
-from mild.tuning.fitting import fit_labels, make_step
+from mild.tuning.fitting import fit_labels, make_step, reordered_params
 from mild.tuning.tasks import (
     N_SPLITS,
     Progress,
     Task,
     check_folds,
     fewer_folds,
+    fitting_order,
     make_task,
     parallel_jobs,
     possible_folds,
@@ -80,6 +90,7 @@ class Context:
     jobs: int | None = None  # parallel workers
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
+    groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
@@ -114,6 +125,7 @@ def linear_search(
             LinearRouter(loss, **options, **scale),
             alphas=[scale_factor * alpha for alpha in alphas],
             margin_factors=factors,
+            margin_strengths=2,  # as ``tune`` does, which takes over what is judged here
             cv=context.folds,
             one_standard_error=False,
             constant_if_better=False,  # the losses themselves are compared
@@ -198,22 +210,33 @@ class Choices:
 
 
 def run_method(
-    method: Method, context: Context, X_train: Any, train_costs: Any, X_test: Any
+    method: Method,
+    context: Context,
+    X_train: Any,
+    train_costs: Any,
+    X_test: Any,
+    order: IntArray | None = None,
 ) -> Choices:
-    """Fit a method on training rows and let it choose on test rows."""
+    """Fit a method on training rows and let it choose on test rows.
+
+    It is fitted on the experts in an ``order`` of their indices, by default as they are.
+    """
     start = time.perf_counter()
     try:
         with warnings.catch_warnings():
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
             router = method.build(context)
-            router.fit(
-                X_train, train_costs, **fit_labels(router, context.strata, "", context.topics)
-            )
+            labels = fit_labels(router, context.strata, "", context.topics, context.groups)
+            costs = train_costs if order is None else train_costs[:, order]
+            router.fit(X_train, costs, **labels)
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
-    found = as_python(getattr(router, "best_params_", {}))
+    found = getattr(router, "best_params_", {})
+    if order is not None:
+        chosen, found = order[chosen], reordered_params(found, np.argsort(order))
+    found = as_python(found)
     if hasattr(router, "best_family_"):
         found = {"family": router.best_family_, **found}
     return Choices(chosen, found, time.perf_counter() - start)
@@ -288,6 +311,30 @@ class ComparedRows:
     counted: str = "query"  # what a group is: "query" (equal queries) or "group"
     topics: Sequence[str] | None = None  # (n_rows,) kinds of queries that a router may recognise
     largest: float | None = None  # largest possible cost, for complement rewards
+    named: bool = (
+        True  # whether the experts have names of their own, so that their order may not matter
+    )
+
+    def order(self, train: IntArray) -> IntArray | None:
+        """The order of the experts in which methods are fitted on training rows; None if as they are."""
+        if not self.named:
+            return None
+        prices = self.outcomes.prices
+        quality = self._quality[train]
+        return fitting_order(self.expert_names, quality, None if prices is None else prices[train])
+
+    def tested(self, split: Split) -> Outcomes:
+        """The test rows of a split, whose ties the training rows decide."""
+        taken = self.outcomes.take(split.test)
+        if not self.named:
+            return taken
+        means, names = mean_scores(self._quality[split.train]), self.expert_names
+        return replace(taken, mean_scores=means, expert_names=names)
+
+    @property
+    def _quality(self) -> FloatArray:
+        scores = self.outcomes.scores
+        return -self.outcomes.costs if scores is None else scores
 
 
 def task_rows(
@@ -397,8 +444,7 @@ class Comparison:
     verdict: metrics.Verdict  # whether routing pays
     expert_names: tuple[str, ...]  # names of the experts
     oracle: float  # mean cost of the cheapest expert of every test row
-    # (n_experts,) how often each expert is the cheapest; ties go to the lower price, if known, then to the
-    # higher accuracy, then to the lowest index
+    # (n_experts,) how often each expert is the cheapest; ties as in ``Outcomes.oracle``
     oracle_shares: FloatArray
     baselines: list[dict[str, Any]]  # ``baselines`` of the chosen method, means over splits
     n_rows: int  # rows in all
@@ -455,6 +501,7 @@ class Comparison:
             "dropped": self.dropped,
             "not_compared": self.not_compared,
             "interrupted": self.interrupted,
+            "notes": list(self.notes),
             "methods": self.methods,
         }
 
@@ -480,6 +527,11 @@ class Comparison:
         mix = f"the mix of {self.row(self.chosen).label} at random"
         return methods + named_baselines(others, mix)
 
+    @property
+    def quality_name(self) -> str:
+        """What the mean of the scores is called: "accuracy", or "mean score" of graded answers."""
+        return quality_name(self.table is not None and is_graded(self.table.scores))
+
     def to_frame(self) -> Any:
         """One row per method."""
         library = None if self.table is None else self.table.library
@@ -490,7 +542,8 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         shown = ("label", "mean_cost", "accuracy", "price", "verdict", "headroom_captured")
-        lines = [{name: method[name] for name in shown} for method in self.methods]
+        named = {"accuracy": self.quality_name}
+        lines = [{named.get(name, name): one[name] for name in shown} for one in self.methods]
         title = f"{self.n_rows:,} rows, {counted(self.n_splits, 'split')}"
         return html_table(title, lines, [self.verdict.sentence])
 
@@ -506,6 +559,7 @@ class Comparison:
         settings |= {} if balance is None else {"balance": balance}
         return document_header("comparison", title, names, cost) | {
             "rows": self.n_rows,
+            "quality_name": self.quality_name,
             "balance": balance,
             "left_out": self.not_compared,
             "verdict": self.verdict.as_dict(),
@@ -551,12 +605,15 @@ class Comparison:
 
 def check_results(path: str | os.PathLike[str]) -> Path:
     """Refuse a file to which a comparison cannot be saved."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise invalid("path", f"must be the name of a .json file; got {path!r}.")
     target = Path(path)
     if target.suffix.lower() != ".json":
         raise DataFileError(f"{target}: results must end in .json; got {target.suffix!r}.")
     return check_free(target, overwrite=True)
 
 
+@check_arguments
 def compare(
     data: Any,
     costs: Any = None,
@@ -637,11 +694,12 @@ def compare(
     else:
         table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
         task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
+        table = task.table
         splits = task_splits(task, n_splits, test_size, time, random_state)
         n_folds = possible_folds(task, cv, splits=splits)
         topic, labels = topics(table, topic)
         rows, kind = task_rows(task, text, labels)
-        notes = tuple(filter(None, [fewer_folds(cv, n_folds, task)]))
+        notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
         jobs = parallel_jobs(n_jobs, table.rows)
         settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
         settings |= {"topic": topic, "balance": balance}
@@ -664,18 +722,20 @@ def _number_rows(
     """Rows of features and costs, and random splits of them."""
     if isinstance(data, Matrices):
         X, costs, names = data.X, data.costs, data.expert_names
+        named = data.experts_named
     else:
         X, names = data, [str(name) for name in getattr(costs, "columns", ())]
+        named = bool(names)
     array, inputs = check_costs(costs), matrix_inputs(X)
     n_splits = N_SPLITS if n_splits is None else n_splits
     names = names or [f"expert_{k}" for k in range(array.shape[1])]
     if groups is None:
         splits = random_splits(np.arange(len(array)), n_splits, test_size, seed)
-        return ComparedRows(inputs, Outcomes(array), names, counted="row"), splits
+        return ComparedRows(inputs, Outcomes(array), names, counted="row", named=named), splits
     check_shape("groups", np.shape(groups), "(n_samples,)", (len(array),))
     labels = np.unique(np.asarray(groups), return_inverse=True)[1]
     splits = random_splits(labels, n_splits, test_size, seed)
-    return ComparedRows(inputs, Outcomes(array), names, labels, "group"), splits
+    return ComparedRows(inputs, Outcomes(array), names, labels, "group", named=named), splits
 
 
 def compare_methods(
@@ -720,11 +780,13 @@ def compare_methods(
             )
         subjects = None if rows.topics is None else np.asarray(rows.topics)[split.train]
         parts = None if strata is None else strata[split.train]
-        contexts.append(Context(inner, rows.largest, seed, jobs, parts, subjects))
+        drawn = groups[split.train]
+        contexts.append(Context(inner, rows.largest, seed, jobs, parts, subjects, drawn))
+    orders = [rows.order(split.train) for split in splits]
     results: list[SplitResult] = []
     interrupted = False
     try:
-        for choices in _run_splits(inputs, array, splits, methods, contexts, report):
+        for choices in _run_splits(inputs, array, splits, methods, contexts, report, orders):
             test = splits[len(results)].test
             tested_strata = None if strata is None else strata[test]
             results.append(SplitResult(array[test], groups[test], choices, tested_strata))
@@ -733,7 +795,7 @@ def compare_methods(
             raise
         interrupted = True
     splits = splits[: len(results)]
-    tested = [rows.outcomes.take(split.test) for split in splits]
+    tested = [rows.tested(split) for split in splits]
     perfect = [one.oracle() for one in tested]
     others = [method.key for method in methods[1:]]
     intervals = _intervals(results, others, ratio, confidence, seed) if others else {}
@@ -776,6 +838,7 @@ def _run_splits(
     methods: Sequence[Method],
     contexts: Sequence[Context],
     report: Progress,
+    orders: Sequence[IntArray | None],
 ) -> Iterator[dict[str, Choices]]:
     """What every method chooses in one split after the other.
 
@@ -785,21 +848,22 @@ def _run_splits(
     """
     total = len(splits) * len(methods)
     if len(splits) == 1 or effective_n_jobs(contexts[0].jobs) == 1:
-        for number, (split, context) in enumerate(zip(splits, contexts, strict=True)):
+        every = zip(splits, contexts, orders, strict=True)
+        for number, (split, context, order) in enumerate(every):
 
             def done(count: int, method: Method, before: int = number) -> None:
                 text = f"split {before + 1}, {method.label}"
                 report(before * len(methods) + count, total, text)
 
-            yield _run_split(inputs, costs, split, methods, context, done)
+            yield _run_split(inputs, costs, split, methods, context, order, done)
         return
     parts = [
         [method for method in methods if method.needs == needs]
         for needs in dict.fromkeys(method.needs for method in methods)
     ]
     stream = Parallel(n_jobs=contexts[0].jobs, return_as="generator")(
-        delayed(_in_worker)(inputs, costs, split, part, replace(context, jobs=None))
-        for split, context in zip(splits, contexts, strict=True)
+        delayed(_in_worker)(inputs, costs, split, part, replace(context, jobs=None), order)
+        for split, context, order in zip(splits, contexts, orders, strict=True)
         for part in parts
     )
     try:
@@ -832,12 +896,14 @@ def _run_split(
     split: Split,
     methods: Sequence[Method],
     context: Context,
+    order: IntArray | None,
     done: Callable[[int, Method], None] = lambda count, method: None,
 ) -> dict[str, Choices]:
     X_train, X_test = inputs.features(split.train, split.test)
     choices: dict[str, Choices] = {}
     for method in methods:
-        choices[method.key] = run_method(method, context, X_train, costs[split.train], X_test)
+        train_costs = costs[split.train]
+        choices[method.key] = run_method(method, context, X_train, train_costs, X_test, order)
         done(len(choices), method)
     return choices
 
@@ -935,7 +1001,7 @@ def _row(
             axis=0,
         ),
         recall=np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
-        balanced=metrics.balanced_deferral_loss(tested, chosen),
+        balanced=metrics.balanced_deferral_loss(tested, chosen, best=np.concatenate(perfect)),
         control=float(
             np.mean(
                 [
@@ -965,7 +1031,8 @@ def _verdict(
     if row.price is not None and constant.price is not None:
         dollars = row.price - constant.price
     estimate, low, high = row.difference or (0.0, 0.0, 0.0)
-    expert = int(np.argmax(constant.shares))
+    # Of several that are the best constant equally often, the first by name.
+    expert = int(cheapest_of(-constant.shares[None], names=compared.expert_names)[0])
     return metrics.Verdict(
         estimate=estimate,
         low=low,

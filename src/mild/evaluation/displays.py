@@ -21,11 +21,14 @@ class Display:
         """Draw on ``ax``, or on a new figure; the display is returned."""
         try:
             import matplotlib.pyplot as plt
+            from matplotlib.axes import Axes
         except ImportError as error:
             hint = install_hint("plot")
             raise MissingExtraError(
                 f"plots need matplotlib: {hint}", code="missing_extra"
             ) from error
+        if ax is not None and not isinstance(ax, Axes):
+            raise invalid("ax", f"must be axes of matplotlib, or None for new ones; got {ax!r}.")
         self.ax_ = plt.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
         self._draw(self.ax_)

@@ -21,7 +21,7 @@ from mild.tuning.tasks import Task
 from mild.tuning.training_rows import constant_at_fit, training_overlap
 
 # Facts about a router that have a place of their own in a report, or are of no use there.
-ELSEWHERE = ("cost", "target", "table", "schema")
+ELSEWHERE = ("cost", "table", "schema")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,14 @@ class JudgedRows:
     X: Any  # (n_samples, n_features) features of the inputs
     chosen: IntArray  # (n_samples,) the router's choices
     task: Task | None = None  # None if only costs are known
+    # the table before rows that the router was trained on were left out; None if none were
+    given: OutcomeTable | None = None
+    seen_left_out: int = 0  # number of these rows
+
+    @property
+    def table(self) -> OutcomeTable | None:
+        """The table that was given; None if only costs are known."""
+        return self.task.table if self.given is None and self.task is not None else self.given
 
     @property
     def outcomes(self) -> Outcomes:
@@ -42,8 +50,11 @@ class JudgedRows:
     def figures(self, confidence: float, seed: int) -> RoutingFigures:
         """The figures of the router's choices."""
         names, fitted = self.router.expert_names, constant_at_fit(self.router)
+        target = self.router.info.target
+        if target is not None and target.best_expert in names:
+            fitted = names.index(target.best_expert)
         if self.task is not None:
-            return task_figures(self.task, self.chosen, confidence, seed, fitted)
+            return task_figures(self.task, self.chosen, confidence, seed, fitted, target)
         return routing_figures(
             self.outcomes, self.chosen, names, confidence=confidence, seed=seed, fitted=fitted
         )
@@ -51,8 +62,7 @@ class JudgedRows:
     @property
     def overlap(self) -> dict[str, Any]:
         """Whether the router was fitted on these rows, and how many of their queries."""
-        table = None if self.task is None else self.task.table
-        return training_overlap(self.router, table, self.costs, self.X)
+        return training_overlap(self.router, self.table, self.costs, self.X, self.seen_left_out)
 
 
 def document_header(

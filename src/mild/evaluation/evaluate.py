@@ -17,7 +17,7 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, as_python, check_integer, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.errors import listed
+from mild.errors import check_arguments, listed
 from mild.evaluation import sections
 from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
 from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, document_header
@@ -35,7 +35,7 @@ from mild.report import (
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import contents
 from mild.tuning.tasks import make_task
-from mild.tuning.training_rows import terms_of
+from mild.tuning.training_rows import scores_at_fit, terms_of, without_seen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,7 +61,7 @@ class Evaluation:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether routing pays on these rows."""
+        """Whether the router does what was asked for on these rows: its target, or a lower loss."""
         return self.figures.verdict
 
     @cached_property
@@ -83,7 +83,8 @@ class Evaluation:
         """JSON-ready fields."""
         task = self.judged.task
         about = {} if task is None else {"cost": task.cost, "balance": task.balance}
-        return {**about, **self.figures.as_dict(), **as_python(self.overlap)}
+        found = {**about, **self.figures.as_dict(), **as_python(self.overlap)}
+        return {**found, "notes": list(self.notes)}
 
     def to_frame(self) -> Any:
         """The router, the best single expert, the same mix at random and perfect choice, one row each."""
@@ -91,6 +92,7 @@ class Evaluation:
         library = None if task is None else task.table.library
         return as_frame(self.figures.baselines, library or default_library())
 
+    @check_arguments
     def document(
         self,
         *,
@@ -118,7 +120,8 @@ class Evaluation:
         balance = None if task is None else task.balance
         shares = router.predict_proba(X).astype(np.float64)
         texts = None if table is None or not table.has_queries else table.queries
-        routed = sections.RoutedRows(names, judged.outcomes, judged.chosen, shares, texts)
+        numbers = None if table is None else table.row_numbers
+        routed = sections.RoutedRows(names, judged.outcomes, judged.chosen, shares, texts, numbers)
         column, labels, groups = None, None, None
         if task is not None and table is not None:
             groups = task.groups
@@ -133,12 +136,22 @@ class Evaluation:
         confidence = found.verdict.confidence
         constant = found.summary["constant_expert"]
         n = len(routed.costs)
-        mark = fingerprint(judged.X, judged.costs) if table is None else table.fingerprint()
+        frontier = sections.frontier(
+            routed,
+            sections.operating_points(router, X, routed, cost),
+            sections.method_points(comparison, names),
+            sections.target_limits(router.info.target, found.verdict.target),
+        )
+        unused = task is not None and router.info.target is None
+        given = judged.table
+        mark = fingerprint(judged.X, judged.costs) if given is None else given.fingerprint()
         form, scale, strength = sections.reward_form(router.info.estimator)
         return document_header("evaluation", title, names, cost) | {
             "rows": n,
+            "quality_name": found.quality_name,
             "balance": balance,
             "left_out": found.left_out,
+            "notes": list(self.notes),
             "verdict": found.verdict.as_dict(),
             "figures": found.summary
             | {
@@ -148,16 +161,15 @@ class Evaluation:
                 "means": {
                     "router": routed.means(routed.chosen),
                     "constant": routed.means(np.full(n, constant)),
+                    "reference": None
+                    if found.verdict.target is None
+                    else routed.means(np.full(n, names.index(found.verdict.target.reference))),
                     "oracle": routed.means(routed.outcomes.oracle()),
                 },
                 "baselines": found.baselines,
             },
-            "frontier": sections.frontier(
-                routed,
-                sections.operating_points(router, X, routed, cost),
-                sections.method_points(comparison, names),
-                sections.target_limits(routed, router.info.target),
-            ),
+            "frontier": frontier,
+            "prices_unused": sections.unused_prices(frontier, cost) if unused else None,
             "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),
             "groups": None
             if column is None or labels is None
@@ -189,6 +201,8 @@ class Evaluation:
 
         ``options`` are those of ``document``; the default title names the folder.
         """
+        if not isinstance(folder, (str, os.PathLike)):
+            raise invalid("folder", f"must be the folder of the router; got {folder!r}.")
         document = self.document(**{"title": report_title(folder), **options})
         return write_document(document, Path(folder) / EVALUATION_FILE)
 
@@ -218,15 +232,16 @@ class Evaluation:
 
     def __repr__(self) -> str:
         lines = [] if self.warning is None else [f"Warning: {self.warning}"]
-        return "\n".join([*lines, self.verdict.sentence])
+        return "\n".join([*lines, self.verdict.sentence, *(f"Note: {one}" for one in self.notes)])
 
     def _repr_html_(self) -> str:
         warning = [] if self.warning is None else [f"Warning: {self.warning}"]
         rows = f"{self.figures.summary['n_known']:,} rows"
         table = named_baselines(self.figures.baselines)
-        return html_table(rows, table, [*warning, self.verdict.sentence])
+        return html_table(rows, table, [*warning, self.verdict.sentence, *self.notes])
 
 
+@check_arguments
 def evaluate(
     router: Any,
     data: Any,
@@ -237,13 +252,15 @@ def evaluate(
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
+    keep_seen: bool = False,
     confidence: float = 0.95,
     random_state: int = 0,
 ) -> Evaluation:
-    """Judge a router by known outcomes: does it pay?
+    """Judge a router by known outcomes: does it do what was asked for?
 
-    The router is compared with the expert that is best on this very data, a strict baseline. Use data that
-    it was not fitted on. The cost is counted as in the fit, unless its terms are given; a router with
+    A router with a target is judged by it, against the expert that was best when it was tuned. Another one
+    is compared with the expert that is best on this very data, a strict baseline. Use data that the router
+    was not fitted on. The cost is counted as in the fit, unless its terms are given; a router with
     separate heads for errors and prices then decides by the new prices.
 
     Parameters
@@ -255,6 +272,8 @@ def evaluate(
     groups : column whose equal values count once in the interval, beside equal queries
     balance : column whose values count alike: figures are means over its values
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
+    keep_seen : whether rows stay whose query the router was trained on. By default they are left out where
+        they are less than 5 % of the rows; where they are more, they stay, and a warning says so
     confidence : of the intervals
     random_state : seed of the intervals
 
@@ -279,7 +298,7 @@ def evaluate(
         router = load(router)
     elif not isinstance(router, Router):
         router = source_of(router)
-    judged, notes = _known_rows(router, data, costs, asked, groups, balance)
+    judged, notes = _known_rows(router, data, costs, asked, groups, balance, keep_seen)
     return Evaluation(judged.figures(confidence, random_state), judged, random_state, notes)
 
 
@@ -298,6 +317,7 @@ def _known_rows(
     asked: CostTerms,
     groups: str | None,
     balance: str | None,
+    keep_seen: bool,
 ) -> tuple[JudgedRows, tuple[str, ...]]:
     if costs is not None or isinstance(data, Matrices) or router.text is None:
         given = {"groups": groups, "balance": balance, **asked.as_dict()}
@@ -314,15 +334,22 @@ def _known_rows(
     table = table.with_experts(router.expert_names)
     if others:
         notes.append(f"left out because the router does not know them: {', '.join(others)}.")
+    whole, sentence = table, None
+    if not keep_seen:
+        table, sentence = without_seen(router, table)
+    notes += [] if sentence is None else [sentence]
     fitted = terms_of(router)
     terms = asked if asked.stated or fitted is None else fitted
-    task = make_task(table, terms, groups, balance)
+    task = replace(make_task(table, terms, groups, balance), training_scores=scores_at_fit(router))
+    notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
-    X = router.features(contents(table, router.text))
-    return JudgedRows(router, task.costs, X, router.predict(X), task), tuple(notes)
+    X = router.features(contents(task.table, router.text))
+    seen = whole.rows - table.rows
+    judged = JudgedRows(router, task.costs, X, router.predict(X), task, whole, seen)
+    return judged, tuple(notes)
 
 
 def _numbers(router: Router, data: Any, costs: Any) -> JudgedRows:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mild.artifact.info import TargetInfo
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
 from mild.metrics import (
     Verdict,
@@ -17,9 +18,18 @@ from mild.metrics import (
     expert_recall,
     expert_shares,
     summary,
+    target_of_choices,
     verdict_of_choices,
 )
-from mild.metrics.outcomes import TIES, Outcomes, all_priced, baselines, mean_known
+from mild.metrics.outcomes import (
+    TIES,
+    Outcomes,
+    all_priced,
+    baselines,
+    is_graded,
+    mean_known,
+    quality_name,
+)
 from mild.tuning.tasks import Task
 
 #: What the oracle is, in a sentence.
@@ -37,7 +47,7 @@ class RoutingFigures:
     baselines: list[
         dict[str, Any]
     ]  # ``mild.metrics.outcomes.baselines``: what the choices are compared with
-    verdict: Verdict  # whether routing pays
+    verdict: Verdict  # whether the router does what was asked for
     # recall of the experts that are cheapest in less than 1 / n_experts of the rows
     minority_recall: float
     # dollars per 1,000 queries of each expert, or None; NaN where unknown
@@ -45,6 +55,7 @@ class RoutingFigures:
     router_price: float | None  # dollars per 1,000 queries, on the rows in which both are known
     constant_price: float | None
     left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
+    quality_name: str = "accuracy"  # what the mean of the scores is called
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not known."""
@@ -59,6 +70,7 @@ class RoutingFigures:
             "summary": self.summary,
             "constant_losses": self.constant_losses,
             "baselines": self.baselines,
+            "quality_name": self.quality_name,
             "minority_recall": self.minority_recall,
             "dollars_per_1000": None if self.prices is None else prices,
             "left_out": self.left_out,
@@ -73,11 +85,12 @@ def task_figures(
     confidence: float = 0.95,
     seed: int = 0,
     fitted: int | None = None,
+    target: TargetInfo | None = None,
 ) -> RoutingFigures:
     """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
     names = task.table.expert_names
     return routing_figures(
-        task.outcomes, chosen, names, task.groups, task.counted, confidence, seed, fitted
+        task.outcomes, chosen, names, task.groups, task.counted, confidence, seed, fitted, target
     )
 
 
@@ -90,13 +103,15 @@ def routing_figures(
     confidence: float = 0.95,
     seed: int = 0,
     fitted: int | None = None,
+    target: TargetInfo | None = None,
 ) -> RoutingFigures:
     """Compare choices (n_samples,) with the expert that is best on these very rows, a strict baseline.
 
     Rows of one of the ``groups``, a "query" or a "group" by ``counted``, count once in the interval.
-    ``fitted`` is the best constant of the rows that the router was fitted on. Where experts tie in loss,
-    the oracle's shares and the recall take the one of lower price, then of higher accuracy. With
-    ``outcomes.strata`` every mean is over these strata.
+    ``fitted`` is the best constant of the rows that the router was fitted on. With a ``target`` the verdict
+    is on this, against the expert that was best when the router was tuned, in means over rows. Where
+    experts tie in loss, the oracle's shares and the recall take the one of ``outcomes.oracle``. With
+    ``outcomes.strata`` every other mean is over these strata.
     """
     costs, prices = outcomes.costs, outcomes.prices
     common = common_rows(costs, chosen)
@@ -115,6 +130,7 @@ def routing_figures(
         oracle_shares=expert_shares(perfect, len(expert_names), weight),
         recall=recall,
         balanced_recall=float(np.nanmean(recall)),
+        constant_expert=known_rows.best_constant(),
     )
     expert = figures.constant_expert
     router_price = constant_price = expert_prices = None
@@ -141,6 +157,22 @@ def routing_figures(
         dollars=None if router_price is None else (router_price - constant_price) / 1000,
         strata=known_rows.strata,
     )
+    if target is not None and target.best_expert in expert_names and known_rows.scores is not None:
+        over = "these rows" if known_rows.strata is None else "these rows (in means over rows)"
+        judged = target_of_choices(
+            known_rows.scores,
+            known_rows.prices,
+            known_choices,
+            list(expert_names).index(target.best_expert),
+            expert_names,
+            target.target,
+            guarantee=target.guarantee,
+            groups=None if groups is None else groups[rows],
+            confidence=confidence,
+            random_state=seed,
+            judged_on=over,
+        )
+        verdict = replace(verdict, target=judged)
     return RoutingFigures(
         expert_names,
         rows,
@@ -153,6 +185,7 @@ def routing_figures(
         router_price,
         constant_price,
         common.sentence,
+        quality_name(is_graded(outcomes.scores)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from statistics import NormalDist
 from typing import Any
@@ -15,12 +15,15 @@ from mild import metrics
 from mild.artifact.info import EstimatorInfo, TargetInfo
 from mild.artifact.targets import Target
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import ALL_REWARDS, cheapest_of, rewards
+from mild.core.costs import ALL_REWARDS, rewards
 from mild.core.decisions import argmax_last
 from mild.data import duplicate_groups
 from mild.data.queries import TOPIC_NAMES
 from mild.errors import UnsupportedError, check_option
+from mild.metrics import TargetVerdict
+from mild.metrics.curves import prices_unused
 from mild.metrics.outcomes import Outcomes, mean_known
+from mild.money import amount
 from mild.report.charts import AXES
 
 Point = Mapping[str, Any]
@@ -36,6 +39,9 @@ class RoutedRows:
     # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
     probabilities: FloatArray | None = None
     queries: list[str] | None = None  # texts, or None
+    numbers: IntArray | None = (
+        None  # (n_samples,) row numbers in the file, from 0; None for 0 to n - 1
+    )
 
     @property
     def costs(self) -> FloatArray:
@@ -60,7 +66,13 @@ class RoutedRows:
             self.chosen[rows],
             None if shares is None else shares[rows],
             None if texts is None else [texts[i] for i in np.flatnonzero(rows)],
+            np.flatnonzero(rows) if self.numbers is None else self.numbers[rows],
         )
+
+    def least(self, values: FloatArray) -> IntArray:
+        """Expert (n_samples,) of the least of values (n_samples, n_experts)."""
+        named = self.outcomes.expert_names is not None
+        return self.outcomes.least(values) if named else argmax_last(-values)
 
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""
@@ -145,10 +157,10 @@ def operating_points(
         choices = [router.with_prices(price_weight=weight).predict(X) for weight in weights]
     except UnsupportedError:
         try:
-            expected = router.expected_costs(X)
+            expected = router.policy.expected_costs(X)  # as the router decides, without limits
         except UnsupportedError:
             return []
-        choices = [argmax_last(-(expected + (weight - fitted) * prices)) for weight in weights]
+        choices = [rows.least(expected + (weight - fitted) * prices) for weight in weights]
     points: list[tuple[str, IntArray]] = []
     known = [rows.chosen]
     for weight, chosen in zip(weights, choices, strict=True):
@@ -159,37 +171,51 @@ def operating_points(
     return points
 
 
-def target_limits(rows: RoutedRows, solved: TargetInfo | None) -> dict[str, Any] | None:
+def target_limits(solved: TargetInfo | None, judged: TargetVerdict | None) -> dict[str, Any] | None:
     """What the target of a router asks for on these rows; None if the router has no target.
 
     Limits that are relative to the best expert, as it was found when the router was tuned, are those of
-    this expert on these rows. ``kept`` is None where the rows do not say. A target is for means over
-    rows, also where the figures of the report are means over strata.
+    this expert on these rows. ``kept`` says whether the verdict ``judged`` finds the target met; it is None
+    where the rows do not say. A target is for means over rows, also where the figures of the report are
+    means over strata.
     """
-    rows = replace(rows, outcomes=replace(rows.outcomes, strata=None))
-    if solved is None or solved.best_expert not in rows.expert_names:
+    if solved is None or judged is None:
         return None
-    target = Target(**solved.target)
-    best = np.full(len(rows.costs), rows.expert_names.index(solved.best_expert))
-    own, other = rows.means(rows.chosen), rows.means(best)
-    unknown = {key: float("nan") if other[key] is None else other[key] for key in other}
-    least, most = target.limits(unknown["quality"], unknown["dollars"])
+    target, dollars = Target(**solved.target), judged.reference_dollars_per_1000
+    least, most = target.limits(judged.reference_quality, math.nan if dollars is None else dollars)
     limits = {"quality": least or None, "dollars": most if math.isfinite(most) else None}
-    if limits["quality"] is not None and math.isnan(limits["quality"]):
-        limits["quality"] = None
-    gaps = [
-        sign * (own[key] - limit)
-        for (key, limit), sign in zip(limits.items(), (1, -1), strict=True)
-        if limit is not None and own[key] is not None
-    ]
     return {
         "words": target.words,
         "sentence": solved.sentence,
         "guarantee": solved.guarantee,
         "certified": solved.certified,
         **limits,
-        "kept": min(gaps) >= -1e-9 if gaps else None,
+        "kept": judged.met,
     }
+
+
+def unused_prices(found: Mapping[str, Any], cost: Mapping[str, Any]) -> str | None:
+    """What the frontier saves at the router's quality, if the loss leaves dollars out; None otherwise."""
+    points = [p for p in found["points"] if None not in (p["quality"], p["dollars"])]
+    own = next((point for point in points if point["kind"] == "router"), None)
+    if cost.get("price_weight") or own is None or not any(point["dollars"] for point in points):
+        return None
+    good = [
+        point
+        for point in points
+        if point["kind"] in ("constant", "operating") and point["quality"] >= own["quality"] - 1e-9
+    ]
+    best = min(good, key=lambda point: (point["dollars"], -point["quality"]), default=own)
+    if best["dollars"] >= own["dollars"]:
+        return prices_unused(
+            "No other point of the frontier has the router's quality for fewer dollars."
+        )
+    name = f"always {best['name']}" if best["kind"] == "constant" else best["name"]
+    saved = 1 - best["dollars"] / own["dollars"]
+    return prices_unused(
+        f"On these rows, the router costs ${amount(own['dollars'])} per 1,000 queries. Its quality, or a "
+        f"higher one, costs ${amount(best['dollars'])} ({100 * saved:.0f} % less) with: {name}."
+    )
 
 
 def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
@@ -230,7 +256,7 @@ def _by_price(points: Sequence[Point], axis: str | None, kinds: set[str]) -> lis
         return []
     at = [(point[axis], point["quality"]) for point in points]
     known = [i for i, p in enumerate(points) if p["kind"] in kinds and None not in at[i]]
-    return sorted(known, key=lambda i: (at[i][0], -at[i][1]))
+    return sorted(known, key=lambda i: (at[i][0], -at[i][1], points[i].get("name", "")))
 
 
 def _axis(points: Sequence[Point]) -> str | None:
@@ -340,8 +366,8 @@ def _group(
         "high": high,
         "router": float(level[:, 0].mean()),
         "constant": float(level[:, 1].mean()),
-        "expert": rows.expert_names[metrics.best_constant(rows.costs[index]).expert],
-        "asked": rows.expert_names[int(asked.argmax())],
+        "expert": rows.expert_names[rows.outcomes.take(index).best_constant()],
+        "asked": rows.expert_names[int(rows.outcomes.least(-asked[None].astype(float))[0])],
         "share": float(asked.max() / len(index)),
     }
 
@@ -377,7 +403,7 @@ def calibration(
     if rows.probabilities is None:
         return None
     check_option("form", form, FORMS)
-    reward = _rewards(rows.costs, form, scale, strength)
+    reward = _rewards(rows.outcomes, form, scale, strength)
     total = reward.sum(axis=1)
     asked = ~np.isnan(rows.costs)
     predicted = np.where(asked, rows.probabilities, 0)
@@ -415,10 +441,12 @@ def reward_form(estimator: EstimatorInfo | None) -> tuple[str, float | None, flo
     return (form if form in ALL_REWARDS else "others"), known_scale, strength
 
 
-def _rewards(costs: FloatArray, form: str, scale: float | None, strength: float) -> FloatArray:
+def _rewards(outcomes: Outcomes, form: str, scale: float | None, strength: float) -> FloatArray:
+    costs = outcomes.costs
     result = np.zeros_like(costs)
     if form == "cheapest":
-        result[np.arange(len(costs)), cheapest_of(costs)] = 1
+        # As the labels of a fit: where costs tie, the expert that is best on average.
+        result[np.arange(len(costs)), outcomes.least(costs)] = 1
         return result
     # ``rewards`` refuses a column without a single cost; its expert has no curve here.
     known = ~np.isnan(costs).all(axis=0)
@@ -514,6 +542,7 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
         worst.append(
             {
                 "row": int(i),
+                "row_number": 1 + int(i if rows.numbers is None else rows.numbers[i]),
                 **_shortened(text, prefix),
                 "chosen": names[chosen[i]],
                 "best": names[best[i]],
@@ -531,6 +560,9 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
     total, p = float(regret.sum()), len(names)
     lost = np.bincount(chosen * p + best, regret, minlength=p * p)
     count = np.bincount((chosen * p + best)[regret > 0], minlength=p * p)
+    # Pairs that lost as much are in the order of their names.
+    by_name = np.argsort(np.argsort(names, kind="stable"))
+    pairs = np.lexsort((np.tile(by_name, p), np.repeat(by_name, p), -lost.round(9)))
     return {
         "regretted": float((regret > 0).sum() / known),
         "mean": total / known,
@@ -541,7 +573,7 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
                 "rows": int(count[pair]),
                 "share": float(lost[pair] / total),
             }
-            for pair in np.argsort(-lost, kind="stable")[:MAX_PAIRS]
+            for pair in pairs[:MAX_PAIRS]
             if lost[pair] > 0
         ],
         "rows": worst,

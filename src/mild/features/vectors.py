@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mild.core.arrays import check_integer, invalid
+from mild.core.arrays import check_entries, check_integer, invalid
 from mild.errors import UnsupportedError
 from mild.features.base import (
     Rows,
@@ -88,11 +88,7 @@ class VectorFeatures(TextFeatures):
             raise invalid("vectors", f"must be rows of numbers; got {error}.") from error
         if rows.ndim != 2 or rows.shape[1] == 0:
             raise invalid("vectors", f"must have shape (n, width); got shape {rows.shape}.")
-        bad = np.argwhere(~np.isfinite(rows))
-        if len(bad):
-            row, column = bad[0]
-            got = f"{rows[row, column]} in row {row}, column {column}"
-            raise invalid("vectors", f"must be finite; got {got}.")
+        check_entries("vectors", rows, ~np.isfinite(rows), "be finite")
         return rows
 
     @property

@@ -58,6 +58,7 @@ def _flag_or(word: str) -> Callable[[object], object]:
 
 _Share = Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)]
 _ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", lambda x: 0 < x < 1)]
+_Probability = Annotated[float, Rule("must be at least 0.5 and below 1", lambda x: 0.5 <= x < 1)]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -69,6 +70,7 @@ class TargetSettings:
     max_dollars: Amount | None = None
     strong_share: _Share | None = None
     save_dollars: _ShareBelowOne | None = None
+    target_probability: _Probability = 0.8
 
     @property
     def target(self) -> Target:
@@ -388,8 +390,8 @@ def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
     if routing.price_weight is not None:
         rule = "must not be given together with price_weight: both set the trade-off"
         config.add(("routing", "target"), rule)
-    if not any(value is not None for value in asdict(routing.target).values()):
-        known = ", ".join(asdict(routing.target))
+    if not routing.target.target.wanted:
+        known = ", ".join(name for name in asdict(routing.target) if name != "target_probability")
         config.add(("routing", "target"), f"must have at least one of {known}")
 
 

@@ -220,8 +220,11 @@ def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFindi
     except MildError as error:
         yield _error(f"{place} cannot be used: {error}")
     else:
-        if found.info.target is not None:
-            yield _note(f"{place}: {found.info.target.sentence}")
+        solved = found.info.target
+        if solved is not None:
+            # Clients name a trade-off as router-mild-<t>.
+            weight = "" if solved.t is None else f" The trade-off is t = {solved.t:g}."
+            yield _note(f"{place}: {solved.sentence}{weight}")
 
 
 def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:

@@ -31,10 +31,17 @@ from mild.metrics.routing import (
     summary,
     worst_recall,
 )
-from mild.metrics.verdict import Verdict, count_judged, verdict_of_choices
+from mild.metrics.verdict import (
+    TargetVerdict,
+    Verdict,
+    count_judged,
+    target_of_choices,
+    verdict_of_choices,
+)
 
 __all__ = [
     "Interval",
+    "TargetVerdict",
     "Verdict",
     "balanced_deferral_loss",
     "balanced_recall",
@@ -59,6 +66,7 @@ __all__ = [
     "shuffled_control",
     "simultaneous_intervals",
     "summary",
+    "target_of_choices",
     "two_expert_curve",
     "verdict_of_choices",
     "worst_recall",

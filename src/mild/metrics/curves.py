@@ -18,6 +18,46 @@ from mild.metrics.rows import known_rows, number_vector
 
 
 @dataclass(frozen=True, eq=False)
+class CurveErrors:
+    """Standard errors of m settings' means as predictions of the means over as many new rows.
+
+    Attributes
+    ----------
+    quality : (m,) of the mean quality
+    loss : (m,) of the difference to the best expert's quality
+    dollars : (m,) of the dollars per 1,000 queries; None if there are none
+    extra : (m,) of the difference to the best expert's dollars; None if there are none
+    shares : (m,) of the share of the best expert
+    folds : parts of the rows, each with estimates of its own, between which these errors were measured; 0
+        if they are those of the rows only
+    """
+
+    quality: FloatArray
+    loss: FloatArray
+    dollars: FloatArray | None
+    extra: FloatArray | None
+    shares: FloatArray
+    folds: int = 0
+
+    @property
+    def columns(self) -> list[FloatArray]:
+        """The arrays."""
+        found = (self.quality, self.loss, self.dollars, self.extra, self.shares)
+        return [column for column in found if column is not None]
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any] | None, priced: bool) -> CurveErrors | None:
+        """From what ``TradeoffCurve.as_dict`` gave; None if it gave none."""
+        if content is None:
+            return None
+        quality, loss, shares = (np.array(content[k], float) for k in ("quality", "loss", "shares"))
+        dollars, extra = (
+            np.array(content[k], float) if priced else None for k in ("dollars", "extra")
+        )
+        return cls(quality, loss, dollars, extra, shares, int(content["folds"]))
+
+
+@dataclass(frozen=True, eq=False)
 class TradeoffCurve:
     """What m settings do on held-out rows: trade-offs t, and single experts.
 
@@ -31,6 +71,7 @@ class TradeoffCurve:
     dollars : (m,) dollars per 1,000 queries; None if there are none
     shares : (m,) share of the best expert
     best : the best expert
+    errors : how far these means may be from those of new rows; None in records of older versions
     """
 
     weights: FloatArray
@@ -39,15 +80,23 @@ class TradeoffCurve:
     dollars: FloatArray | None
     shares: FloatArray
     best: int
+    errors: CurveErrors | None = None
 
     @property
     def best_index(self) -> int:
         """Place of the setting that always asks the best expert."""
         return int(np.flatnonzero(self.experts == self.best)[0])
 
+    def cheapest_at(self, quality: float) -> int | None:
+        """Place of the cheapest setting of at least this quality; None if there is none, or no dollars."""
+        if self.dollars is None:
+            return None
+        good = np.flatnonzero(self.quality >= quality - 1e-9)
+        return int(good[np.argmin(self.dollars[good])]) if good.size else None
+
     def as_dict(self, expert_names: Sequence[str]) -> dict[str, Any]:
         """JSON-ready columns."""
-        return {
+        found: dict[str, Any] = {
             "t": [None if math.isnan(t) else float(t) for t in self.weights],
             "expert": [None if k < 0 else expert_names[k] for k in self.experts.tolist()],
             "quality": self.quality.tolist(),
@@ -55,6 +104,12 @@ class TradeoffCurve:
             "strong_share": self.shares.tolist(),
             "best_expert": expert_names[self.best],
         }
+        if self.errors is not None:
+            columns = vars(self.errors).items()
+            found["errors"] = {
+                k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in columns
+            }
+        return found
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], expert_names: Sequence[str]) -> TradeoffCurve:
@@ -70,10 +125,14 @@ class TradeoffCurve:
                 None if dollars is None else np.array(dollars, float),
                 np.array(content["strong_share"], float),
                 names.index(content["best_expert"]),
+                CurveErrors.from_dict(content.get("errors"), dollars is not None),
             )
             columns = [curve.weights, curve.quality, curve.shares]
             columns += [] if curve.dollars is None else [curve.dollars]
-            good = all(column.shape == curve.experts.shape for column in columns)
+            errors = [] if curve.errors is None else curve.errors.columns
+            good = all(bool((column >= 0).all()) for column in errors)
+            columns += errors
+            good &= all(column.shape == curve.experts.shape for column in columns)
             good &= sorted(experts)[-len(names) :] == list(range(len(names)))
             good &= bool(((curve.weights >= 0) == (curve.experts < 0)).all())
             good &= all(bool(np.isfinite(column).all()) for column in columns[1:])
@@ -85,6 +144,15 @@ class TradeoffCurve:
                 f"trade-off and for each of the experts {', '.join(names)}; tune the router again."
             )
         return curve
+
+
+def prices_unused(about: str) -> str:
+    """Sentences for a loss that leaves out known prices; ``about`` says what these are."""
+    return (
+        f"Dollars are not part of the loss. {about} To save dollars, tune with a target, such as "
+        "keep_quality=1.0 (--keep-quality 1.0) for the quality of the best expert, or count them in the "
+        "loss with price_weight (--price-weight)."
+    )
 
 
 def tradeoff_choices(

@@ -402,7 +402,7 @@ def _differences(differences: ArrayLike, what: str) -> FloatArray:
     if len(array) < 2:
         raise invalid("differences", f"must have at least two {what}; got {len(array)}.")
     remedy = f" Remove these {what}, or the column."
-    check_entries("differences", array, ~np.isfinite(array), "be finite", remedy, "column")
+    check_entries("differences", array, ~np.isfinite(array), "be finite", remedy)
     return array
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.costs import ROUNDING, cheapest_of
+from mild.core.costs import ROUNDING, cheapest_of, mean_known_costs
 from mild.metrics.routing import best_constant, expert_shares
 from mild.metrics.rows import balanced_weights
 
 #: How ``Outcomes.oracle`` decides between experts of equal loss, for people.
-TIES = "ties go to the lower price, then to the higher accuracy"
+TIES = "ties go to the lower price, then to the higher mean score in training, then by name"
 
 
 class Stratified:
@@ -38,15 +38,44 @@ class Outcomes(Stratified):
     latencies: FloatArray | None = None  # seconds
     # (n_samples,) labels: figures are means over these groups, which count alike. None: over rows
     strata: IntArray | None = None
+    mean_scores: FloatArray | None = (
+        None  # (n_experts,) over the rows of the fit, which decide ties
+    )
+    expert_names: Sequence[str] | None = None  # which decide ties in the end
 
     def take(self, rows: Any) -> Outcomes:
         """Some of the rows."""
         rest = (self.scores, self.prices, self.latencies, self.strata)
-        return Outcomes(self.costs[rows], *(None if part is None else part[rows] for part in rest))
+        taken = Outcomes(self.costs[rows], *(None if part is None else part[rows] for part in rest))
+        return replace(taken, mean_scores=self.mean_scores, expert_names=self.expert_names)
 
     def oracle(self) -> IntArray:
-        """Expert of least loss in every row; ties go to the lower price, then to the higher accuracy."""
-        return cheapest_of(self.costs, prices=self.prices, scores=self.scores, tolerance=ROUNDING)
+        """Expert (n_samples,) of least loss in every row.
+
+        Ties go to the lower price in that row, then to the higher mean score in training, then by name, so
+        that they do not depend on the order of the experts.
+        """
+        return self.least(self.costs, self.prices)
+
+    def best_constant(self) -> int:
+        """The expert of least mean loss; ties are decided as those of ``oracle``, by the mean prices."""
+        return best_constant(self.costs, self.weight, **self.mean_ties).expert
+
+    @property
+    def mean_ties(self) -> dict[str, Any]:
+        """What decides between experts with equal means, as arguments of ``cheapest_of``."""
+        prices = None if self.prices is None else rounded(mean_known_costs(self.prices))
+        return {"prices": prices, "scores": self.mean_scores, "names": self.expert_names}
+
+    def least(self, values: FloatArray, prices: FloatArray | None = None) -> IntArray:
+        """Expert (n,) of the least of values (n, n_experts); ties by price, mean score and name."""
+        return cheapest_of(
+            values,
+            prices=prices,
+            scores=self.mean_scores,
+            names=self.expert_names,
+            tolerance=ROUNDING,
+        )
 
     def means(self, chosen: IntArray) -> dict[str, float | None]:
         """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices.
@@ -84,6 +113,34 @@ class Outcomes(Stratified):
         return {name: None if part is None else mean(part) for name, part in parts.items()}
 
 
+def is_graded(scores: FloatArray | None) -> bool:
+    """Whether some known score is neither 0 nor 1.
+
+    >>> is_graded(np.array([[1.0, 0.0], [np.nan, 1.0]])), is_graded(np.array([[0.7, 0.0]]))
+    (False, True)
+    """
+    return scores is not None and bool(((scores > 0) & (scores < 1)).any())
+
+
+def quality_name(graded: bool) -> str:
+    """What a mean of scores is called: an accuracy only if every answer is right or wrong.
+
+    >>> quality_name(is_graded(np.array([[1.0, 0.0]])))
+    'accuracy'
+    """
+    return "mean score" if graded else "accuracy"
+
+
+def mean_scores(scores: FloatArray) -> FloatArray:
+    """Mean score (n_experts,) of each expert, rounded so that equal ones tie; NaN if it was never asked."""
+    return rounded(mean_known_costs(scores))
+
+
+def rounded(means: FloatArray) -> FloatArray:
+    """Means (n_experts,) to twelve digits: sums over rows in another order differ in the last ones."""
+    return np.array([float(f"{mean:.12g}") for mean in means])
+
+
 def mean_known(values: FloatArray, weight: FloatArray | None = None) -> float | None:
     """Mean of the values that are known; None if there are none."""
     known = ~np.isnan(values)
@@ -110,7 +167,7 @@ def baselines(
     the router was fitted (``fitted``), the same shares at random, and perfect choice.
     """
     n, p = outcomes.costs.shape
-    best = best_constant(outcomes.costs, outcomes.weight).expert
+    best = outcomes.best_constant()
     shares = expert_shares(chosen, p, outcomes.weight)
     found: list[tuple[str, int | None, dict[str, float | None]]] = [
         ("router", None, outcomes.means(chosen)),

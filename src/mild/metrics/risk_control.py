@@ -61,7 +61,7 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
     array([0.])
     """
     values = float_matrix("losses", losses).astype(np.float64)
-    check_entries("losses", values, ~(np.abs(values) <= 1), "lie in [-1, 1]", axis="setting")
+    check_entries("losses", values, ~(np.abs(values) <= 1), "lie in [-1, 1]")
     if not -1 < limit < 1:
         raise invalid("limit", f"must be above -1 and below 1; got {limit}.")
     if not 0 < level < 1:

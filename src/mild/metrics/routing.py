@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_labels, invalid
-from mild.core.costs import ROUNDING, cheapest_of
+from mild.core.costs import ROUNDING, cheapest_of, mean_known_costs
 from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_weights
 
 Weights: TypeAlias = ArrayLike | None
@@ -71,17 +71,21 @@ def deferral_loss(
 
 
 def balanced_deferral_loss(
-    costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None
+    costs: ArrayLike,
+    chosen: ArrayLike,
+    sample_weight: Weights = None,
+    best: IntArray | None = None,
 ) -> float:
     """Deferral loss averaged per cheapest expert, so that each of these experts counts equally.
 
     ``mean over k of sum_i w_i 1[best_i = k] costs[i, chosen_i] / sum_i w_i 1[best_i = k]``. Rows that
-    chose an expert never asked are left out; NaN if no chosen cost is known.
+    chose an expert never asked are left out; NaN if no chosen cost is known. ``best`` (n_samples,) is the
+    cheapest expert, by default the one of lowest index.
     """
     array = evaluated_costs(costs)
     paid = chosen_costs(array, chosen)
     weights = np.where(np.isnan(paid), 0.0, row_weights(sample_weight, len(array)))
-    best = cheapest_of(array)
+    best = cheapest_of(array) if best is None else best
     mass = np.bincount(best, weights)
     total = np.bincount(best, weights * np.nan_to_num(paid))
     used = mass > 0
@@ -94,21 +98,21 @@ def constant_losses(costs: ArrayLike, sample_weight: Weights = None) -> FloatArr
     ``L_k = sum_i w_i c_ik / sum_i w_i`` over i with known ``c_ik``; NaN for an expert never asked.
     """
     array = evaluated_costs(costs)
-    weights = row_weights(sample_weight, len(array))
-    asked = ~np.isnan(array)
-    total = weights @ np.where(asked, array, 0).astype(np.float64, copy=False)
-    mass = weights @ asked
-    return np.divide(total, mass, out=np.full(len(mass), np.nan), where=mass > 0)
+    return mean_known_costs(array, row_weights(sample_weight, len(array)))
 
 
-def best_constant(costs: ArrayLike, sample_weight: Weights = None) -> BestConstant:
+def best_constant(
+    costs: ArrayLike, sample_weight: Weights = None, **ties: ArrayLike | None
+) -> BestConstant:
     """The expert of least mean cost, ``argmin_k constant_losses_k``, ties to the lowest index.
 
     With NaN costs, experts asked about easier rows look better than they are: see ``common_constant``.
+    ``ties`` may be ``prices``, ``scores`` and ``names`` (n_experts,), which then decide, in this order.
     """
     losses = constant_losses(costs, sample_weight)
+    rules: dict[str, Any] = ties
     # Means that differ by rounding tie: which is less would depend on the processor.
-    expert = int(cheapest_of(losses[None], tolerance=ROUNDING)[0])
+    expert = int(cheapest_of(losses[None], **rules, tolerance=ROUNDING)[0])
     return BestConstant(expert, float(losses[expert]))
 
 
@@ -260,14 +264,16 @@ def common_rows(costs: ArrayLike, chosen: ArrayLike | None = None) -> CommonRows
     return CommonRows(np.ones(len(full), dtype=bool), False, asked)
 
 
-def common_constant(costs: ArrayLike, sample_weight: Weights = None) -> int:
-    """The expert of least mean cost on the rows of ``common_rows``, ties to the lowest index."""
+def common_constant(
+    costs: ArrayLike, sample_weight: Weights = None, **ties: ArrayLike | None
+) -> int:
+    """The expert of least mean cost on the rows of ``common_rows``, ties as in ``best_constant``."""
     array = evaluated_costs(costs)
     rows = common_rows(array).rows
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight is None or weight[rows].any():
         array, weight = array[rows], None if weight is None else weight[rows]
-    return best_constant(array, weight).expert
+    return best_constant(array, weight, **ties).expert
 
 
 @dataclass(frozen=True, eq=False)

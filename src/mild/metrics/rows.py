@@ -10,6 +10,7 @@ from mild.core.arrays import (
     FloatArray,
     IntArray,
     check_costs,
+    check_entries,
     check_share,
     float64_array,
     float_matrix,
@@ -39,9 +40,7 @@ def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
     if sample_weight is None:
         return np.ones(n_samples)
     weights = number_vector("sample_weight", sample_weight, n_samples)
-    if (weights < 0).any():
-        bad = int(np.flatnonzero(weights < 0)[0])
-        raise invalid("sample_weight", f"must be non-negative; got {weights[bad]:g} in row {bad}.")
+    check_entries("sample_weight", weights, weights < 0, "be non-negative")
     largest = weights.max()
     if largest == 0:
         raise invalid("sample_weight", "must have a positive sum; got zeros only.")
@@ -87,13 +86,7 @@ def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) ->
     if array.ndim != 1 or (n_samples is not None and len(array) != n_samples):
         rule = "(n_samples,)" if n_samples is None else f"(n_samples,) = ({n_samples},)"
         raise invalid(name, f"must have shape {rule}; got {array.shape}.")
-    bad = np.flatnonzero(~np.isfinite(array))
-    if bad.size:
-        raise invalid(
-            name,
-            f"must be finite; got {array[bad[0]]} in row {bad[0]} ({counted(bad.size, 'such row')}). "
-            f"Remove these rows.",
-        )
+    check_entries(name, array, ~np.isfinite(array), "be finite", " Remove these rows.")
     return array
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.errors import check_option
-from mild.metrics.intervals import difference_intervals, linearised_rows
+from mild.metrics.intervals import Interval, difference_intervals, linearised_rows
+from mild.metrics.outcomes import all_priced
 from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
 from mild.metrics.rows import balanced_weights, merged_strata
 from mild.money import amount
@@ -31,11 +32,163 @@ STARTS = {
 }
 
 
+#: What can be asked for -> the figure of a ``TargetVerdict`` that must reach it, its name, and whether it
+#: must be at least (1) or at most (-1) what was asked for.
+ASKED = {
+    "keep_quality": ("quality_kept", "quality kept", 1),
+    "max_quality_loss": ("quality_loss", "quality loss", -1),
+    "max_dollars": ("dollars_per_1000", "dollars per 1,000 queries", -1),
+    "strong_share": ("strong_share", "share of the stronger expert", -1),
+    "save_dollars": ("dollars_saved", "dollars saved", 1),
+}
+# Figures are sums of decimals: less than this is rounding.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetVerdict:
+    """What a router does of what was asked for, against a reference: an expert that is always asked.
+
+    The reference is the expert that was best when the router was tuned, whichever is best on these rows.
+
+    Attributes
+    ----------
+    asked : targets by name, such as ``{"keep_quality": 0.95}``
+    reference : name of the expert
+    quality_kept : mean quality of the router over that of the reference; None if the latter is 0
+    quality_loss : mean quality of the reference minus that of the router
+    strong_share : share of the queries that the reference gets
+    dollars_saved : share of the reference's dollars; None if they are 0, or not known
+    dollars_per_1000 : dollars of the router per 1,000 queries; None if they are not known
+    quality, reference_quality : mean qualities
+    reference_dollars_per_1000 : None if they are not known
+    guarantee : probability that was asked for; None without
+    certified : whether the rows, which were kept for calibration, certify the target; None without
+    judged_on : what the rows are, for the sentence
+    """
+
+    asked: Mapping[str, float]
+    reference: str
+    quality_kept: Interval | None
+    quality_loss: Interval
+    strong_share: Interval
+    dollars_saved: Interval | None
+    dollars_per_1000: Interval | None
+    quality: float
+    reference_quality: float
+    reference_dollars_per_1000: float | None
+    guarantee: float | None = None
+    certified: bool | None = None
+    judged_on: str = "these rows"
+
+    def spare(self, name: str) -> tuple[float, float, float] | None:
+        """By how much one of the targets is met: estimate, low and high, negative where it is missed.
+
+        None if the figure is not known.
+        """
+        attribute, _, sign = ASKED[name]
+        figure: Interval | None = getattr(self, attribute)
+        if figure is None:
+            return None
+        ends = [sign * (end - self.asked[name]) for end in (figure.low, figure.high)]
+        return sign * (figure.estimate - self.asked[name]), min(ends), max(ends)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether every target is met on these rows; None if that is not known."""
+        found = [self.spare(name) for name in self.asked]
+        if any(one is not None and one[0] < -ROUNDING for one in found):
+            return False
+        return None if None in found else True
+
+    @property
+    def open(self) -> list[str]:
+        """Names of the figures whose interval includes the limit, where this leaves the answer open."""
+        if self.certified is not None:
+            return []
+        found = {name: self.spare(name) for name in self.asked}
+        known = {name: one for name, one in found.items() if one is not None}
+        if any(one[2] < -ROUNDING for one in known.values()):
+            return []  # one of them is missed for certain
+        return [ASKED[name][1] for name, one in known.items() if one[1] < -ROUNDING]
+
+    @property
+    def words(self) -> str:
+        """What the router does, for a sentence."""
+        level = f"{100 * self.quality_loss.confidence:g} % interval "
+
+        def share(one: Interval, sign: int = 1, start: str = "") -> str:
+            low, high = sorted((100 * sign * one.low, 100 * sign * one.high))
+            return f"{100 * sign * one.estimate:.1f} % ({start}{low:.1f} to {high:.1f})"
+
+        found = [f"has a quality of {self.quality:.4f}, where {self.reference} has none"]
+        if self.quality_kept is not None:
+            verb = "keeps" if self.quality_kept.estimate <= 1 + ROUNDING else "has"
+            found = [
+                f"{verb} {share(self.quality_kept, 1, level)} of the quality of {self.reference}"
+            ]
+        if "max_quality_loss" in self.asked:
+            loss = self.quality_loss
+            found[0] += f", a loss of {loss.estimate:.4f} ({loss.low:.4f} to {loss.high:.4f})"
+        dollars = None
+        if self.dollars_saved is not None:
+            saved = self.dollars_saved
+            if saved.estimate >= 0:
+                dollars = f"saves {share(saved)} of its dollars"
+            elif saved.estimate > -1:
+                dollars = f"costs {share(saved, -1)} more"
+            else:
+                least, most = 1 - saved.high, 1 - saved.low
+                dollars = (
+                    f"costs {1 - saved.estimate:.1f} times ({least:.1f} to {most:.1f}) as much"
+                )
+        if self.dollars_per_1000 is not None and "max_dollars" in self.asked:
+            three = (getattr(self.dollars_per_1000, name) for name in ("estimate", "low", "high"))
+            middle, low, high = (amount(value) for value in three)
+            price = f"${middle} ({low} to {high}) per 1,000 queries"
+            dollars = f"costs {price}" if dollars is None else f"{dollars}, at {price}"
+        found += [] if dollars is None else [dollars]
+        if "strong_share" in self.asked:
+            found.append(f"asks it for {share(self.strong_share)} of the queries")
+        *first, last = found
+        return f"{', '.join(first)}, and {last}" if first else last
+
+    @property
+    def asked_words(self) -> str:
+        """What was asked for, for a sentence."""
+        found = ", ".join(f"{name} {value:g}" for name, value in self.asked.items())
+        return found if self.guarantee is None else f"{found} with probability {self.guarantee:g}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields; None for what is not known."""
+
+        def figure(one: Interval | None) -> dict[str, float] | None:
+            if one is None:
+                return None
+            return {name: getattr(one, name) for name in ("estimate", "low", "high")}
+
+        figures = {name: figure(getattr(self, name)) for name, *_ in ASKED.values()}
+        return {
+            "asked": dict(self.asked),
+            "guarantee": self.guarantee,
+            "certified": self.certified,
+            "reference": self.reference,
+            "met": self.met,
+            "open": self.open,
+            **figures,
+            "quality": self.quality,
+            "reference_quality": self.reference_quality,
+            "reference_dollars_per_1000": self.reference_dollars_per_1000,
+            "judged_on": self.judged_on,
+        }
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Verdict:
-    """Whether a router has a lower mean cost than the best constant, on rows it was not fitted on.
+    """Whether a router does what was asked for, on rows it was not fitted on.
 
-    Routing pays if ``high < 0`` and does not pay if ``low >= 0``. Otherwise it is undecided, and also with
+    With a target, this is the target. Otherwise it is a lower mean cost than that of the best constant:
+    routing pays if ``high < 0`` and does not pay if ``low >= 0``. Otherwise it is undecided, and also with
     fewer than 30 groups, unless the router always chose the constant.
 
     Attributes
@@ -54,6 +207,7 @@ class Verdict:
     dollars_per_1000 : price of the router minus that of the constant, per 1,000 inputs; None if unknown
     left_out : sentence about rows that were left out or that differ; None if there are none
     notes : remarks about the interval, for the sentence
+    target : what the router does of the target that was asked for; None without a target
     told : the sentence, where it does not follow from the figures
 
     Examples
@@ -84,6 +238,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
     dollars_per_1000: float | None = None
     left_out: str | None = None
     notes: tuple[str, ...] = ()
+    target: TargetVerdict | None = None
     told: str | None = None
 
     def __post_init__(self) -> None:
@@ -91,7 +246,15 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def pays(self) -> bool | None:
-        """True, False, or None if it is not clear."""
+        """Whether routing does what was asked for: True, False, or None if it is not clear.
+
+        With a target, True says that it is met, and False that it is missed, by the whole interval; with
+        rows kept for calibration, True says that it is certified.
+        """
+        if self.target is not None and self.target.certified is not None:
+            return self.target.certified
+        if self.target is not None:
+            return None if self._too_few or self.target.open else self.target.met
         if self._too_few or math.isnan(self.estimate):
             return None
         return True if self.high < 0 else False if self.low >= 0 else None
@@ -101,19 +264,40 @@ of the difference -0.0300 to -0.0100, 500 rows).
         """Groups with which a gain of this size would be decided.
 
         It is ``n_groups * ((high - estimate) / estimate)^2``; None if it is decided, if there is no gain,
-        and where more splits are needed first.
+        with a target, and where more splits are needed first.
         """
         reach = self.high - self.estimate
-        if self.pays is not None or self._few_splits or not self.estimate < 0 or math.isinf(reach):
+        if (
+            self.target is not None
+            or self.pays is not None
+            or self._few_splits
+            or not self.estimate < 0
+            or math.isinf(reach)
+        ):
             return None
         shown = math.ceil(self.n_groups * (reach / self.estimate) ** 2 - 1e-9)
         return max(shown, self.n_groups + 1, FEWEST_GROUPS)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a few words."""
+        if self.target is None:
+            return STARTS[self.pays]
+        rows = self.target.judged_on
+        if self.target.certified is not None:
+            return f"Target {'certified' if self.target.certified else 'not certified'} on {rows}"
+        if self.target.met is None:
+            return f"It is not known whether the target is met on {rows}"
+        start = f"Target {'met' if self.target.met else 'missed'} on {rows}"
+        return start if self.pays is not None else f"{start}, but not for certain"
 
     @property
     def sentence(self) -> str:
         """The verdict in words."""
         if self.told is not None:
             return self.told
+        if self.target is not None:
+            return self._target_sentence(self.target)
         if math.isnan(self.estimate):
             return (
                 f"{STARTS[None]}: too few {COUNTED[self.counted]} ({self.n_groups}) have a known cost for "
@@ -145,14 +329,30 @@ of the difference -0.0300 to -0.0100, 500 rows).
         money = amount(abs(self.dollars_per_1000))
         return f"{words}. In dollars, it {change} ${money} per 1,000 inputs."
 
+    def _target_sentence(self, target: TargetVerdict) -> str:
+        words = f"{self.headline}: {self.router} {target.words}"
+        basis = ", ".join([self._judged, *self.notes])
+        words += f" ({basis}; asked for: {target.asked_words})"
+        if self._too_few and target.certified is None:
+            return f"{words}; {self._count(self.n_groups)} are too few to be certain."
+        if target.open:
+            verb = "interval includes" if len(target.open) == 1 else "intervals include"
+            words += f"; the {verb} the limit ({', '.join(target.open)})"
+        return f"{words}."
+
+    @property
+    def _judged(self) -> str:
+        """The rows that were judged."""
+        judged = f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}"
+        if self.counted == "group" or self.n_groups != self.n_rows:
+            judged += f" {'in' if self.counted == 'group' else 'of'} {self._count(self.n_groups)}"
+        return judged
+
     @property
     def _basis(self) -> str:
         """The interval and what it is taken over."""
         span = f"{self.confidence * 100:g} % interval of the difference {self.low:+.4f} to {self.high:+.4f}"
-        judged = f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}"
-        if self.counted == "group" or self.n_groups != self.n_rows:
-            judged += f" {'in' if self.counted == 'group' else 'of'} {self._count(self.n_groups)}"
-        return ", ".join([span, judged, *self.notes])
+        return ", ".join([span, self._judged, *self.notes])
 
     @property
     def _too_few(self) -> bool:
@@ -185,6 +385,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
         interval = {name: getattr(self, name) for name in ("estimate", "low", "high")}
         return {
             "pays": self.pays,
+            "headline": self.headline,
             "sentence": self.sentence,
             **{name: None if unknown else value for name, value in interval.items()},
             "confidence": self.confidence,
@@ -201,6 +402,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
             "rows_needed": self.rows_needed,
             "dollars_per_1000": self.dollars_per_1000,
             "left_out": self.left_out,
+            "target": None if self.target is None else self.target.as_dict(),
         }
 
 
@@ -270,6 +472,102 @@ def verdict_of_choices(
         counted=counted,
         identical=bool((np.asarray(chosen) == expert).all()),
         dollars_per_1000=None if dollars is None else 1000 * dollars,
+    )
+
+
+def target_of_choices(
+    scores: FloatArray,
+    prices: FloatArray | None,
+    chosen: IntArray,
+    reference: int,
+    expert_names: Sequence[str],
+    asked: Mapping[str, float],
+    *,
+    guarantee: float | None = None,
+    certified: bool | None = None,
+    groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    confidence: float = 0.95,
+    random_state: int = 0,
+    judged_on: str = "these rows",
+) -> TargetVerdict | None:
+    """What choices do of what was asked for, against always asking a reference.
+
+    None where the quality of the choices, or of the reference, is not known in any row.
+
+    The interval of a ratio r of means a and b is that of the mean of ``r + (a_i - r b_i) / b`` over rows.
+
+    Parameters
+    ----------
+    scores, prices : (n_samples, n_experts), NaN where they are not known; prices may be None
+    chosen : (n_samples,) experts asked; or (n_samples, m), of which the first column is judged and the
+        others are the settings among which it was chosen: the intervals then hold for all of them
+    reference : index of the expert that is compared with
+    expert_names : names of the experts
+    asked : targets by name; those that ``ASKED`` does not know are left out
+    guarantee, certified : probability with which they were asked for, and whether the rows certify it
+    groups : (n_samples,) labels; rows of one group count once in the intervals
+    sample_weight : (n_samples,) weights of the rows in the means
+    confidence, random_state : of the intervals
+    judged_on : what the rows are, for the sentence
+
+    Examples
+    --------
+    >>> scores, prices = np.tile([[1.0, 1.0], [0.0, 1.0]], (40, 1)), np.tile([1.0, 4.0], (80, 1))
+    >>> chosen = np.tile([0, 1], 40)
+    >>> found = target_of_choices(scores, prices, chosen, 1, ["small", "large"], {"keep_quality": 0.9})
+    >>> found.quality_kept.estimate, found.dollars_saved.estimate, found.met
+    (1.0, 0.375, True)
+    """
+    columns = chosen[:, None] if chosen.ndim == 1 else chosen
+    every = np.arange(len(columns))[:, None]
+
+    def level(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Rows (n, m) of the choices and (n, 1) of the reference, and their means (m + 1,)."""
+        both = np.column_stack([values[every, columns], values[:, reference]])
+        rows = linearised_rows(both, sample_weight)
+        return rows[:, :-1], rows[:, -1:], rows.mean(axis=0)
+
+    def interval(rows: FloatArray) -> Interval:
+        if len(rows) < 2:
+            only = float(rows[0, 0])
+            return Interval(only, only, only, 0.0, len(rows), confidence)
+        labels = None if groups is None else [groups]
+        found = difference_intervals([rows], labels, confidence, random_state)
+        error = float(found.standard_error[0])
+        return Interval(*found.row(0), error, found.n, confidence)
+
+    def ratio(rows: FloatArray, other: FloatArray) -> FloatArray | None:
+        base = float(other.mean())
+        share = rows.mean(axis=0) / base if base > 0 else None
+        return None if share is None else share + (rows - share * other) / base
+
+    own, best, means = level(scores)
+    if np.isnan(means).any():
+        return None
+    kept = ratio(own, best)
+    dollars = saved = reference_dollars = None
+    asked_for = np.concatenate([columns[:, 0], np.full(len(columns), reference)])
+    places = np.tile(every[:, 0], 2)
+    if prices is not None and all_priced(prices[places, asked_for], asked_for):
+        paid, other, both = level(prices)
+        dollars, reference_dollars = interval(1000 * paid), 1000 * float(both[-1])
+        share = ratio(paid, other)
+        saved = None if share is None else interval(1 - share)
+    return TargetVerdict(
+        asked={name: asked[name] for name in ASKED if name in asked},
+        reference=expert_names[reference],
+        quality_kept=None if kept is None else interval(kept),
+        quality_loss=interval(best - own),
+        strong_share=interval(linearised_rows((columns == reference).astype(float), sample_weight)),
+        dollars_saved=saved,
+        dollars_per_1000=dollars,
+        quality=float(means[0]),
+        reference_quality=float(means[-1]),
+        reference_dollars_per_1000=reference_dollars,
+        guarantee=guarantee,
+        certified=certified,
+        judged_on=judged_on,
     )
 
 

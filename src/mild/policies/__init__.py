@@ -7,6 +7,7 @@ Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 from mild.policies.base import POLICIES, CostPolicy, Decisions, Policy, ScorePolicy
 from mild.policies.compose import (
     BlendPolicy,
+    OrderedPolicy,
     StackPolicy,
     StandardizedPolicy,
     TradeoffPolicy,
@@ -34,6 +35,7 @@ __all__ = [
     "LinearCostPolicy",
     "LinearPolicy",
     "NearestPolicy",
+    "OrderedPolicy",
     "PerceptronPolicy",
     "Policy",
     "PricedPolicy",

@@ -41,7 +41,9 @@ class Decisions:
     probabilities: FloatArray  # (n, p) estimate of each expert's share of the expected reward
     costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
     values: FloatArray  # (n, p) the quantity that the choice maximises
-    by: str  # its name: "expected cost" (negated), "probability", "score" or "confidence"
+    # its name: "expected cost" (negated), "probability", "score" or "confidence"; "constant" for negated
+    # costs by which no choice is made
+    by: str
 
 
 class Policy(ABC):
@@ -104,6 +106,11 @@ class Policy(ABC):
         return [self.kind]
 
     @property
+    def shown(self) -> Policy:
+        """The policy whose kind and settings are shown to people: itself, unless it only orders experts."""
+        return self
+
+    @property
     def margins(self) -> FloatArray | None:
         """Margins (n_experts,) of the policy that decides in the end; None if it has none."""
         return None
@@ -157,13 +164,6 @@ class Policy(ABC):
     def expected_prices(self, X: Any) -> FloatArray:
         """Expected price (n, p) of each expert, if prices have a head of their own."""
         raise UnsupportedError(f"a {self.kind} router has no separate head for prices.")
-
-    def costs_at_means(self, errors: FloatArray, prices: FloatArray | None) -> FloatArray:
-        """Costs (p,) at mean errors and prices (p,), if errors have a head of their own.
-
-        Prices that do not depend on the input are those of the policy.
-        """
-        raise UnsupportedError(f"a {self.kind} router has no separate head for errors.")
 
     def with_decision(self, rule: str) -> Policy:
         """The policy with another rule, "stationary" or "argmax", if it decides by scores."""

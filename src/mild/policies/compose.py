@@ -1,4 +1,4 @@
-"""Policies made of policies: standardised inputs, a blend of costs, and a stack."""
+"""Policies made of policies: other inputs, other experts' order, a blend of costs, and a stack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray, float_vector
 from mild.errors import UnsupportedError
 from mild.policies.base import (
     POLICIES,
@@ -55,9 +55,6 @@ class WrapperPolicy(Policy):
 
     def expected_prices(self, X: Any) -> FloatArray:
         return self.deciding.expected_prices(self.prepare(X))
-
-    def costs_at_means(self, errors: FloatArray, prices: FloatArray | None) -> FloatArray:
-        return self.deciding.costs_at_means(errors, prices)
 
     @property
     def margins(self) -> FloatArray | None:
@@ -140,6 +137,114 @@ class StandardizedPolicy(WrapperPolicy, kind="standardized"):
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
         (inner,) = unnested(settings, tensors)
         return cls(tensors["mean"], tensors["scale"], inner)
+
+
+@dataclass(eq=False)
+class OrderedPolicy(WrapperPolicy, kind="ordered"):
+    """Decides as ``inner``, whose experts are in another order: its k-th is expert ``order[k]`` here.
+
+    A router of a table is fitted on experts in an order of their own, so that neither its fit nor its ties
+    depend on the order of the columns; its users know the experts in the order of the columns.
+
+    >>> from mild.policies import ConstantPolicy
+    >>> policy = OrderedPolicy(np.array([1, 0]), ConstantPolicy(np.array([0.2, 0.5]), 1))
+    >>> policy.predict(np.zeros((1, 1))), policy.expected_costs(np.zeros((1, 1)))
+    (array([1]), array([[0.5, 0.2]]))
+    """
+
+    order: IntArray
+    inner: Policy
+
+    def __post_init__(self) -> None:
+        self.order = np.asarray(self.order, dtype=np.intp)
+        self.places = np.argsort(self.order)  # of each expert here, in the inner policy
+        self.n_features, self.n_experts = self.inner.n_features, self.inner.n_experts
+
+    @property
+    def deciding(self) -> Policy:
+        return self.inner
+
+    @property
+    def shown(self) -> Policy:
+        return self.inner.shown
+
+    def decision_function(self, X: Any) -> FloatArray:
+        return self.inner.decision_function(X)[:, self.places]
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        return self.inner.predict_proba(X)[:, self.places]
+
+    def predict(self, X: Any) -> IntArray:
+        return self.order[self.inner.predict(X)]
+
+    def predict_checked(self, X: Any, check: Callable[[Any, int], None]) -> IntArray:
+        return self.order[self.inner.predict_checked(X, check)]
+
+    def decide_one(self, x: FloatArray) -> int:
+        return int(self.order[self.inner.decide_one(x)])
+
+    def decide(self, X: Any) -> Decisions:
+        found, places = self.inner.decide(X), self.places
+        return Decisions(
+            self.order[found.chosen],
+            found.probabilities[:, places],
+            None if found.costs is None else found.costs[:, places],
+            found.values[:, places],
+            found.by,
+        )
+
+    def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
+        return self.inner.slopes(x, int(self.places[chosen]), int(self.places[other]))
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return self.inner.expected_costs(X)[:, self.places]
+
+    def expected_errors(self, X: Any) -> FloatArray:
+        return self.inner.expected_errors(X)[:, self.places]
+
+    def expected_prices(self, X: Any) -> FloatArray:
+        return self.inner.expected_prices(X)[:, self.places]
+
+    @property
+    def margins(self) -> FloatArray | None:
+        margins = self.inner.margins
+        return None if margins is None else margins[self.places]
+
+    @property
+    def parts(self) -> list[str]:
+        return self.inner.parts
+
+    @property
+    def has_prices(self) -> bool:
+        return self.inner.has_prices
+
+    def with_decision(self, rule: str) -> OrderedPolicy:
+        return replace(self, inner=self.inner.with_decision(rule))
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> OrderedPolicy:
+        if betas is not None:
+            betas = float_vector("betas", betas, self.n_experts)[self.order].tolist()
+        return replace(self, inner=self.inner.with_prices(betas, price_weight))
+
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> OrderedPolicy:
+        own = slopes[self.order], offsets[self.order]
+        return replace(self, inner=self.inner.calibrated(*own))
+
+    def without(self, expert: int) -> OrderedPolicy:
+        place = int(self.places[self._check_drop(expert)])
+        order = np.delete(self.order, place)
+        return OrderedPolicy(order - (order > expert), self.inner.without(place))
+
+    def state(self) -> tuple[Settings, Tensors]:
+        settings, tensors = nested([self.inner])
+        return {"order": self.order.tolist(), **settings}, tensors
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        (inner,) = unnested(settings, tensors)
+        return cls(np.asarray(settings["order"]), inner)
 
 
 @dataclass(eq=False)

@@ -43,7 +43,7 @@ class ConstantPolicy(CostPolicy, kind="constant"):
         return np.full(X.shape[0], self.expert, np.intp)
 
     def decide(self, X: Any) -> Decisions:
-        return replace(super().decide(X), chosen=self.predict(X))
+        return replace(super().decide(X), chosen=self.predict(X), by="constant")
 
     def decide_one(self, x: FloatArray) -> int:
         return self.expert
@@ -159,11 +159,6 @@ class PricedPolicy(CostPolicy, kind="priced"):
 
     def expected_costs(self, X: Any) -> FloatArray:
         return self.expected_errors(X) + self.price_weight * self.expected_prices(X)
-
-    def costs_at_means(self, errors: FloatArray, prices: FloatArray | None) -> FloatArray:
-        if prices is None or not self.price_coef.any():
-            prices = np.clip(self.price_intercept, 0, None) + self.betas
-        return errors + self.price_weight * prices
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> PricedPolicy:
         """The error head calibrated, by its log-odds if it is logistic; prices stay as they are."""

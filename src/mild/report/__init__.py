@@ -10,7 +10,7 @@ from mild.report.document import (
     report_title,
     write_document,
 )
-from mild.report.page import check_report, render, write_report
+from mild.report.page import check_report, render, target_lines, write_report
 
 __all__ = [
     "EVALUATION_FILE",
@@ -22,6 +22,7 @@ __all__ = [
     "read_evaluation",
     "render",
     "report_title",
+    "target_lines",
     "write_document",
     "write_report",
 ]

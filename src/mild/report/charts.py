@@ -182,16 +182,20 @@ def frontier_charts(frontier: Mapping[str, Any], experts: Sequence[str]) -> list
     return charts
 
 
-def spaced(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+def spaced(
+    ticks: Sequence[tuple[float, str]], size: float = LETTER_SIZE
+) -> list[tuple[float, str]]:
     """Ticks (position, text), from left to right, without texts that would touch the one before.
 
     >>> spaced([(0, "$0.10"), (20, "$0.20"), (60, "$0.50")])
     [(0, '$0.10'), (60, '$0.50')]
+    >>> spaced([(0, "20 %"), (45, "40 %"), (90, "60 %")], size=20)
+    [(0, '20 %'), (90, '60 %')]
     """
     found: list[tuple[float, str]] = []
     taken = -math.inf
     for x, text in ticks:
-        half = LETTER * LETTER_SIZE * len(text) / 2
+        half = LETTER * size * len(text) / 2
         if x - half - taken >= GAP:
             found.append((x, text))
             taken = x + half

@@ -19,19 +19,20 @@ Document = dict[str, Any]
 
 
 def optimism(document: Mapping[str, Any]) -> str | None:
-    """A warning if the router was fitted on some of the rows; None if not.
+    """A warning if the router was fitted on some of the rows that were judged; None if not.
 
-    >>> optimism({"seen_in_fit": {"queries": 3, "checked": 50}})
-    '3 of 50 queries were in the training data, too: the figures are optimistic.'
+    >>> optimism({"seen_in_fit": {"queries": 3, "checked": 50}})  # doctest: +ELLIPSIS
+    '3 of 50 queries were in the training data, too: the figures are optimistic. Judge ...'
     """
+    remedy = "Judge it by other rows: mild data split divides a table before training."
     if document.get("same_data_as_fit"):
-        return "the router was fitted on these rows: the figures are optimistic."
+        return f"the router was fitted on these rows: the figures are optimistic. {remedy}"
     seen = document.get("seen_in_fit")
-    if not seen or not seen["queries"]:
+    if not seen or not seen["queries"] or seen.get("left_out"):
         return None
     return (
         f"{seen['queries']:,} of {seen['checked']:,} queries were in the training data, too: the "
-        f"figures are optimistic."
+        f"figures are optimistic. {remedy}"
     )
 
 

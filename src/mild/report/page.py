@@ -20,7 +20,7 @@ from mild.artifact.files import check_free
 from mild.core.arrays import invalid
 from mild.errors import DataFileError
 from mild.metrics.outcomes import TIES
-from mild.metrics.verdict import STARTS
+from mild.metrics.verdict import ASKED, STARTS
 from mild.money import amount
 from mild.report.charts import (
     AXES,
@@ -34,6 +34,7 @@ from mild.report.charts import (
     short_names,
     shortened,
     signed,
+    spaced,
 )
 from mild.report.document import SCHEMA, optimism, write_text
 
@@ -53,6 +54,8 @@ LADDER_ROWS = 14
 MOST_CONSTANTS = 12
 # Reliability curves on the page; the others are only in the document.
 MAX_CURVES = 16
+# Size of the letters beside reliability curves in a narrow page, and some more: some faces are wide.
+PHONE_LETTERS = 20.0
 # Characters that HTML forbids, and marks that change the reading direction of what follows.
 FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 DIRECTION_MARKS = re.compile("[\u202a-\u202e\u2066-\u2069]")
@@ -64,6 +67,8 @@ BETWEEN_TAGS = re.compile(r">\s*\n\s*<")
 
 def check_report(path: str | os.PathLike[str], overwrite: bool = True) -> Path:
     """Refuse, before any work, a path at which no page can be written."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise invalid("path", f"must be the name of an .html file; got {path!r}.")
     target = Path(path)
     if target.suffix.lower() not in SUFFIXES:
         raise DataFileError(f"{target}: a report must end in .html; got {target.suffix!r}.")
@@ -112,7 +117,6 @@ def _page(document: dict[str, Any]) -> str:
         for name in ("style.css", "script.js")
     )
     verdict = document["verdict"]
-    span = [verdict[key] for key in ("estimate", "low", "high")]
     sentence = str(verdict["sentence"])
     lead = HYPHEN.sub("−", (sentence.partition(": ")[2] or sentence).replace(" %", "\u00a0%"))
     compared = [one for one in (comparison or {}).get("methods", ()) if one["minus_constant"]]
@@ -139,14 +143,15 @@ def _page(document: dict[str, Any]) -> str:
         document=document,
         short=dict(zip(experts, short_names(experts, 32), strict=True)),
         names=short_names(experts, 24),
-        answer=STARTS[verdict["pays"]],
+        answer=verdict.get("headline") or STARTS[verdict["pays"]],
         lead=lead,
         ties=TIES,
         over_values=_over_values(document),
         facts=facts,
         beside=beside,
         warning=optimism(document),
-        bar=None if None in span else forest([span], 20),
+        bars=_bars(document),
+        asked=target_lines(verdict.get("target")),
         links=[(name, title) for name, title in LINKS.items() if parts[name]],
         policy=(
             f"default-src 'none'; style-src {_checksum(style)}; script-src {_checksum(script)}; "
@@ -188,16 +193,26 @@ def _environment() -> jinja2.Environment:
         "polygon": polygon,
         "ring": RING,
         "asks": _asks,
+        "reference_of": _reference,
         "saved_words": saved_words,
     }
     return environment
 
 
-def _facts(document: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Quality and dollars of the router against those of the best single expert, a line each."""
+def _reference(document: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The expert that the router is compared with, and its means: that of the target, if there is one."""
     means = document["figures"].get("means") or {}
-    router, constant = means.get("router") or {}, means.get("constant") or {}
-    always = f"always {document['verdict']['constant']}"
+    target = document["verdict"].get("target")
+    if target is not None and means.get("reference") is not None:
+        return str(target["reference"]), means["reference"]
+    return str(document["verdict"]["constant"]), means.get("constant") or {}
+
+
+def _facts(document: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Quality and dollars of the router against those of the reference, a line each; prices not used."""
+    router = (document["figures"].get("means") or {}).get("router") or {}
+    name, constant = _reference(document)
+    always = f"always {name}"
     found = []
     own, other = router.get("quality"), constant.get("quality")
     if own is not None and other is not None:
@@ -205,13 +220,94 @@ def _facts(document: Mapping[str, Any]) -> list[dict[str, str]]:
         change = f"{abs(points):.1f} points {'higher' if points > 0 else 'lower'}"
         change = "the same" if abs(points) < 0.05 else change
         right = f"{percent(own)} of the answers are right{_over_values(document)}"
+        if document.get("quality_name", "accuracy") != "accuracy":
+            right = f"{document['quality_name']} {percent(own)}{_over_values(document)}"
         text = f"{right}; {always}: {percent(other)}. {change}."
         found.append({"name": "Quality:", "text": text.replace(". the", ". The")})
     own, other = router.get("dollars"), constant.get("dollars")
     if own is not None and other is not None:
         text = f"{_dollars(own)} per 1,000 queries; {always}: {_dollars(other)}. "
         found.append({"name": "Dollars:", "text": f"{text}The router {saved_words(own, other)}."})
+    if document.get("prices_unused"):
+        found.append({"name": "Prices:", "text": str(document["prices_unused"])})
     return found
+
+
+def _figure(name: str, value: float) -> str:
+    """A figure of a target: dollars, a loss of quality, or a share."""
+    kind = ASKED[name][0]
+    write = {"dollars_per_1000": _dollars, "quality_loss": _cost}.get(kind, percent)
+    return write(value)
+
+
+def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    """Quality kept, dollars saved, and what else a ``TargetVerdict.as_dict()`` was asked for, as text.
+
+    >>> figure = {"estimate": 0.97, "low": 0.96, "high": 0.98}
+    >>> found = {"asked": {"keep_quality": 0.95}, "quality_kept": figure, "dollars_saved": None}
+    >>> [line["name"] + " " + line["limit"] for line in target_lines(found)]
+    ['quality kept at least 95.0\\xa0%']
+    """
+    found = []
+    for name, (key, title, sign) in ASKED.items() if target else ():
+        figure, limit = (target or {}).get(key), (target or {})["asked"].get(name)
+        if figure is None or (limit is None and name not in ("keep_quality", "save_dollars")):
+            continue
+        bound = "at least" if sign > 0 else "at most"
+        found.append(
+            {
+                "name": title,
+                **{end: _figure(name, figure[end]) for end in ("estimate", "low", "high")},
+                "limit": "" if limit is None else f"{bound} {_figure(name, limit)}",
+            }
+        )
+    return found
+
+
+def _bars(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What decides, with its interval and its limit: each target, or the difference of losses."""
+    verdict, target = document["verdict"], document["verdict"].get("target")
+    level = f"with its {percent(verdict['confidence'], 0)} interval"
+    found = []
+    for name, limit in (target["asked"] if target else {}).items():
+        key, title, sign = ASKED[name]
+        if target[key] is None:
+            continue
+        ends = [target[key][end] for end in ("estimate", "low", "high")]
+        bar = forest([[end - limit for end in ends]], 20)
+        side = bar["rows"][0]["side"]
+        if sign > 0:
+            bar["rows"][0]["side"] = {"better": "worse", "worse": "better"}.get(side, side)
+        sides, hints = ("better", "worse"), ("← met", "missed →")
+        bound = f"{'at least' if sign > 0 else 'at most'} {_figure(name, limit)}"
+        start = f"{title[:1].upper()}{title[1:]}, {level}."
+        found.append(
+            {
+                **bar,
+                "sides": sides[::-sign],
+                "hints": hints if sign < 0 else ("← missed", "met →"),
+                "ends": None if ends[1] == ends[2] else [_figure(name, end) for end in ends[1:]],
+                "text": f"{title} {_figure(name, ends[0])}",
+                "caption": f"{start} The line is what was asked for: {bound}.",
+            }
+        )
+    span = [verdict[key] for key in ("estimate", "low", "high")]
+    if target or None in span:
+        return found
+    bar = forest([span], 20)
+    cost = document.get("cost")
+    return [
+        {
+            **bar,
+            "sides": ("better", "worse"),
+            "hints": ("← router: lower loss", "constant: lower loss →"),
+            "ends": [signed(end) for end in span[1:]] if span[2] > span[1] else None,
+            "text": f"difference {bar['rows'][0]['text']}",
+            "caption": f"Mean loss of the router minus that of always asking {verdict['constant']}, {level}"
+            f"{_over_values(document)}. To the left of the line, the router has the lower loss."
+            + (f" Loss = {cost['words']}." if cost else ""),
+        }
+    ]
 
 
 def _over_values(document: Mapping[str, Any]) -> str:
@@ -323,8 +419,11 @@ def _calibration(document: Mapping[str, Any]) -> dict[str, Any]:
     ]
     curves.sort(key=lambda curve: -curve["weight"])
     across, up, ticks = calibration_scales(curves)
+    # On a phone the letters are larger.
+    columns = spaced([(x, text) for x, _, text in ticks], PHONE_LETTERS)
     shown = MAX_CURVES if len(curves) > MAX_CURVES else None
-    return {"shown": shown, "curves": curves[:shown], "across": across, "up": up, "ticks": ticks}
+    found = {"shown": shown, "curves": curves[:shown], "across": across, "up": up, "ticks": ticks}
+    return {**found, "columns": columns}
 
 
 def _checksum(content: str) -> str:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import copy
+import functools
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 import numpy as np
+import sklearn.exceptions
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mild.core.arrays import FloatArray, IntArray, check_costs, invalid
-from mild.core.costs import cheapest
-from mild.errors import DegenerateDataWarning, InvalidInputError
+from mild.errors import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
 from mild.metrics import deferral_loss
 from mild.policies import Policy
 from mild.routers.parameters import check_parameters
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def from_policy(path: str, doc: str) -> Any:
@@ -109,8 +113,11 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         if costs.shape[1] == 1:
             return
         differ = bool((np.nanmax(costs, axis=1) > np.nanmin(costs, axis=1)).any())
-        labels = np.bincount(cheapest(costs), minlength=costs.shape[1]) if by_label else None
-        warn_if_degenerate(differ, bool(np.isnan(costs).any()), labels, stacklevel=5)
+        cheapest = None
+        if by_label:
+            cheapest = (costs == np.nanmin(costs, axis=1, keepdims=True)).sum(axis=0)
+        missing = bool(np.isnan(costs).any())
+        warn_if_degenerate(differ, missing, cheapest, self.expert_names_, stacklevel=5)
 
     @property
     def classes_(self) -> Any:
@@ -223,16 +230,21 @@ class SurrogateRouter(BaseRouter):
     total: float | None = None
     cost_scale: float | None = None
     decision: str = "stationary"
+    ties: str | None = None
 
     margins_ = from_policy("decoder.margins", "(n_experts,) margins the router was trained with.")
 
 
 def warn_if_degenerate(
-    differ: bool, missing: bool, labels: IntArray | FloatArray | None, stacklevel: int = 2
+    differ: bool,
+    missing: bool,
+    cheapest: IntArray | FloatArray | None,
+    expert_names: Sequence[str],
+    stacklevel: int = 2,
 ) -> None:
     """Warn if in no row two experts that were asked ``differ`` in cost; ``missing``: some cost is unknown.
 
-    ``labels`` (p,) are the rows on which each expert is cheapest, for losses that see nothing else.
+    ``cheapest`` (p,) are the rows on which no expert costs less, for losses that see nothing else.
     """
     if not differ:
         reason = (
@@ -243,14 +255,45 @@ def warn_if_degenerate(
             "choices are equally good."
         )
         warnings.warn(reason, DegenerateDataWarning, stacklevel=stacklevel)
-    idle = [] if labels is None else np.flatnonzero(labels == 0).tolist()
+    idle = [] if cheapest is None else np.flatnonzero(cheapest == 0).tolist()
     if idle:
+        known = [expert_names[k].removeprefix("expert_") for k in idle]
         warnings.warn(
             f"a label-based loss learns nothing about experts that are never cheapest: "
-            f"{', '.join(map(str, idle))}.",
+            f"{', '.join(known)}.",
             DegenerateDataWarning,
             stacklevel=stacklevel,
         )
+
+
+def unwarned(function: Callable[P, R]) -> Callable[P, R]:
+    """The function without warnings that a solver stopped early.
+
+    For fits of candidates and on parts of the rows: their held-out loss says how good they are, and nobody
+    can act on the others. The fit of the router that is taken warns.
+    """
+
+    @functools.wraps(function)
+    def quiet(*args: P.args, **kwargs: P.kwargs) -> R:
+        with warnings.catch_warnings():
+            for category in (ConvergenceWarning, sklearn.exceptions.ConvergenceWarning):
+                warnings.simplefilter("ignore", category)
+            return function(*args, **kwargs)
+
+    return quiet
+
+
+class NamedCosts(np.ndarray[Any, Any]):
+    """Costs (n_samples, n_experts) whose columns have the names of the experts, as those of a frame."""
+
+    columns: Sequence[str]
+
+    @classmethod
+    def of(cls, costs: FloatArray, names: Sequence[str]) -> NamedCosts:
+        """The costs with names."""
+        named = costs.view(cls)
+        named.columns = list(names)
+        return named
 
 
 def label_numbers(given: Any, n_rows: int, name: str) -> IntArray:

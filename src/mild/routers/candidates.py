@@ -18,7 +18,7 @@ from mild.routers.base import BaseRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.groups import GroupRouter
 from mild.routers.linear import LinearRouter
-from mild.routers.objective import training_margins
+from mild.routers.objective import tie_means, training_margins
 
 FAMILIES = ("linear", "regression", "knn", "groups", "mlp", "stack")
 #: What "auto" leaves out: the network changes the cost of the blend little (-0.0033 to +0.0006 over six
@@ -92,7 +92,9 @@ def linear_candidates(
         dropped = found.dropped
         moving = by_ratio and bool(np.not_equal(factors, 1).any())
         if moving and base.decision == "stationary":
-            counts = (membership(costs, base.rewards, "best") * weight[:, None]).sum(axis=0)
+            means = tie_means(base, costs, weight)
+            member = membership(costs, base.rewards, "best", means=means)
+            counts = (member * weight[:, None]).sum(axis=0)
             powers: list[FloatArray] = []
             for exponent in options.margin_exponents:
                 power = power_margins(counts, exponent, center.sum())
@@ -161,10 +163,11 @@ def family_candidates(
     alphas: Sequence[float] | None,
     random_state: Any,
     labelled: bool = False,
+    ties: str | None = None,
 ) -> list[Candidate]:
     """Candidates of every family but the stack, which is made from the best of the others.
 
-    ``labelled`` says whether the search knows the topics of the rows.
+    ``labelled`` says whether the search knows the topics of the rows, ``ties`` is that of LinearRouter.
     """
     found: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)
@@ -180,7 +183,8 @@ def family_candidates(
                 params = form if "loss" in form else {**form, "margins": "uniform"}
                 params = {**params, "alpha": float(alpha)}
                 complexity = (0.0, rank, -float(alpha))
-                found.append(Candidate("linear", LinearRouter(**params), params, complexity))
+                router: Any = LinearRouter(**params, ties=ties)
+                found.append(Candidate("linear", router, params, complexity))
     if "regression" in families:
         for alpha in (1.0, 1e1, 1e2, 1e3, 3e3, 1e4):
             router = CostRegressionRouter(alpha)
@@ -202,13 +206,10 @@ def family_candidates(
     if "mlp" in families:
         from mild.routers.neural import NeuralRouter  # torch is an extra
 
-        networks: list[dict[str, Any]] = [{"hidden": (32,)}, {"hidden": (128,)}]
-        for strength in (0.0, 0.5):
-            networks.append({"hidden": (32,), "rewards": "baseline", "strength": strength})
-        for params in networks:
+        for width in (32, 128):
+            params = {"hidden": (width,)}
             network = NeuralRouter(**params, random_state=random_state)
-            complexity = (3.0, float("rewards" in params), float(params["hidden"][0]))
-            found.append(Candidate("mlp", network, params, complexity))
+            found.append(Candidate("mlp", network, params, (3.0, 0.0, float(width))))
     return found
 
 

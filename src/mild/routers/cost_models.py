@@ -11,10 +11,10 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.linear_model import Ridge
 
-from mild.core.arrays import FloatArray, IntArray, float_matrix, invalid
+from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
 from mild.errors import ConvergenceWarning
 from mild.policies import LinearCostPolicy, NearestPolicy, Policy, PricedPolicy
-from mild.routers.base import BaseRouter, from_policy
+from mild.routers.base import BaseRouter, from_policy, unwarned
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
 
@@ -159,11 +159,10 @@ class PricedRouter(BaseRouter):
                 f"got {np.shape(prices)}.",
             )
         wrong = np.isinf(matrix) | (matrix < 0) | (np.isnan(matrix) if constant else False)
-        if wrong.any():
-            row, expert = np.argwhere(wrong)[0]
-            where = f"for expert {expert}" if constant else f"in row {row}, expert {expert}"
-            got = f"{matrix[row, expert]:g} {where}"
-            raise invalid("prices", f"must be finite and non-negative; got {got}.")
+        rule = "be finite and non-negative"
+        if constant:
+            check_entries("prices", matrix[0], wrong[0], rule)
+        check_entries("prices", matrix, wrong, rule)
         if constant:
             return zero, matrix[0]
         weights = observed("prices", matrix, sample_weight)
@@ -220,10 +219,11 @@ def fit_heads(
     }
     best = min(HEAD_ALPHAS, key=lambda alpha: squared[alpha])
     router = PricedRouter(alpha=best, price_weight=price_weight)
-    router.fit(X, errors, sample_weight, prices)
+    unwarned(router.fit)(X, errors, sample_weight, prices)
     return HeadEstimates(router, *estimates[best])
 
 
+@unwarned
 def _held_out_heads(
     alpha: float,
     fold: tuple[IntArray, IntArray],

@@ -30,7 +30,7 @@ class LinearRouter(SurrogateRouter):
     ----------
     loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature"
         "tdef" is MILD with complement rewards and all margins 1. The last five see only which expert
-        is cheapest (ties to the lowest index).
+        is cheapest (``ties`` says which of several).
     rewards : "others", "complement", "contrast" or "baseline"; for ``loss="mild"``
     strength : float >= 0, of ``baseline`` rewards: 0 is contrast, 1 is others
     surrogate : "logistic", "exponential", tau <= 1, "hinge" or "pairwise_..."; for mild and tdef
@@ -44,10 +44,14 @@ class LinearRouter(SurrogateRouter):
     fit_intercept : bool
     bias : (n_experts,) numbers >= 0, added to the intercepts once they are fitted, or None; see RouterCV
     decision : "stationary" or "argmax"
+    ties : "mean", "first" or None, which expert counts as the cheapest where several cost the least: the
+        one of them with the least mean cost over all training rows, or the one of lowest index (the
+        paper's rule). None is "mean" for the label of a loss and "first" for ``counts="best"``
     sampling : None, "over" or "under": resample rows by their cheapest expert
     warm_start : bool, start from the last solution
     max_iter : int
-    tol : float, relative suboptimality (estimated) at which the solver stops
+    tol : float, suboptimality (estimated) at which the solver stops, as a share of what was learned: of
+        the distance from the value at zero weights
     random_state : int or None, for ``sampling``
 
     Attributes

@@ -22,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 
 from mild.core import losses as by_label
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_margins
-from mild.core.costs import ALL_REWARDS, cheapest, cheapest_of, rewards_of
+from mild.core.costs import ALL_REWARDS, LABEL_TIES, label_of, mean_known_costs, rewards_of
 from mild.core.losses import accumulate_loss
 from mild.core.margins import (
     COUNTS,
@@ -60,6 +60,7 @@ class LossParameters(Protocol):
     cost_scale: float | None
     sampling: str | None
     random_state: Any
+    ties: str | None
 
 
 @dataclass(frozen=True)
@@ -93,13 +94,14 @@ class Whole:
 
     ``counts`` (p,) is the weight of the rows on which each expert is cheapest, ``cost_scale`` the largest
     possible cost, for complement rewards, and ``total`` the sum of all weighted rewards; None for that of
-    the rows at hand.
+    the rows at hand. ``means`` (p,) are the mean costs that decide between equal costs, as in ``label_of``.
     """
 
     margins: FloatArray
     counts: FloatArray
     cost_scale: float | None = None
     total: float | None = None
+    means: FloatArray | None = None
 
 
 def training_targets(
@@ -119,12 +121,15 @@ def training_targets(
         return replace(known, margins=margins)
     n, p = costs.shape
     weight = np.ones(n) if sample_weight is None else sample_weight.astype(np.float64)
+    if options.sampling is not None or options.loss in LABEL_LOSSES:
+        means = tie_means(options, costs, weight)
+        labels = label_of(costs, means)
     if options.sampling is not None:
         rng = np.random.default_rng(options.random_state)
-        weight = weight * by_label.resampling_weights(cheapest(costs), p, options.sampling, rng)
+        weight = weight * by_label.resampling_weights(labels, p, options.sampling, rng)
     if options.loss in LABEL_LOSSES:
-        counts = np.bincount(cheapest(costs), weights=weight, minlength=p).astype(np.float64)
-        return row_targets(options, costs, weight, Whole(np.ones(p), counts))
+        counts = np.bincount(labels, weights=weight, minlength=p).astype(np.float64)
+        return row_targets(options, costs, weight, Whole(np.ones(p), counts, means=means))
     if not weight.all():
         # Rows of weight 0 do not set the scale of the others.
         largest = np.nanmax(costs[weight > 0])
@@ -139,7 +144,7 @@ def row_targets(
     """Targets of some rows, given the statistics over all rows."""
     asked = ~np.isnan(costs)
     p, counts = costs.shape[1], whole.counts
-    rewards = raw_rewards(options, costs, whole.cost_scale, counts) * weight[:, None]
+    rewards = raw_rewards(options, costs, whole.cost_scale, counts, whole.means) * weight[:, None]
     total = float(rewards.sum()) if whole.total is None else whole.total
     targets = Targets(
         rewards / total if total > 0 else rewards,
@@ -162,18 +167,37 @@ def row_targets(
     return targets
 
 
+def tie_rule(options: LossParameters, of_margins: bool = False) -> str:
+    """How labels, or ``of_margins`` the counts "best", are decided between equal costs."""
+    if options.ties is None:
+        return "first" if of_margins else "mean"
+    return check_option("ties", options.ties, LABEL_TIES)
+
+
+def tie_means(
+    options: LossParameters,
+    costs: FloatArray,
+    weight: FloatArray | None,
+    of_margins: bool = False,
+) -> FloatArray | None:
+    """Mean costs (p,) that decide between equal costs; None where the first expert is taken."""
+    first = tie_rule(options, of_margins) == "first"
+    return None if first else mean_known_costs(costs, weight)
+
+
 def raw_rewards(
     options: LossParameters,
     costs: FloatArray,
     cost_scale: float | None,
     counts: FloatArray | None = None,
+    means: FloatArray | None = None,
 ) -> FloatArray:
     """Rewards (n, p) before they are weighted and scaled; for label losses one-hot, by ``counts``."""
     if options.loss in LABEL_LOSSES:
         one_hot = np.eye(costs.shape[1])
         if options.loss == "cwce" and counts is not None:
             one_hot = np.diag(by_label.class_weights(counts))
-        return one_hot[cheapest_of(costs)]
+        return one_hot[label_of(costs, means)]
     kind = "complement" if options.loss == "tdef" else options.rewards
     check_option("rewards", kind, ALL_REWARDS)
     return rewards_of(costs, kind, cost_scale, options.strength)
@@ -186,7 +210,8 @@ def training_margins(
     fixed = fixed_margins(options, costs.shape[1])
     if fixed is not None:
         return fixed
-    return margin_sums(options, X, costs, weight, options.cost_scale).margins(options)
+    means = tie_means(options, costs, weight, of_margins=True)
+    return margin_sums(options, X, costs, weight, options.cost_scale, means).margins(options)
 
 
 def fixed_margins(options: LossParameters, n_experts: int) -> FloatArray | None:
@@ -242,13 +267,19 @@ class MarginSums:
 
 
 def margin_sums(
-    options: LossParameters, X: Any, costs: FloatArray, weight: FloatArray, cost_scale: float | None
+    options: LossParameters,
+    X: Any,
+    costs: FloatArray,
+    weight: FloatArray,
+    cost_scale: float | None,
+    means: FloatArray | None = None,
 ) -> MarginSums:
-    """Sums over some rows; ``cost_scale`` None is the largest cost among them."""
+    """Sums over some rows; ``means`` as in ``Whole``, ``cost_scale`` None is their largest cost."""
     check_option("counts", options.counts, COUNTS)
     check_option("norms", options.norms, NORMS)
     check_option("rewards", options.rewards, ALL_REWARDS)
-    member = membership(costs, options.rewards, options.counts, cost_scale, options.strength)
+    form = options.rewards, options.counts, cost_scale, options.strength
+    member = membership(costs, *form, means)
     member *= weight[:, None]
     mass = member.sum(axis=0)
     if options.norms == "none":

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from mild.core.arrays import check_integer, check_strength, invalid
+from mild.core.costs import LABEL_TIES
 from mild.core.decisions import DECISIONS
 from mild.core.surrogates import parse_surrogate
 from mild.errors import OptionError, check_option
@@ -47,6 +48,7 @@ _STRENGTHS = (
 _COUNTS = (
     "batch_size",
     "epochs",
+    "margin_strengths",
     "max_iter",
     "n_clusters",
     "n_neighbors",
@@ -71,6 +73,7 @@ _OPTIONS = {
     "precision": ("float32", "bfloat16"),
     "sampling": ("over", "under"),
     "schedule": ("onecycle",),
+    "ties": LABEL_TIES,
 }
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "surrogate": lambda name, value: parse_surrogate(value),
@@ -82,7 +85,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **{name: partial(check_option, allowed=known) for name, known in _OPTIONS.items()},
 }
 # Parameters that may be None.
-OPTIONAL = ("cost_scale", "head_lr", "sampling", "schedule", "total")
+OPTIONAL = ("cost_scale", "head_lr", "margin_strengths", "sampling", "schedule", "ties", "total")
 
 
 def check_parameters(estimator: Any) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Self
 import joblib
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
@@ -28,9 +27,16 @@ from mild.metrics import (
     difference_intervals,
     linearised_rows,
 )
+from mild.metrics.intervals import grouped_rows, student_quantile
 from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
-from mild.routers.base import BaseRouter, label_numbers, renamed_argument
+from mild.routers.base import (
+    BaseRouter,
+    NamedCosts,
+    label_numbers,
+    renamed_argument,
+    unwarned,
+)
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
     Candidate,
@@ -52,7 +58,7 @@ BLOCK = 16
 # Rows per member that draw the weights of the blend towards an average of the members.
 AVERAGE_ROWS = 150.0
 # With a stack, other margins than the centre of the search are tried at this many strengths.
-MOVED_STRENGTHS = 2
+STACK_STRENGTHS = 2
 # Rows of X, at most, by which a memory recognises the inputs.
 MEMORY_ROWS = 500
 # Families whose candidates of one fold share work.
@@ -82,8 +88,9 @@ class RouterCV(BaseRouter):
         alpha
     families : None (linear only), "all", "auto" (all but the network), or names among linear, regression,
         knn, groups, mlp, stack; the stack blends the best of each family by the folds it is then judged on,
-        so its own cost is slightly optimistic. With a stack, margins are moved only at the two strengths
-        at which the estimator's own margins are best.
+        so its own cost is slightly optimistic
+    margin_strengths : at how many strengths other margins than the estimator's are tried: those at which
+        its own margins are best; None for 2 with a stack and for all otherwise
     groups : deprecated: pass ``topics`` to ``fit``
     cv : number of folds, a scikit-learn splitter, or a list of (rows to fit on, held-out rows)
     clusters : deprecated: pass ``groups`` to ``fit``
@@ -94,9 +101,8 @@ class RouterCV(BaseRouter):
         lower
     safe : decide as the best constant unless the winner beats it by more than its interval
     confidence : of that interval, which holds for all candidates at once
-    search_tol : how well candidates are solved among many rows, as a share of what there is to learn;
-        with few rows it is 1e-5 of the value, or 1e-4 of what there is to learn if that is more. The final
-        fit uses the estimator's own tolerance
+    search_tol : how well candidates are solved, as a share of what there is to learn; at most 1e-4 with
+        few rows. The final fit uses the estimator's own tolerance
     n_jobs : joblib workers, on any joblib backend
     progress : callable(done, total, message) or None
     random_state : int
@@ -127,6 +133,7 @@ class RouterCV(BaseRouter):
     max_margins: int = 81
     grid: str = "ratios"
     families: Any = None
+    margin_strengths: int | None = None
     groups: Any = None
     cv: Any = 5
     clusters: Any = None
@@ -200,17 +207,20 @@ class RouterCV(BaseRouter):
         biased = any(candidate.keeps_scores for candidate in candidates)
         moved: list[Candidate] = []
         # A linear router is but one member of a stack.
-        if stacked and any(candidate.moved is False for candidate in candidates):
+        at_most = STACK_STRENGTHS if self.margin_strengths is None else self.margin_strengths
+        late = stacked or self.margin_strengths is not None
+        if late and any(candidate.moved is False for candidate in candidates):
             moved = [candidate for candidate in candidates if candidate.moved]
             candidates = [candidate for candidate in candidates if not candidate.moved]
         strengths = {candidate.params["alpha"] for candidate in moved}
-        n_moved = len(moved) * min(MOVED_STRENGTHS, len(strengths)) // max(1, len(strengths))
+        n_moved = len(moved) * min(at_most, len(strengths)) // max(1, len(strengths))
         n_candidates = len(candidates) + n_moved + stacked + biased
         known = None if self.memory is None else self.memory.of(data, self.search_tol)
         search = Search(data, self.search_tol, self.n_jobs, self.progress, n_candidates, known)
         search.run(candidates)
         if moved and not search.interrupted:
-            best = _best_strengths(candidates, data.rows(data.paid(search.made)).mean(axis=0))
+            means = data.rows(data.paid(search.made)).mean(axis=0)
+            best = _best_strengths(candidates, means, at_most)
             search.run([candidate for candidate in moved if candidate.params["alpha"] in best])
         candidates, made = search.candidates, search.made
         if biased and not search.interrupted:
@@ -264,7 +274,9 @@ class RouterCV(BaseRouter):
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
             found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
-        found += family_candidates(self._families, self.alphas, self.random_state, labelled)
+        found += family_candidates(
+            self._families, self.alphas, self.random_state, labelled, base.ties
+        )
         if not found:
             rule = "must name at least one family besides the stack"
             raise invalid("families", f"{rule}; got only 'stack'.")
@@ -301,10 +313,16 @@ class RouterCV(BaseRouter):
         return stack, known_costs
 
     def _beats_stack(self, rows: FloatArray, index: int) -> bool:
-        """Whether a candidate beats the stack, which comes last, by an interval for all candidates."""
+        """Whether a candidate beats the stack, which comes last, by an interval for all candidates.
+
+        ``rows`` are costs (n, m) of rows, or of groups, which then are what was drawn.
+        """
+        if len(rows) < 2:
+            return False
         difference = rows[:, index] - rows[:, -1]
-        allowed = ndtri(1 - (1 - self.confidence) / rows.shape[1])
-        return bool(difference.mean() + allowed * difference.std() / math.sqrt(len(rows)) < 0)
+        coverage = 1 - 2 * (1 - self.confidence) / rows.shape[1]
+        reach = student_quantile(coverage, len(rows) - 1) * difference.std(ddof=1)
+        return bool(difference.mean() + reach / math.sqrt(len(rows)) < 0)
 
     def _choose(
         self, candidates: list[Candidate], made: IntArray, data: SearchData, interrupted: bool
@@ -313,17 +331,19 @@ class RouterCV(BaseRouter):
         tried = np.flatnonzero(~np.isnan(rows).any(axis=0))
         candidates, made, rows = [candidates[i] for i in tried], made[:, tried], rows[:, tried]
         means = rows.mean(axis=0)
-        root = math.sqrt(len(rows))
         index = lowest = int(np.argmin(means))
         # All rows are used for the choice; results are reported on the rows that are comparable.
         common = common_rows(data.costs)
         kept = data.take(common.rows)
         if candidates[-1].family == "stack":
-            level = kept.rows(kept.paid(made[common.rows]))
-            if not (self._beats_stack(rows, index) and self._beats_stack(level, index)):
+            level = kept.grouped(kept.rows(kept.paid(made[common.rows])))
+            if not (
+                self._beats_stack(data.grouped(rows), index) and self._beats_stack(level, index)
+            ):
                 index = len(candidates) - 1
         elif self.one_standard_error:
-            error = (rows - rows[:, [index]]).std(axis=0) / root
+            drawn = data.grouped(rows)
+            error = (drawn - drawn[:, [index]]).std(axis=0) / math.sqrt(len(drawn))
             near = np.flatnonzero(means - means[index] <= error)
             index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
         self.choice_ = "lowest mean cost"
@@ -358,7 +378,8 @@ class RouterCV(BaseRouter):
             )
         router = candidates[index].router
         if self.best_family_ != "stack":  # which is fitted already
-            router = fit_member(router, data.X, data.costs, data.sample_weight, data.topics)
+            named = NamedCosts.of(data.costs, self.expert_names_)
+            router = fit_member(router, data.X, named, data.sample_weight, data.topics)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
         worse = self.constant_if_better and self.verdict_.estimate >= 0
@@ -412,10 +433,10 @@ class RouterCV(BaseRouter):
         )
 
 
-def _best_strengths(candidates: list[Candidate], means: FloatArray) -> set[float]:
-    """The strengths at which the margins at the centre of the search cost least."""
+def _best_strengths(candidates: list[Candidate], means: FloatArray, count: int) -> set[float]:
+    """The ``count`` strengths at which the margins at the centre of the search cost least."""
     order = [i for i in np.argsort(means, kind="stable") if candidates[i].moved is False]
-    return {candidates[i].params["alpha"] for i in order[:MOVED_STRENGTHS]}
+    return {candidates[i].params["alpha"] for i in order[:count]}
 
 
 def _with_bias(
@@ -457,6 +478,10 @@ class SearchData:
     def rows(self, outcome: FloatArray) -> FloatArray:
         """Out-of-fold costs (n, m) as rows with plain means, whatever is weighted or missing."""
         return linearised_rows(outcome, self.sample_weight, self.strata)
+
+    def grouped(self, rows: FloatArray) -> FloatArray:
+        """The same means, with one row per group: the rows of a group are alike, and are drawn together."""
+        return rows if self.groups is None else grouped_rows(rows, self.groups)
 
     def paid(self, chosen: IntArray) -> FloatArray:
         """Cost of choices (n, m) row by row; NaN for -1 and where the cost is unknown."""
@@ -611,6 +636,7 @@ def _blocks(candidates: list[tuple[int, str]]) -> list[list[int]]:
     return blocks
 
 
+@unwarned
 def _judge_block(
     data: SearchData,
     fold: int,

@@ -4,8 +4,9 @@ Near the start the Hessian of the objective is close to ``kappa * A + 2 alpha I`
 is the second-moment matrix of the features with a constant 1. Its Cholesky factor, from a sample of the
 rows, is the preconditioner. Near the solution experts differ, and kappa becomes a matrix K between their
 scores: the Hessian is close to the Kronecker product of K and A. The stopping rule is the estimated
-suboptimality ``||L^-1 gradient||^2 / 2`` relative to the value, which does not depend on the scale of the
-features.
+suboptimality ``||L^-1 gradient||^2 / 2`` relative to what has been learned, the distance from the value at
+zero weights. It does not depend on the scale of the features, nor on the number of experts: with p experts
+and equal rewards the value is near log p, and differs from it in the third digit.
 """
 
 from __future__ import annotations
@@ -42,15 +43,14 @@ MANY_TOL = 1e-5
 # Rows, and rows times pairs of experts, from which the curvature is estimated.
 LEAST_ROWS, MOST_ROWS = 64, 256
 PAIRS = 2**17
-# Tolerances of a search among few rows, where evaluations are cheap: of the value, and of what there is to
-# learn. The value of a label-based loss can be near 0, and its last digits decide nothing.
-FINE = 1e-5
-FINE_LEARNED = 1e-4
+# Tolerance of a search among few rows, where evaluations are cheap. It is the same for every loss, so that
+# none is judged by choices that more iterations would change, or is solved to digits that decide nothing.
+FINE = 1e-4
 # Starts that a search accepts unchecked after one that was four times better than required.
 TRUST = 3
 # Options that are equal for candidates that differ in margins alone.
 SHARED = (
-    "loss", "rewards", "strength", "surrogate", "cost_scale", "sampling", "random_state",
+    "loss", "rewards", "strength", "surrogate", "cost_scale", "sampling", "random_state", "ties",
 )  # fmt: skip
 
 
@@ -160,12 +160,10 @@ def minimise(
     tol: float,
     max_iter: int,
     reference: float = 0.0,
-    value_tol: float = 0.0,
 ) -> Minimum:
     """L-BFGS in the preconditioned variables until the estimated relative suboptimality is below ``tol``.
 
-    Relative to the value, or to its distance from ``reference``, such as the value at zero weights. With
-    ``value_tol``, a suboptimality below that share of the value is enough as well.
+    Relative to the value, or to its distance from ``reference``, such as the value at zero weights.
     The first trial step is 1, which fits the preconditioner: a good start costs one evaluation. The weak
     Wolfe line search also works at the kinks of the hinge.
     """
@@ -185,7 +183,6 @@ def minimise(
     for iteration in range(max_iter + 1):
         gap = 0.5 * float(gradient @ gradient)
         level = tol * max(abs(value - reference), 1e-9 * abs(value), 1e-12)
-        level = max(level, value_tol * abs(value))
         if gap <= level or (len(values) == PATIENCE and values[0] - value <= level * 0.1):
             converged = True
             break
@@ -351,10 +348,9 @@ class LinearPath:
         start: FloatArray | None = None,
         search_tol: float | None = None,
     ) -> Minimum:
-        """Minimise the objective of ``targets`` to the relative tolerance ``tol``.
+        """Minimise the objective of ``targets`` to the tolerance ``tol``, relative to what is learned.
 
-        With ``search_tol`` it is a step of a search: with many rows the tolerance is relative to the
-        distance from the value at zero weights.
+        With ``search_tol`` it is a step of a search, which is solved less closely.
         """
         loss = self._row_loss(targets)
         curvature = targets.curvature_of(targets.rewards.sum(axis=0))
@@ -364,21 +360,19 @@ class LinearPath:
         known = self.solution if part is None else self.sample_solution
         known = known if start is None else start
         few, whole = part or every, part is None
-        begin = make_beginning(few, preconditioner, self.moments, known, max_iter, whole)
+        zero_value = self._value_at_zero(few)
+        begin = make_beginning(
+            few, preconditioner, self.moments, known, max_iter, whole, zero_value
+        )
         if search_tol is None:
             if start is None:
                 start = self._start(part, begin, begin.sample_tol, max_iter)
             solution = begin.solve(every, start, tol, max_iter)
             self._trust = 0
         elif part is None:
-            value_tol = max(tol, min(search_tol, FINE))
-            learned_tol = max(tol, min(search_tol, FINE_LEARNED))
-            solution = begin.solve(
-                every, begin.W, learned_tol, max_iter, self._value_at_zero(few), value_tol
-            )
+            solution = begin.solve(every, begin.W, max(tol, min(search_tol, FINE)), max_iter)
             self._trust = 0
         else:
-            zero_value = self._value_at_zero(few)
             moved = self.solution is not None
             start = self._start(part, begin, search_tol / 10, max_iter, zero_value)
             if self._trust > 0:
@@ -447,18 +441,17 @@ class Beginning:
     preconditioner: Preconditioner
     W: FloatArray
     spent: int = 0
+    reference: float = 0.0  # the value at zero weights
 
     @property
     def sample_tol(self) -> float:
         """Tolerance on the sample before a single fit."""
         return SAMPLE_TOL if self.preconditioner.between is None else MANY_TOL
 
-    def solve(
-        self, every: Objective, start: FloatArray, tol: float, max_iter: int, *tolerance: float
-    ) -> Minimum:
+    def solve(self, every: Objective, start: FloatArray, tol: float, max_iter: int) -> Minimum:
         """Minimise over all rows from ``start``; ``spent`` counts as iterations."""
         left = max_iter - self.spent
-        solution = minimise(every, self.preconditioner, start, tol, left, *tolerance)
+        solution = minimise(every, self.preconditioner, start, tol, left, self.reference)
         return replace(solution, n_iter=solution.n_iter + self.spent)
 
 
@@ -469,8 +462,11 @@ def make_beginning(
     known: FloatArray | None,
     max_iter: int,
     whole: bool,
+    reference: float = 0.0,
 ) -> Beginning:
     """Start at ``known``, or from ``few`` rows; ``whole`` if these are all rows.
+
+    ``reference`` is the value at zero weights.
 
     With many experts the preconditioner gets the curvature between them near the solution; the hinge has
     none.
@@ -490,7 +486,8 @@ def make_beginning(
         between = curvature_between(few.X, loss, known)
         if np.isfinite(between).all() and between.trace() > 0:
             preconditioner = Preconditioner(moments, between, few.alpha, few.fit_intercept)
-    return Beginning(preconditioner, zero if known is None else known, spent if whole else 0)
+    start = zero if known is None else known
+    return Beginning(preconditioner, start, spent if whole else 0, reference)
 
 
 def curvature_between(X: Any, loss: RowLoss, W: FloatArray) -> FloatArray:

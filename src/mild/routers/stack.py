@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
-from mild.routers.base import BaseRouter, label_numbers, renamed_argument
+from mild.routers.base import BaseRouter, label_numbers, renamed_argument, unwarned
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.groups import fit_member
@@ -216,6 +216,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return list(members)
 
 
+@unwarned
 def _predict_fold(
     member: BaseRouter,
     fold: Any,

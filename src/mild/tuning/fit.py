@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from mild.artifact import Router, fingerprint
 from mild.artifact.info import DataInfo
 from mild.artifact.sources import source_of
-from mild.core.arrays import invalid
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
+from mild.errors import DegenerateDataWarning
 from mild.features import TextFeatures
-from mild.tuning.fitting import fit_task, fit_texts, make_router, make_step, router_of, standardized
-from mild.tuning.tasks import Progress, Task, check_rows, make_task
+from mild.tuning.fitting import (
+    as_given,
+    fit_task,
+    fit_texts,
+    make_router,
+    make_step,
+    router_of,
+    set_order,
+    standardized,
+)
+from mild.tuning.tasks import Progress, Task, check_rows, fitting_order, make_task
 
 
 def fit(
@@ -65,6 +78,8 @@ def fit(
     terms = CostTerms(beta, price_weight, latency_weight)
     unfitted = make_router(router, params, random_state, fit)
     fitted = fit_data(data, unfitted, terms, text, balance, standardize, progress)
+    if fitted.task is not None and fitted.task.left_out is not None:
+        warnings.warn(fitted.task.left_out, DegenerateDataWarning, stacklevel=2)
     return fitted.router
 
 
@@ -78,14 +93,21 @@ class FittedData:
     costs: Any = None  # of a table of features and costs
     note: str | None = None  # why there was nothing to learn, in a sentence
 
+    @property
+    def notes(self) -> list[str]:
+        """What to know about the rows that were used."""
+        left_out = None if self.task is None else self.task.left_out
+        return [sentence for sentence in (left_out, self.note) if sentence is not None]
+
     def as_dict(self) -> dict[str, Any]:
         """What ``mild fit --json`` prints about the router."""
         router, estimator = self.router, self.router.info.estimator
         found = {
-            "kind": router.policy.kind,
+            "kind": router.policy.shown.kind,
             "estimator": None if estimator is None else estimator.as_dict(),
             "n_features": router.n_features,
             "margins": router.margins,
+            "notes": self.notes,
         }
         if self.task is not None:
             found["text"] = None if router.text is None else router.text.kind
@@ -119,6 +141,9 @@ def fit_data(
     # Under other prices, which a priced router accepts later, another expert may be best.
     if task.constant_expert is not None and name != "PricedRouter":
         return fit_constant(task)
+    order = task.fitting_order
+    task = task.in_order(order)
+    set_order(unfitted, order)
     if hasattr(unfitted, "text_features"):
         if text is not None or standardize:
             rule = (
@@ -132,18 +157,32 @@ def fit_data(
         step = make_step(table, text, progress)
         scale = step.kind == "vectors" if standardize is None else standardize
         fitted = fit_task(task, standardized(unfitted, scale), step)
-    return FittedData(router_of(fitted, task), fitted.features, task)
+    return FittedData(router_of(fitted, task), fitted.features, task.as_given())
 
 
 def fit_matrices(table: Matrices, unfitted: Any, scale: bool) -> FittedData:
     """Fit a router on a table of features and costs."""
-    model = standardized(unfitted, scale).fit(table.X, table.costs)
+    order, costs = in_matrix_order(table)
+    set_order(unfitted, order)
+    model = standardized(unfitted, scale).fit(table.X, costs)
     return FittedData(matrix_router(model, table), table.X, costs=table.costs)
 
 
+def in_matrix_order(table: Matrices) -> tuple[IntArray, FloatArray]:
+    """The order (n_experts,) in which routers are fitted on a table of features and costs, and its costs.
+
+    Mean costs take the place of mean scores. Experts without names stay as they are.
+    """
+    costs = table.costs_of(table.expert_names)
+    if not table.experts_named:
+        return np.arange(costs.shape[1]), costs
+    order = fitting_order(table.expert_names, -costs)
+    return order, costs[:, order]
+
+
 def matrix_router(model: Any, table: Matrices) -> Router:
-    """The router of a model that was fitted on a table of features and costs."""
-    source = source_of(model)
+    """The router of a model that was fitted on a table ``in_matrix_order``."""
+    source = as_given(source_of(model), in_matrix_order(table)[0])
     data = DataInfo(fingerprint(table.X, table.costs), table.rows)
     return replace(
         source,

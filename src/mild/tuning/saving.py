@@ -16,11 +16,13 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import invalid
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
+from mild.errors import check_arguments
 from mild.features import TextFeatures
 from mild.tuning.fitting import Fitted, contents, router_of
 from mild.tuning.tasks import make_task
 
 
+@check_arguments
 def save(
     router: Any,
     folder: str | os.PathLike[str],
@@ -72,7 +74,7 @@ def save(
     ['smollm2', 'gemma3', 'rules']
     """
     if marks is not None:
-        warnings.warn("marks is now called query_hashes.", FutureWarning, stacklevel=2)
+        warnings.warn("marks is now called query_hashes.", FutureWarning, stacklevel=3)
         query_hashes = marks
     terms = CostTerms(beta, price_weight, latency_weight)
     options: dict[str, Any] = {
@@ -100,5 +102,6 @@ def save(
     if source.n_experts != len(table.expert_names):
         rule = f"must have the router's {source.n_experts} experts; got {len(table.expert_names)}."
         raise invalid("table", rule)
-    fitted = Fitted(router, step, step.vectorize(contents(table, step)))
-    return save_router(router_of(fitted, make_task(table, terms)), folder, **options)
+    task = make_task(table, terms)
+    fitted = Fitted(router, step, step.vectorize(contents(task.table, step)))
+    return save_router(router_of(fitted, task), folder, **options)

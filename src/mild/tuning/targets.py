@@ -1,14 +1,15 @@
 """Targets: the trade-off between quality and dollars that does what a user asks for.
 
 A router with separate heads for error and price decides for the least ``error + t * price``. ``solve``
-searches the trade-off t on held-out rows; ``certify_loss`` finds one whose quality loss is below a limit
-with a given probability, on calibration rows that were used for nothing else.
+searches the trade-off t on held-out rows, with a margin, so that the target is met on new rows with a given
+probability, an estimate; ``certify_loss`` finds one whose quality loss is below a limit with a given
+probability, on calibration rows that were used for nothing else.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.artifact.sources import source_of
-from mild.artifact.targets import QUALITY_TARGETS, Target, always
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.artifact.targets import QUALITY_TARGETS, Choice, Target, always, margin_words
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import InvalidInputError
 from mild.metrics import simultaneous_intervals
-from mild.metrics.curves import TradeoffCurve, tradeoff_choices
+from mild.metrics.curves import CurveErrors, TradeoffCurve, tradeoff_choices
 from mild.metrics.risk_control import Certificate, betting_p_values, certify
 from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.routers.baselines import mean_costs
@@ -44,12 +45,19 @@ class HeldOut:
     quality: FloatArray  # (n_samples, n_experts) scores in [0, 1]
     dollars: FloatArray | None  # (n_samples, n_experts); None if there are none
     groups: IntArray  # (n_samples,) labels of rows that count once together
+    # (n_samples,) labels of rows whose estimates are of one fit; None if all are
+    folds: IntArray | None = None
+
+    @property
+    def known(self) -> BoolArray:
+        """Mask (n_samples,) of the rows in which everything is known about every expert."""
+        parts = [self.errors, self.prices, self.quality]
+        parts += [] if self.dollars is None else [self.dollars]
+        return ~np.any([np.isnan(part).any(axis=1) for part in parts], axis=0)
 
     def comparable(self) -> HeldOut:
         """The rows in which everything is known about every expert."""
-        parts = [self.errors, self.prices, self.quality]
-        parts += [] if self.dollars is None else [self.dollars]
-        known = ~np.any([np.isnan(part).any(axis=1) for part in parts], axis=0)
+        known = self.known
         if len(np.unique(self.groups[known])) < 2:
             raise InvalidInputError(
                 "a target needs held-out rows of at least two different queries in which the score and "
@@ -62,7 +70,17 @@ class HeldOut:
             self.quality[known],
             None if self.dollars is None else self.dollars[known],
             self.groups[known],
+            None if self.folds is None else self.folds[known],
         )
+
+    def by_group(self, values: Any) -> FloatArray:
+        """Means (n_groups, m) of values (n_samples, m) over the rows of each group, in order."""
+        labels = np.unique(self.groups, return_inverse=True)[1]
+        order = np.argsort(labels, kind="stable")
+        starts = np.unique(labels[order], return_index=True)[1]
+        sums = np.add.reduceat(values[order].astype(np.float64), starts)
+        means: FloatArray = sums / np.bincount(labels)[:, None]
+        return means
 
     def choices(self, weights: ArrayLike) -> IntArray:
         """Expert (n_samples, m) of each row under each of m trade-offs."""
@@ -88,27 +106,19 @@ class Frontier:
     def losses(self) -> FloatArray:
         """(n_groups, m) quality of the best expert minus that of the setting."""
         quality = np.take_along_axis(self.held.quality, self.chosen, axis=1)
-        return self._by_group(self.held.quality[:, [self.curve.best]] - quality)
+        return self.held.by_group(self.held.quality[:, [self.curve.best]] - quality)
 
     @property
     def dollars(self) -> FloatArray | None:
         """(n_groups, m) dollars per query; None if there are none."""
         if self.held.dollars is None:
             return None
-        return self._by_group(np.take_along_axis(self.held.dollars, self.chosen, axis=1))
+        return self.held.by_group(np.take_along_axis(self.held.dollars, self.chosen, axis=1))
 
     @property
     def shares(self) -> FloatArray:
         """(n_groups, m) share of the best expert."""
-        return self._by_group(self.chosen == self.curve.best)
-
-    def _by_group(self, values: Any) -> FloatArray:
-        labels = np.unique(self.held.groups, return_inverse=True)[1]
-        order = np.argsort(labels, kind="stable")
-        starts = np.unique(labels[order], return_index=True)[1]
-        sums = np.add.reduceat(values[order].astype(np.float64), starts)
-        means: FloatArray = sums / np.bincount(labels)[:, None]
-        return means
+        return self.held.by_group(self.chosen == self.curve.best)
 
 
 @dataclass(frozen=True)
@@ -142,6 +152,10 @@ class Solution:
     # about how many calibration queries would certify the next setting; None without a guarantee, if there
     # is no next one, or if no number would do
     rows_needed: int | None = None
+    # with which probability the target is to be met on as many new rows; None with a guarantee
+    probability: float | None = None
+    likely: bool | None = None  # whether the setting has the margins for that
+    margins: Mapping[str, float] | None = None  # target -> margin in its unit
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; ``estimate``, ``low`` and ``high`` are of what the target is about."""
@@ -157,13 +171,14 @@ class Solution:
             "guarantee": self.target.guarantee,
             **asdict(about),
             "sentence": self.sentence,
+            "promise": self.promise,
         }
 
     @property
     def sentence(self) -> str:
         """The solution in words."""
         wanted = self.target.words
-        setting = f"always {self.expert}" if self.t is None else f"trade-off t = {self.t:g}"
+        setting = f"always {self.expert}" if self.t is None else "a trade-off"
         loss = self.quality_loss
         figures = [
             f"quality {self.quality:.4f}, {abs(loss.estimate):.4f} "
@@ -182,20 +197,26 @@ class Solution:
                 f"{share.estimate:.1%} to {self.best_expert} ({share.low:.1%} to {share.high:.1%})"
             )
         described = f"{setting}, with {'; '.join(figures)}; {self.n_groups:,} held-out queries"
+        return f"Target {wanted}: {described}. {self.promise}"
+
+    @property
+    def promise(self) -> str:
+        """What can be expected of the setting on new queries, in a sentence."""
         if self.certified is None:
-            if self.met:
-                return f"Target {wanted}: {described}."
-            return f"Target {wanted} cannot be met; the nearest that can be reached is {described}."
+            if not self.met:
+                return "The target cannot be met: this is the nearest setting."
+            choice = Choice(0, self.met, bool(self.likely), dict(self.margins or {}))
+            return margin_words(self.target, choice)
         needed = ""
         if self.rows_needed is not None:
             next_one = "A cheaper setting" if self.certified else "The limit"
             needed = f" {next_one} needs about {self.rows_needed:,} calibration queries."
-        promise = f"with probability {self.target.guarantee:g} over the calibration queries"
+        limit = f"with probability {self.target.guarantee:g} over the calibration queries"
         if self.certified:
-            return f"Target {wanted}, certified {promise}: {described}.{needed}"
+            return f"The limit is certified {limit}.{needed}"
         return (
-            f"Target {wanted}: no setting can be certified to hold {promise}; the router asks "
-            f"{described}.{needed}"
+            f"No setting can be certified to hold the limit {limit}: the router asks always "
+            f"{self.expert}.{needed}"
         )
 
 
@@ -229,25 +250,61 @@ def measure(
     with, by default the best on these rows.
     """
     weights = trade_off_weights(held) if weights is None else np.asarray(weights, float)
-    p = held.quality.shape[1]
+    p, m = held.quality.shape[1], len(weights)
     every = np.broadcast_to(np.arange(p), held.quality.shape)
     chosen = np.column_stack([held.choices(weights), every])
     best = held.best_expert() if reference is None else reference
-    _, group, sizes = np.unique(held.groups, return_inverse=True, return_counts=True)
-    share = 1 / (sizes[group] * len(sizes))  # a group counts once
+    first = np.unique(held.groups, return_index=True)[1]
+    folds = None if held.folds is None else np.unique(held.folds[first], return_inverse=True)[1]
 
-    def means(values: FloatArray) -> FloatArray:
-        return np.array([share @ values[np.arange(len(values)), column] for column in chosen.T])
+    def settings(values: FloatArray, unit: float) -> FloatArray:
+        """Mean, its error, and the error of its difference to the best expert (3, m + p)."""
+        own = held.by_group(values)  # a group counts once
+        parts = own, own - own[:, [m + best]]
+        return np.array([own.mean(axis=0), *(_new_rows_errors(x, folds, unit, m) for x in parts)])
 
+    def of_chosen(values: FloatArray) -> FloatArray:
+        return np.take_along_axis(values, chosen, axis=1)
+
+    quality, share = settings(of_chosen(held.quality), 1.0), settings(chosen == best, 1.0)
+    dollars: list[FloatArray | None] = [None, None, None]
+    if held.dollars is not None:
+        unit = float(np.ptp(held.dollars.mean(axis=0)))
+        dollars = [*(1000 * settings(of_chosen(held.dollars), unit))]
+    n_folds = 0 if folds is None else int(folds.max()) + 1
     curve = TradeoffCurve(
         np.concatenate([weights, np.full(p, np.nan)]),
-        np.concatenate([np.full(len(weights), -1), np.arange(p)]),
-        means(held.quality),
-        None if held.dollars is None else 1000 * means(held.dollars),
-        np.array([share @ (column == best) for column in chosen.T]),
+        np.concatenate([np.full(m, -1), np.arange(p)]),
+        quality[0],
+        dollars[0],
+        share[0],
         best,
+        CurveErrors(quality[1], quality[2], dollars[1], dollars[2], share[1], n_folds),
     )
     return Frontier(curve, held, chosen)
+
+
+def _new_rows_errors(
+    values: FloatArray, folds: IntArray | None, unit: float, n_learned: int
+) -> FloatArray:
+    """Standard errors (m,) of means over groups (n_groups, m) as predictions for as many new groups.
+
+    They have the spread of both samples. The first ``n_learned`` settings are made of estimates that would
+    be others after another fit: to the extent that their means differ between folds more than their groups
+    explain, this is added. Of these settings one more group that differs by a ``unit`` is assumed, so that
+    the error is not 0 where all groups are alike by chance.
+    """
+    n = len(values)
+    variance = values.var(axis=0, ddof=1)
+    total = 2 * variance / n
+    total[:n_learned] += 2 * (unit / n) ** 2
+    if folds is not None and folds.any():  # two or more
+        sizes = np.bincount(folds)
+        members = (folds == np.arange(len(sizes))[:, None]) / sizes[:, None]
+        between = (members @ values).var(axis=0, ddof=1) - variance * (1 / sizes).mean()
+        total[:n_learned] += np.maximum(between, 0)[:n_learned]
+    errors: FloatArray = np.sqrt(total)
+    return errors
 
 
 def solve(
@@ -259,20 +316,26 @@ def solve(
 ) -> Solution:
     """The setting that meets a target at the least dollars; a target of dollars, with the best quality.
 
-    Settings are trade-offs and single experts. Where none meets the target, the nearest is returned, with
-    ``met`` False.
+    Settings are trade-offs and single experts. The target is met by a margin, so that on as many new rows
+    it is met with ``target.target_probability``, by an estimate. Where no setting has the margin, the
+    nearest is returned, with ``likely`` False, and with ``met`` False if it does not meet the target on
+    these rows either.
 
     >>> errors = np.array([[0.1, 0.1], [0.9, 0.1]] * 10)
     >>> prices = np.full((20, 2), [0.0, 0.01])
     >>> held = HeldOut(errors, prices, 1 - errors, prices, np.arange(20))
-    >>> solve(Target(max_quality_loss=0.0), held, ["small", "large"]).strong_share.estimate
+    >>> solve(Target(max_quality_loss=0.1), held, ["small", "large"]).strong_share.estimate
     0.5
     """
     held = held.comparable()
     target.check(held.quality.shape[1], held.dollars is not None)
     frontier = measure(held)
-    index, met = target.choose(frontier.curve)
-    return _solution(target, frontier, index, expert_names, confidence, seed, met, None)
+    choice = target.choose(frontier.curve)
+    found = _solution(
+        target, frontier, choice.index, expert_names, confidence, seed, choice.met, None
+    )
+    probability = target.target_probability
+    return replace(found, probability=probability, likely=choice.likely, margins=choice.margins)
 
 
 def certify_loss(
@@ -420,7 +483,10 @@ def fit_tradeoff(
     policy: Policy = found.router.policy_
     if scaler is not None:
         policy = StandardizedPolicy(np.asarray(scaler.mean_), np.asarray(scaler.scale_), policy)
-    held = HeldOut(found.errors, found.prices, table.scores, table.prices, task.groups)
+    parts = np.full(table.rows, -1)
+    for number, (_, test) in enumerate(folds):
+        parts[test] = number
+    held = HeldOut(found.errors, found.prices, table.scores, table.prices, task.groups, parts)
     return Tradeoff(policy, held)
 
 
@@ -431,6 +497,7 @@ class PricedFit:
     fitted: Fitted
     notes: dict[str, Any]
     solution: Solution | None = None
+    held: HeldOut | None = None  # the rows that the solution was found on
 
 
 def with_price_heads(
@@ -460,7 +527,8 @@ def with_price_heads(
         return PricedFit(_with_policy(fitted, policy, task), notes)
     tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
     if calibration is None:
-        solution = solve(target, tradeoff.held, names, confidence, seed)
+        rows = tradeoff.held
+        solution = solve(target, rows, names, confidence, seed)
     else:
         rows = _calibration_rows(tradeoff, calibration, fitted)
         solution = certify_loss(target, tradeoff.held, rows, names, confidence, seed)
@@ -469,7 +537,8 @@ def with_price_heads(
         notes["price_head"] = "dollars"
     policy = tradeoff.decide_as(solution, names)
     # The calibration is that of the router that was found, and the heads decide.
-    return PricedFit(_with_policy(replace(fitted, calibration=None), policy, task), notes, solution)
+    fitted = _with_policy(replace(fitted, calibration=None), policy, task)
+    return PricedFit(fitted, notes, solution, rows)
 
 
 def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
@@ -491,7 +560,12 @@ def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:
     """The same with another policy, and with what experts err and cost on average, apart."""
     novelty, table = fitted.novelty, task.table
     if novelty is not None and table.prices is not None:
-        means = [mean_costs(part, task.weight) for part in (1 - table.scores, table.prices)]
+        priced = ~np.isnan(table.prices).all(axis=1)
+        weight = None if task.weight is None else task.weight[priced]
+        means = [
+            mean_costs(1 - table.scores, task.weight),
+            mean_costs(table.prices[priced], weight),
+        ]
         novelty = replace(novelty, means=np.stack(means).astype(novelty.means.dtype))
     model = replace(source_of(fitted.model), policy=policy)
     return replace(fitted, model=model, novelty=novelty)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.costs import cheapest_of, mean_known_costs
 from mild.data import OutcomeTable
-from mild.data.cost_terms import CostTerms
+from mild.data.cost_terms import CostTerms, left_out_rows
 from mild.data.queries import TOPIC_NAMES
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError
-from mild.metrics.outcomes import Outcomes, Stratified
+from mild.metrics.outcomes import Outcomes, Stratified, mean_scores, rounded
 
 #: Called with the number of steps done, of all steps, and what was just done.
 Progress = Callable[[int, int, str], None]
@@ -40,12 +41,50 @@ class Task(Stratified):
     group_column: str | None = None  # column that joins rows besides equal queries, or None
     balance: str | None = None  # column whose values count alike, or None
     strata: IntArray | None = None  # (n_samples,) number of each row's value in that column
+    # rows and answers whose loss is unknown, in a sentence; None if there are none
+    left_out: str | None = None
+    # (n_experts,) mean scores over the rows that a router was fitted on; None for those over these rows
+    training_scores: FloatArray | None = None
+    # (n_experts,) index of each expert in the table as it was given; None where they are as given
+    order: IntArray | None = None
 
     @property
     def outcomes(self) -> Outcomes:
-        """Costs, scores, prices and latencies of every expert."""
-        table = self.table
-        return Outcomes(self.costs, table.scores, table.prices, table.latencies, self.strata)
+        """Costs, scores, prices and latencies of every expert, and what decides ties."""
+        table, means = self.table, self.training_scores
+        return Outcomes(
+            self.costs,
+            table.scores,
+            table.prices,
+            table.latencies,
+            self.strata,
+            mean_scores(table.scores) if means is None else means,
+            table.expert_names,
+        )
+
+    @property
+    def fitting_order(self) -> IntArray:
+        """The order (n_experts,) of the experts in which a router is fitted on the task."""
+        return fitting_order(self.table.expert_names, self.table.scores, self.table.prices)
+
+    def in_order(self, order: IntArray) -> Task:
+        """The task with its experts in another order of their indices."""
+        return self._reordered(order, order)
+
+    def as_given(self) -> Task:
+        """The task with its experts in the order of the table that was given."""
+        return self if self.order is None else self._reordered(np.argsort(self.order), None)
+
+    def _reordered(self, order: IntArray, given: IntArray | None) -> Task:
+        means, table = self.training_scores, self.table.in_order(order)
+        return replace(
+            self,
+            table=table,
+            terms=self.terms.spelled(table),
+            costs=self.costs[:, order],
+            training_scores=None if means is None else means[order],
+            order=given,
+        )
 
     @property
     def largest(self) -> float | None:
@@ -56,10 +95,15 @@ class Task(Stratified):
 
     @property
     def constant_expert(self) -> int | None:
-        """The first expert that was asked, and costs least, in every row; None if there is none."""
+        """The expert that was asked, and costs least, in every row; None if there is none."""
         least = np.nanmin(self.costs, axis=1)
-        always = np.flatnonzero((self.costs == least[:, None]).all(axis=0))
-        return int(always[0]) if always.size else None
+        always: BoolArray = (self.costs == least[:, None]).all(axis=0)
+        return self.first_of(always) if always.any() else None
+
+    def first_of(self, experts: BoolArray) -> int:
+        """Of a mask of equal experts that of lowest mean price, then highest mean score, then by name."""
+        equal = np.where(experts, 0.0, np.nan)[None]
+        return int(cheapest_of(equal, **self.outcomes.mean_ties)[0])
 
     @property
     def constant_reason(self) -> str | None:
@@ -89,25 +133,58 @@ class Task(Stratified):
         return {"words": self.formula, **self.terms.as_dict()}
 
 
+def fitting_order(
+    expert_names: Sequence[str], scores: FloatArray, prices: FloatArray | None = None
+) -> IntArray:
+    """Indices (n_experts,) of experts in the order in which routers are fitted on them.
+
+    It is by rising mean score, then by rising mean price, then by name, so that it does not depend on the
+    order of the columns. A router takes the last of the experts whose scores tie: the one with the highest
+    mean score in training. Of experts with equal means the first is the constant that is compared with.
+
+    >>> fitting_order(["b", "a", "c"], np.array([[1.0, 1.0, 0.0]]))
+    array([2, 1, 0])
+    """
+    means = np.nan_to_num(mean_scores(scores), nan=-np.inf)
+    paid = np.zeros(len(means))
+    if prices is not None:
+        paid = np.nan_to_num(rounded(mean_known_costs(prices)), nan=np.inf)
+    names = np.argsort(np.argsort(expert_names, kind="stable"))
+    return np.lexsort((names, paid, means))
+
+
 def make_task(
     table: OutcomeTable,
     terms: CostTerms,
     group_column: str | None = None,
     balance: str | None = None,
+    priced: bool = False,
 ) -> Task:
     """Compute the costs of a table and find the rows that belong together.
 
-    With ``balance``, a column, means are over its values instead of over rows.
+    With ``balance``, a column, means are over its values instead of over rows. Rows without any known cost
+    are left out, and those without any price if the task must be ``priced``.
     """
+    costs = terms.costs(table)
+    lost, unknown = np.isnan(costs).all(axis=1), terms.unknown(costs, table.scores)
+    if priced and table.prices is not None and not lost.any():
+        lost = np.isnan(table.prices).all(axis=1)
+        unknown = left_out_rows(int(lost.sum()), 0, "price")
+    if lost.all():
+        rule = "must have at least one row in which a loss is known; it has none."
+        raise InvalidInputError(f"the table {rule} Fill in the prices.", parameter="table")
+    if lost.any():
+        table, costs = replace(table.take(~lost), findings=table.findings), costs[~lost]
     return Task(
         table,
         terms.spelled(table),
-        terms.costs(table),
+        costs,
         terms.formula(table),
         table.groups(group_column),
         group_column,
         balance,
         None if balance is None else _strata(table, balance),
+        unknown,
     )
 
 

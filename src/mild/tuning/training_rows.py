@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact import Router, fingerprint
-from mild.core.arrays import FloatArray
+from mild.core.arrays import BoolArray, FloatArray
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
+from mild.errors import counted
 
 #: Hashes of training queries that are kept: 800 KB of them.
 MAX_HASHES = 100_000
+#: Rows of which less than this percentage was trained on are judged without those that were.
+FEW_PERCENT = 5
 
 
 def terms_of(router: Router) -> CostTerms | None:
@@ -28,6 +31,14 @@ def constant_at_fit(router: Router) -> int | None:
     """The expert of least mean loss when a saved router was fitted; None if it is not recorded."""
     name = router.info.constant
     return router.expert_names.index(name) if name in router.expert_names else None
+
+
+def scores_at_fit(router: Router) -> FloatArray | None:
+    """Mean scores (n_experts,) in the fit, which decide ties; None if they are not recorded."""
+    known = router.info.mean_scores
+    if known is None:
+        return None
+    return np.array([known.get(name, np.nan) for name in router.expert_names], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +70,10 @@ class TrainingQueryIndex:
             return None
         return cls(router.query_hashes, router.info.hashes_complete is not False)
 
+    def seen(self, table: OutcomeTable) -> BoolArray:
+        """Whether the query of each row (n,) is known to have been trained on."""
+        return np.isin(_query_hashes(table), self.hashes)
+
     def overlap(self, table: OutcomeTable) -> dict[str, int]:
         """How many of a table's queries were trained on, of those that could be checked."""
         asked = _query_hashes(table)
@@ -77,15 +92,47 @@ def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
     return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
+def without_seen(router: Router, table: OutcomeTable) -> tuple[OutcomeTable, str | None]:
+    """A table without the few rows that a router was trained on, and a sentence about them.
+
+    Where they are ``FEW_PERCENT`` of the rows or more, where there are none, and where it is not recorded
+    what the router was trained on, the table is as before, and the sentence None.
+    """
+    index = TrainingQueryIndex.by(router)
+    if index is None:
+        return table, None
+    found = index.overlap(table)
+    count, checked = found["queries"], found["checked"]
+    if not 0 < 100 * count < FEW_PERCENT * checked:
+        return table, None
+    rest = replace(table.take(~index.seen(table)), findings=table.findings)
+    verb, share = "is" if count == 1 else "are", f"{100 * count / checked:.2g} %"
+    sentence = (
+        f"{counted(count, 'row')} ({share}) {verb} left out because the query was in the training data; "
+        f"keep_seen=True, or --keep-seen, keeps {'it' if count == 1 else 'them'}."
+    )
+    if checked < table.rows:
+        sentence += (
+            f" {table.rows - checked:,} other rows could not be checked: of a large training table only "
+            f"{index.hashes.size:,} hashes of queries are kept."
+        )
+    return rest, sentence
+
+
 def training_overlap(
-    router: Router, table: OutcomeTable | None, costs: FloatArray, X: Any
+    router: Router, table: OutcomeTable | None, costs: FloatArray, X: Any, left_out: int = 0
 ) -> dict[str, Any]:
-    """Whether a router was fitted on these rows, and how many of their queries, if that is recorded."""
+    """Whether a router was fitted on these rows, and how many of their queries, if that is recorded.
+
+    ``table`` has all rows, ``left_out`` of which are not in ``X`` because the router was trained on them.
+    """
     parts = (router.info.data, router.info.table)
     fitted_on = [part.fingerprint for part in parts if part is not None]
     index = TrainingQueryIndex.by(router)
     same = fingerprint(X, costs) in fitted_on or (
         table is not None and table.fingerprint() in fitted_on
     )
-    seen = None if table is None or index is None else index.overlap(table)
+    seen = None
+    if table is not None and index is not None:
+        seen = {**index.overlap(table), "left_out": left_out}
     return {"same_data_as_fit": same, "seen_in_fit": seen}

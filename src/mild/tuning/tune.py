@@ -11,15 +11,27 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.targets import Target
-from mild.core.arrays import FloatArray, as_python, check_share, invalid
+from mild.core.arrays import FloatArray, IntArray, as_python, check_share, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
+from mild.data.describing import describe_prices, has_unused_prices
 from mild.features import TextFeatures
-from mild.metrics import Verdict
+from mild.metrics import Verdict, target_of_choices, verdict_of_choices
+from mild.metrics.curves import TradeoffCurve, prices_unused
 from mild.metrics.outcomes import all_priced, mean_known
-from mild.tuning.fit import fit_constant, matrix_router
-from mild.tuning.fitting import contents, fit_task, make_router, make_step, router_of, standardized
-from mild.tuning.targets import Solution, check_prices, with_price_heads
+from mild.money import amount
+from mild.tuning.fit import fit_constant, in_matrix_order, matrix_router
+from mild.tuning.fitting import (
+    contents,
+    fit_task,
+    make_router,
+    make_step,
+    reordered_params,
+    router_of,
+    set_order,
+    standardized,
+)
+from mild.tuning.targets import PricedFit, Solution, check_prices, measure, with_price_heads
 from mild.tuning.tasks import (
     Progress,
     Task,
@@ -53,6 +65,7 @@ def tune(
     max_dollars: float | None = None,
     strong_share: float | None = None,
     save_dollars: float | None = None,
+    target_probability: float = 0.8,
     guarantee: float | None = None,
     calibration_share: float = 0.5,
     beta: Mapping[str, float] | None = None,
@@ -93,6 +106,8 @@ def tune(
     max_dollars : most dollars per 1,000 queries
     strong_share : largest share of queries for the better of two experts
     save_dollars : least share of the best expert's dollars to save
+    target_probability : probability with which these targets are to be met on as many new rows: the setting
+        meets them on the held-out rows by a margin. It is an estimate; at least 0.5
     guarantee : probability with which ``max_quality_loss`` holds, by calibration rows
     calibration_share : share of the rows that a guarantee keeps for calibration
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
@@ -129,7 +144,13 @@ def tune(
     Router(...)
     """
     target = Target(
-        keep_quality, max_quality_loss, max_dollars, strong_share, save_dollars, guarantee
+        keep_quality,
+        max_quality_loss,
+        max_dollars,
+        strong_share,
+        save_dollars,
+        guarantee,
+        target_probability,
     )
     check_folds(cv)
     params = {
@@ -150,52 +171,68 @@ def tune(
             rule = "is for tables of outcomes with prices; this is a table of features and costs."
             raise invalid(name, rule)
         params |= {"cv": cv, "n_jobs": n_jobs}
-        search = _search(families, params)
-        model = standardized(search, standardize is not False).fit(data.X, data.costs)
-        verdict = _verdict(search, data.expert_names)
-        return _result(search, matrix_router(model, data), verdict, n_folds=cv)
+        search, (order, costs) = _search(families, params), in_matrix_order(data)
+        set_order(search, order)
+        model = standardized(search, standardize is not False).fit(data.X, costs)
+        verdict = _verdict(search, data.expert_names, order)
+        return _result(search, matrix_router(model, data), verdict, order, n_folds=cv)
     if target.wanted and balance is not None:
         rule = "must not be given with a target, which is solved for the mean over rows; leave one out."
         raise invalid("balance", rule)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
-    whole = task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
-    check_rows(task)
-    notes: list[str] = []
-    calibration = None
+    terms = CostTerms(beta, price_weight, latency_weight)
     if target.wanted:
         target.check(len(table.expert_names), table.prices is not None)
         if table.prices is not None:
             check_prices(table.expert_names, table.prices)
+    whole = task = make_task(table, terms, groups, balance, priced=bool(target.wanted))
+    table = task.table
+    check_rows(task)
+    notes = [] if task.left_out is None else [task.left_out]
+    calibration = None
+    if target.wanted:
         if target.guarantee is not None:
             task, calibration = _calibration_split(whole, calibration_share, time, random_state)
             notes.append(
                 f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} rows kept for calibration."
             )
     elif task.constant_expert is not None:
-        return _constant_result(task)
+        return _constant_result(task, notes)
     possible = possible_folds(task, cv, time)
     notes.extend(filter(None, [fewer_folds(cv, possible, task)]))
     folds = search_folds(task, cv if possible < 2 else possible, time, random_state)
     topic, labels = topics(task.table, topic)
     step = make_step(task.table, text, progress)
     n_jobs = parallel_jobs(n_jobs, table.rows)
+    order = task.fitting_order
+    task, whole = task.in_order(order), whole.in_order(order)
+    calibration = None if calibration is None else calibration.in_order(order)
     search = _search(families or FAMILIES, {**params, "cv": folds, "n_jobs": n_jobs})
+    set_order(search, order)
     scale = step.kind == "vectors" if standardize is None else standardize
     fitted = fit_task(task, standardized(search, scale), step, labels)
-    verdict = _verdict(search, table.expert_names, task)
     wanted = target if target.wanted else None
     priced = with_price_heads(
         fitted, task, folds, wanted, calibration, n_jobs, confidence, random_state
     )
     fitted = priced.fitted
+    if priced.solution is None:
+        verdict = _verdict(search, table.expert_names, order, task)
+    else:
+        judged = task if calibration is None else calibration
+        verdict = _target_verdict(priced.solution, priced, judged, confidence, random_state)
+        # The index is that of the given table, whatever the order of the experts in the task is.
+        verdict = replace(verdict, constant_expert=table.expert_names.index(verdict.constant))
     if calibration is not None:
         fitted = replace(fitted, features=step.vectorize(contents(table, step)))
     return _result(
         search,
         router_of(fitted, whole, {**priced.notes, "verdict": verdict.as_dict()}),
         verdict,
+        order,
         notes,
         target=priced.solution,
+        prices_unused=None if wanted else _prices_unused(task, priced.notes.get("tradeoffs")),
         cost=task.cost,
         text=step.kind,
         topic=topic,
@@ -228,7 +265,11 @@ def _calibration_split(task: Task, share: float, time: str | None, seed: int) ->
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TuneResult:
-    """What a search found: the router, the verdict, and the candidates.
+    """What a search found: the router, the verdict on it, and the candidates.
+
+    With a target, the router decides by separate heads for error and price, and the verdict is on these;
+    the candidates are what would be taken without a target. Without a target, the verdict is on the
+    candidate that was taken. Where ``routes_as_constant``, the router always asks one expert instead.
 
     Examples
     --------
@@ -242,13 +283,15 @@ class TuneResult:
     """
 
     router: Router  # decides as the verdict or the target says; ``router.save(folder)`` writes it
-    verdict: Verdict  # whether routing pays, on held-out rows
+    verdict: Verdict  # whether the router does what was asked for, on held-out rows
     family: str  # kind of the router that was found
     params: Mapping[str, Any]  # its parameters
     rows: tuple[Mapping[str, Any], ...]  # candidates: family, params, mean_cost, ..., taken
     choice: str | None = None  # why it was taken: "lowest mean cost", "one standard error", "stack"
-    routes_as_constant: bool = False  # whether the router always asks the best single expert
+    routes_as_constant: bool = False  # whether the router always asks one expert
     target: Solution | None = None  # the setting that meets the target; None without a target
+    # prices that the loss leaves out: what they could save, and a sentence; None where there are none
+    prices_unused: Mapping[str, Any] | None = None
     cost: Mapping[str, Any] | None = None  # terms of the cost; None for a table of numbers
     text: str | None = None  # kind of the text features
     topic: str | None = None  # column of topics
@@ -282,24 +325,24 @@ class TuneResult:
     @property
     def decides_as(self) -> str:
         """What the router is: a family, a trade-off, or always one expert."""
-        if self.target is not None:
-            expert, t = self.target.expert, self.target.t
-            return f"always {expert}" if t is None else f"t = {t:g}"
-        return f"always {self.verdict.constant}" if self.routes_as_constant else self.family
+        if self.target is None:
+            return f"always {self.verdict.constant}" if self.routes_as_constant else self.family
+        expert = self.target.expert
+        return f"always {expert}" if expert else f"a trade-off for {self.target.target.words}"
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict and the target in words."""
+        """The verdict and the target in words, what is saved, and which prices are not used."""
         found = [self.verdict.sentence]
         if self.target is not None:
-            found.append(self.target.sentence)
+            found.append(self.target.promise)
         elif self.routes_as_constant and self.rows:
             why = "its gain is not certain, and safe=True"
             if self.verdict.estimate >= 0:
                 why = "its mean cost on held-out rows is not lower; constant_if_better=False, or "
                 why += "--no-constant-if-better, keeps it"
             found.append(f"* is not used ({why}): the router decides as {self.decides_as}.")
-        return found
+        return found if self.prices_unused is None else [*found, self.prices_unused["sentence"]]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not finite."""
@@ -318,6 +361,8 @@ class TuneResult:
             "candidates": list(self.rows),
             "verdict": self.verdict.as_dict(),
             "target": None if self.target is None else self.target.as_dict(),
+            "prices_unused": self.prices_unused,
+            "notes": list(self.notes),
         }
         return as_python(found, finite=True)
 
@@ -331,7 +376,7 @@ class TuneResult:
         return html_table(title, best, self.sentences)
 
 
-def _constant_result(task: Task) -> TuneResult:
+def _constant_result(task: Task, notes: Sequence[str]) -> TuneResult:
     """The result where one expert costs least in every row, so that no search is needed."""
     fitted = fit_constant(task)
     constant = task.table.expert_names[task.constant_expert or 0]
@@ -351,41 +396,150 @@ def _constant_result(task: Task) -> TuneResult:
         params={},
         rows=(),
         routes_as_constant=True,
+        prices_unused=_prices_unused(task, None),
         cost=task.cost,
         text=fitted.router.text.kind if fitted.router.text else None,
         balance=task.balance,
-        notes=(fitted.note or "",),
+        notes=(*notes, fitted.note or ""),
         library=task.table.library,
     )
 
 
-def _verdict(search: Any, expert_names: Sequence[str], task: Task | None = None) -> Verdict:
-    """The verdict of a fitted search, with the name of the constant and, of a task, with dollars."""
-    verdict: Verdict = search.verdict_
-    constant = expert_names[verdict.constant_expert or 0]
+def _verdict(
+    search: Any, expert_names: Sequence[str], order: IntArray, task: Task | None = None
+) -> Verdict:
+    """The verdict of a search that was fitted in an order, with the name of the constant.
+
+    That of a task also has dollars.
+    """
+    expert = int(order[search.verdict_.constant_expert or 0])
+    verdict: Verdict = replace(search.verdict_, constant_expert=expert)
+    constant = expert_names[expert]
+    if search.decides_as_constant_:
+        verdict = replace(verdict, router="the best candidate")
     if task is None:
         return verdict.named(constant)
     return verdict.named(constant, task.counted, _dollars(search, task.table.prices, task.weight))
 
 
+def _target_verdict(
+    solution: Solution, priced: PricedFit, task: Task, confidence: float, seed: int
+) -> Verdict:
+    """The verdict on the setting of a solution, on the held-out (or calibration) rows it was found on.
+
+    As in the solution, a group counts once, and the intervals hold for all settings that were tried; with
+    a guarantee, the other settings were ruled out in sequence, and the interval is that of one setting.
+    """
+    assert priced.held is not None
+    names = task.table.expert_names
+    held, costs = priced.held.comparable(), task.costs[priced.held.known]
+    reference = names.index(solution.best_expert)
+    if solution.t is None:
+        chosen = np.full((len(costs), 1), names.index(solution.expert or ""))
+    else:
+        chosen = held.choices([solution.t])
+    certified = solution.target.guarantee is not None
+    settings = chosen if certified else np.column_stack([chosen, measure(held).chosen])
+    _, group, sizes = np.unique(held.groups, return_inverse=True, return_counts=True)
+    target = target_of_choices(
+        held.quality,
+        held.dollars,
+        settings,
+        reference,
+        names,
+        solution.target.wanted,
+        guarantee=solution.target.guarantee,
+        certified=solution.certified,
+        groups=held.groups,
+        sample_weight=1 / sizes[group],
+        confidence=confidence,
+        random_state=seed,
+        judged_on="calibration rows" if certified else "held-out rows",
+    )
+    dollars = None
+    expert = task.outcomes.take(priced.held.known).best_constant()
+    if held.dollars is not None:
+        every = np.arange(len(costs))
+        dollars = float((held.dollars[every, chosen[:, 0]] - held.dollars[:, expert]).mean())
+    verdict = verdict_of_choices(
+        costs,
+        chosen[:, 0],
+        expert,
+        names,
+        groups=held.groups,
+        counted=task.counted,
+        confidence=confidence,
+        random_state=seed,
+        dollars=dollars,
+    )
+    known = int((~np.isnan(priced.held.errors).any(axis=1)).sum())
+    left = None
+    if known > len(costs):
+        left = f"{known - len(costs):,} of {known:,} rows are left out because not every score and price "
+        left += "is known."
+    given = expert if task.order is None else int(task.order[expert])
+    return replace(verdict, constant_expert=given, target=target, left_out=left)
+
+
+def _prices_unused(task: Task, record: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What dollars could be saved where the table has prices and the loss leaves them out.
+
+    This is the cheapest setting of the held-out trade-offs whose quality is at least that of the best
+    expert; None where the loss counts dollars, or the table has none.
+    """
+    if not has_unused_prices(task.table, task.terms):
+        return None
+    names = task.table.expert_names
+    figures: dict[str, Any] = dict.fromkeys(("best_expert", "best_dollars_per_1000"))
+    figures |= dict.fromkeys(("dollars_per_1000", "saved"))
+    about = describe_prices(task.table)
+    curve = None if record is None else TradeoffCurve.from_dict(record, names)
+    if curve is not None and curve.dollars is not None:
+        best = names[curve.best]
+        place = curve.cheapest_at(float(curve.quality[curve.best_index]))
+        other = float(curve.dollars[curve.best_index])
+        own = other if place is None else float(curve.dollars[place])
+        saved = 1 - own / other if other > 0 else 0.0
+        figures = dict(zip(figures, (best, other, own, saved), strict=True))
+        about = f"No trade-off has the quality of always {best} on held-out rows for fewer dollars."
+        if saved > 0:
+            about = (
+                f"On held-out rows, a trade-off has the quality of always {best} for ${amount(own)} per "
+                f"1,000 queries in place of ${amount(other)} ({100 * saved:.0f} % less)."
+            )
+    return {**figures, "sentence": prices_unused(about)}
+
+
 def _result(
-    search: Any, router: Router, verdict: Verdict, notes: Sequence[str] = (), **about: Any
+    search: Any,
+    router: Router,
+    verdict: Verdict,
+    order: IntArray,
+    notes: Sequence[str] = (),
+    target: Solution | None = None,
+    **about: Any,
 ) -> TuneResult:
-    """What a fitted search chose, and from which candidates; ``about`` are more fields of the result."""
-    results, skipped = search.cv_results_, tuple(search.skipped_families_)
+    """What a search that was fitted in an order chose, and from which candidates.
+
+    ``about`` are more fields of the result.
+    """
+    places, skipped = np.argsort(order), tuple(search.skipped_families_)
+    results = dict(search.cv_results_)
+    results["params"] = [reordered_params(found, places) for found in results["params"]]
     if skipped:
         notes = [*notes, f"left out because torch is not installed: {', '.join(skipped)}."]
     return TuneResult(
         router=router,
         verdict=verdict,
         family=search.best_family_,
-        params=search.best_params_,
+        params=reordered_params(search.best_params_, places),
         rows=tuple(
             {**dict(zip(results, row, strict=True)), "taken": i == search.best_index_}
             for i, row in enumerate(zip(*results.values(), strict=True))
         ),
         choice=search.choice_,
-        routes_as_constant=search.decides_as_constant_,
+        routes_as_constant=search.decides_as_constant_ if target is None else target.t is None,
+        target=target,
         skipped_families=skipped,
         dropped_margins=search.dropped_margins_,
         interrupted=search.interrupted_,

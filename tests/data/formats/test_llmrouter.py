@@ -39,8 +39,8 @@ def test_queries_and_models_keep_the_order_of_their_first_row(tmp_path):
     np.testing.assert_array_equal(table.prices, [[0.5, 0.125], [np.nan, 0.25]])
     assert table.explanation.startswith("read as LLMRouter: 2 experts, 2 queries with prices")
     assert table.column("task_name") == ["t", "u"]
-    assert table.column("response__m") == ["x", None]
-    assert table.column("response__n") == ["z", "y"]
+    assert table.column("answer__m") == ["x", None]
+    assert table.column("answer__n") == ["z", "y"]
 
 
 def test_a_column_of_the_query_that_rarely_differs_stays_one_and_is_counted():
@@ -82,8 +82,8 @@ def test_prices_and_latencies_can_be_named():
     assert np.nanmax(table.latencies) == 0.005
     with pytest.raises(DataFileError, match="prices must be one column"):
         read_outcomes(source, prices="usd,cost")
-    with pytest.raises(DataFileError, match="leave out --scores"):
-        read_outcomes(source, form="llmrouter", scores="usd")
+    with pytest.raises(DataFileError, match="scores must be one column"):
+        read_outcomes(source, form="llmrouter", scores="usd,cost")
 
 
 def test_a_pair_that_appears_twice_counts_by_its_mean_and_is_said():
@@ -131,11 +131,9 @@ def test_cells_that_break_their_rule_are_refused(rows, words):
 
 
 def test_what_is_not_there_is_named():
-    with pytest.raises(
-        DataFileError, match="must have a column 'model_name'; found query, performance"
-    ):
+    with pytest.raises(DataFileError, match="one column of models; found query, performance"):
         read_outcomes(pa.table({"query": ["a"], "performance": [1.0]}), form="llmrouter")
-    with pytest.raises(DataFileError, match="must have one column of the query"):
+    with pytest.raises(DataFileError, match="must have a column of the query"):
         read_outcomes(pa.table({"model_name": ["a"], "performance": [1.0]}))
 
 

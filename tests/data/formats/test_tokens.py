@@ -51,6 +51,57 @@ def test_litellm_has_prices_where_it_is_installed(tmp_path, monkeypatch):
     np.testing.assert_allclose(named.prices, DOLLARS)
 
 
+PER_MILLION = {"gpt-4": {"input": 30, "output": 60}, "small": {"input": 1, "output": 2}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PER_MILLION,
+        {"models": PER_MILLION},
+        {"gpt-4": {"in": 30, "out": 60}, "small": {"prompt": "1", "completion": "2"}},
+        {"unit": "dollars per 1k tokens", "models": {
+            "gpt-4": {"input": 0.03, "output": 0.06}, "small": {"input": 0.001, "output": 0.002}}},
+        {"gpt-4": {"input_cost_per_1k_tokens": 0.03, "output_cost_per_1k_tokens": 0.06},
+         "small": {"input_per_million": 1, "output_per_million": 2}},
+        [{"model": name, **price} for name, price in PER_MILLION.items()],
+    ],
+)  # fmt: skip
+def test_prices_per_million_tokens_in_the_usual_shapes(tmp_path, content):
+    (tmp_path / "p.json").write_text(json.dumps(content))
+    table = read_outcomes(SAMPLES / "tokens.csv", prices=str(tmp_path / "p.json"))
+    np.testing.assert_allclose(table.prices, DOLLARS)
+
+
+def test_the_file_states_its_unit():
+    table = read_outcomes(SAMPLES / "tokens.csv", prices=str(SAMPLES / "per_million.json"))
+    np.testing.assert_allclose(table.prices, DOLLARS)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"gpt-4": {"input": 3e-05, "output": 6e-05}, "small": {"input": 1, "output": 2}},
+        {"gpt-4": {"input_cost_per_token": 30, "output_cost_per_token": 60}, "small": {"input": 1}},
+        {"unit": "dollars per token", "models": PER_MILLION},
+        {"unit": "euros per million tokens", "models": PER_MILLION},
+        {"unit": "dollars per page", "models": PER_MILLION},
+    ],
+)
+def test_a_price_in_another_unit_is_refused(tmp_path, content):
+    (tmp_path / "p.json").write_text(json.dumps(content))
+    with pytest.raises(DataFileError, match="per million tokens") as caught:
+        read_outcomes(SAMPLES / "tokens.csv", prices=str(tmp_path / "p.json"))
+    assert caught.value.parameter == "prices"
+
+
+def test_a_misspelt_model_of_a_price_file_is_suggested(tmp_path):
+    prices = {"gtp-4": PER_MILLION["gpt-4"], "small": PER_MILLION["small"]}
+    (tmp_path / "p.json").write_text(json.dumps(prices))
+    with pytest.raises(DataFileError, match="Did you mean 'gtp-4'"):
+        read_outcomes(SAMPLES / "tokens.csv", prices=str(tmp_path / "p.json"))
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -80,8 +131,10 @@ def test_a_model_is_found_without_its_provider_unless_that_is_ambiguous():
     cheap, dear = TokenPrice(1e-6, 1e-6), TokenPrice(2e-6, 2e-6)
     assert match_price("org/Llama-8B", {"llama-8b": cheap}) == cheap
     assert match_price("llama", {"a/llama": cheap, "b/llama": cheap}) == cheap
-    assert match_price("llama", {"a/llama": cheap, "b/llama": dear}) is None
     assert match_price("other", {"a/llama": cheap}) is None
+    with pytest.raises(DataFileError, match="a/llama, b/llama") as caught:
+        match_price("llama", {"a/llama": cheap, "b/llama": dear})
+    assert caught.value.parameter == "prices"
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,9 @@ from mild.features import EncoderFeatures
 from mild.routers import KNNRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.solver import MANY, SAMPLE
+from mild.tuning.tasks import make_task
 from mild.tuning.training_rows import TrainingQueryIndex
-from shard_cases import in_memory, make_rows, make_texts, sharded
+from shard_cases import EXPERTS, in_memory, make_rows, make_texts, sharded
 
 CLOSE = 1e-6
 
@@ -80,7 +81,7 @@ def test_with_many_experts_the_optimum_is_that_of_one_table(shards, rows):
     for k in range(MANY):
         columns[f"score__more{k}"] = np.round(draws.uniform(0, 0.1 * (k + 1), rows), 1)
     data = shards(columns, group=3000)
-    router = LinearRouter(counts="best")
+    router = LinearRouter(counts="best", ties="mean")
     found, expected = sharded(data.folder, router), in_memory(data.whole, router)
     assert len(found.dataset.expert_names) > MANY
     assert_same(found, expected)
@@ -94,6 +95,28 @@ def test_the_hinge_begins_at_the_logistic_solution(shards):
         warnings.simplefilter("ignore", ConvergenceWarning)
         found, expected = sharded(data.folder, router), in_memory(data.whole, router)
     assert found.model[-1].objective_ == pytest.approx(expected.model[-1].objective_, rel=1e-4)
+
+
+def test_rows_without_any_price_are_left_out_as_in_one_table(shards):
+    columns = make_rows(3000)
+    for name in EXPERTS:
+        columns[f"cost__{name}"][[7, 1500]] = np.nan
+    columns["cost__bee"][::3] = np.nan
+    data = shards(columns, group=1100)
+    terms = CostTerms(price_weight=20.0)
+    found = sharded(data.folder, terms=terms)
+    assert found.rows == 2998
+    assert_same(found, in_memory(data.whole, LinearRouter(), terms))
+    sentences = {finding.kind: finding.sentence for finding in found.findings}
+    assert sentences["unknown_losses"] == make_task(read_outcomes(data.whole), terms).left_out
+    assert "unasked_rows" not in sentences
+
+
+def test_an_expert_without_any_price_is_named(shards):
+    data = shards(make_rows(300) | {"cost__bee": np.full(300, np.nan)}, group=100)
+    with pytest.raises(InvalidInputError, match="'bee' has none") as caught:
+        sharded(data.folder, terms=CostTerms(price_weight=20.0))
+    assert caught.value.code == "invalid_price_weight"
 
 
 @pytest.mark.parametrize("standardize", [None, True])

@@ -18,7 +18,8 @@ def decisions(costs=None):
 
 @pytest.mark.parametrize("names", [["a", "b"], ['100 % "sure"', "ü\n{}"], ["%s", "%(x)d"]])
 def test_answers_are_json_whatever_the_names(names):
-    lines = Answers(names).write(decisions(np.array([[0.5, 1], [2, 3]])), ["x", "y"], [None, 7])
+    every = Answers(names, probabilities=True)
+    lines = every.write(decisions(np.array([[0.5, 1], [2, 3]])), ["x", "y"], [None, 7])
     first, second = map(json.loads, lines)
     assert first == {
         "expert": names[1],
@@ -27,6 +28,8 @@ def test_answers_are_json_whatever_the_names(names):
     }
     assert second["id"] == 7
     assert second["probabilities"][names[0]] == 1e-9
+    (plain, _) = Answers(names).write(decisions(), ["x", "y"], [None, 7])
+    assert json.loads(plain) == {"expert": names[1], "expected_cost": None}
 
 
 def test_queries_come_back_if_asked_for():

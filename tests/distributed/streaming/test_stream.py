@@ -51,8 +51,8 @@ def test_bad_lines_keep_their_place_and_are_reported(folders):
     content = b'{"query": "add"}\n{"query": 1}\n\nnonsense\n{"query": "boil"}\n'
     report = {"on_bad": lambda number, reason: said.append((number, reason))}
     found, answers = routed(folders("linear"), content, **report)
-    assert ["expert" in answer for answer in answers] == [True, False, False, True]
-    assert [answer["line"] for answer in answers[1:3]] == [2, 4]
+    assert ["error" in answer for answer in answers] == [False, True, False, True, False]
+    assert [answer["line"] for answer in answers[1:4]] == [2, 3, 4]
     assert [number for number, _ in said] == [2, 4]
     assert found.bad == 2
     found, answers = routed(folders("linear"), content, skip_bad=True, **report)
@@ -63,7 +63,32 @@ def test_bad_lines_keep_their_place_and_are_reported(folders):
 def test_nothing_in_gives_nothing_out(folders):
     found, answers = routed(folders("linear"), b"")
     assert (found.queries, answers, found.lines) == (0, [], None)
-    assert routed(folders("linear"), b"\n\n")[1] == []
+
+
+@pytest.mark.parametrize("text", ["hashing", "vectors"])
+@pytest.mark.parametrize(
+    ("content", "blank"),
+    [
+        (b"\n\n", [0, 1]),
+        (b"\n", [0]),
+        (b"%s\n\n \t\r\n%s\n", [1, 2]),
+        (b"%s\n\n%s", [1]),
+        (b"\n%s\n\n\n", [0, 2, 3]),
+    ],
+)
+def test_there_are_as_many_answers_as_lines(folders, text, content, blank):
+    folder = folders("linear", text)
+    query = b"add"
+    if text == "vectors":
+        query = json.dumps([1.0] * load(folder).n_features).encode()
+    content = content.replace(b"%s", query)
+    found, answers = routed(folder, content)
+    assert len(answers) == len(content.splitlines())
+    assert [i for i, answer in enumerate(answers) if answer["expert"] is None] == blank
+    assert [answers[i]["line"] for i in blank] == [i + 1 for i in blank]
+    assert (found.blank, found.bad) == (len(blank), 0)
+    _, fewer = routed(folder, content, skip_bad=True)
+    assert len(fewer) == len(answers) - len(blank)
 
 
 def test_one_question_is_answered_before_the_next_is_asked(folders):

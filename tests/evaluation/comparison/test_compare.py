@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from mild.data.splits import Split, random_splits, time_splits
 from mild.errors import InvalidInputError, OptionError
@@ -205,6 +206,17 @@ def test_on_one_split_copies_of_a_row_make_no_interval_narrower():
         naive.difference[2] - naive.difference[1]
     )
     assert ratio == pytest.approx(2, rel=0.1)
+
+
+def test_a_search_knows_which_training_rows_belong_together(monkeypatch):
+    X, costs, groups = copied(60, 4)
+    splits, given = random_splits(groups, 1, 0.3), []
+    fit = search.RouterCV.fit
+    monkeypatch.setattr(
+        search.RouterCV, "fit", lambda *a, **labels: given.append(labels) or fit(*a, **labels)
+    )
+    run(X, costs, names=("regression",), splits=splits, groups=groups)
+    assert_array_equal(given[0]["groups"], groups[splits[0].train])
 
 
 def test_the_statement_counts_the_rows_that_were_judged():

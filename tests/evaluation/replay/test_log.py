@@ -51,7 +51,7 @@ def test_json_lines_are_read_and_rows_without_a_judgement_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("request_id,score\na,7\n", r"score must be a number in \[0, 1\]; got 7 in row 0"),
+        ("request_id,score\na,7\n", r"score must be a number in \[0, 1\]; got 7 in row 1"),
         ("request_id,mood\na,7\n", "must have one of the columns error, score, correct"),
         ("", "the file is empty"),
     ],

@@ -16,12 +16,15 @@ from gateway.gateway_cases import (
     gateway,
     knowing,
     priced_router,
+    rows,
     scored_router,
     solo,
 )
-from mild.artifact import Router
+from mild.artifact import Router, RouterInfo
+from mild.artifact.info import CostInfo
 from mild.endpoints.expert import BreakerSettings
 from mild.gateway.config import AccessSettings
+from mild.policies import LinearCostPolicy
 
 
 class FakeBoard:
@@ -87,7 +90,8 @@ async def test_a_decision_is_explained_and_nobody_is_asked():
     assert decision["order"] == ["two", "one"]
     assert decision["expected_costs"] == pytest.approx({"one": 0.301, "two": 0.2})
     assert decision["expected_cost"] == pytest.approx(0.2)
-    assert sum(decision["probabilities"].values()) == pytest.approx(1)
+    assert "probabilities" not in decision
+    assert decision["reason"] == "router"
     assert decision["available"] == {"one": True, "two": True}
     assert decision["why"]["by"] == "expected cost"
     assert decision["why"]["runner_up"] == "one"
@@ -137,8 +141,44 @@ def test_a_decision_says_how_novel_the_request_is():
     assert (near["expert"], near["novel"]) == ("two", False)
     assert near["right"] == pytest.approx({"one": 0.7, "two": 0.9})
     assert (far["expert"], far["novel"], far["novelty"]) == ("one", True, 1.0)
-    assert far["right"] == pytest.approx({"one": 0.5, "two": 0.5})
-    assert far["expected_cost"] == pytest.approx(0.501)  # the mean error, and the price
+    assert (far["right"], far["reason"]) == (None, "on_novel")
+    # As it is estimated, near and far.
+    assert (
+        far["expected_costs"] == near["expected_costs"] == pytest.approx({"one": 0.301, "two": 0.2})
+    )
+
+
+async def test_header_ledger_and_decision_have_the_same_estimate_within_its_range():
+    plain = priced_router(("one", "two"))
+    weights = np.random.default_rng(0).normal(size=(2, plain.n_features)).astype(np.float32)
+    cost = CostInfo("error", None, None, None)
+    policy = LinearCostPolicy(weights, np.array([0.2, 0.3], np.float32))
+    router = knowing(replace(plain, policy=policy, info=RouterInfo(cost=cost)))
+    texts = [*TEXTS, "Zwölf Boxkämpfer jagen Viktor", "end" + 30_000 * " prove" + " 2 + 2?"]
+    async with (
+        FakeUpstream() as up,
+        gateway([expert("one", up), expert("two", up)], router) as g,
+    ):
+        decided = [json.loads((await ask(g.port, chat(t), "/v1/route")).body) for t in texts]
+        served = [await ask(g.port, chat(text)) for text in texts]
+        records = await rows(g, len(texts))
+    raw = policy.expected_costs(router.features(texts))
+    assert raw.min() < 0 < 1 < raw.max()
+    for text, decision, answer, record in zip(texts, decided, served, records, strict=True):
+        explained = router.explain(text)
+        assert (
+            decision["expert"]
+            == answer.headers["x-mild-expert"]
+            == record.chosen
+            == explained.expert
+        )
+        costs = decision["expected_costs"]
+        assert explained.expected_costs == pytest.approx(costs, abs=1e-5)
+        assert decision["expected_cost"] == costs[record.chosen] == min(costs.values())
+        assert all(0 <= value <= 1 for value in costs.values())
+        assert record.expected_cost == pytest.approx(decision["expected_cost"], abs=1e-5)
+        header = float(answer.headers["x-mild-expected-cost"])
+        assert header == pytest.approx(decision["expected_cost"], abs=1e-5)
 
 
 async def test_health_and_readiness():

@@ -73,11 +73,13 @@ def test_a_named_expert_is_asked_whatever_its_limits():
 
 
 def test_the_decision_alone_says_who_cannot_serve():
-    found, _ = serve({"one": {"vision": False}, "two": {}}, chat(IMAGE), chat(), path="/v1/route")
+    path = "/v1/route?probabilities=true"
+    found, _ = serve({"one": {"vision": False}, "two": {}}, chat(IMAGE), chat(), path=path)
     seen, plain = (json.loads(answer.body) for answer in found)
     assert (seen["expert"], seen["order"]) == ("two", ["two"])
     assert seen["cannot_serve"] == {"one": "takes no images"}
     assert seen["probabilities"] == {"one": None, "two": 1.0}
+    assert (seen["reason"], plain["reason"]) == ("cannot_serve", "router")
     assert (plain["expert"], plain["cannot_serve"]) == ("one", {})
     (refused,), _ = serve({"one": {"vision": False}}, chat(IMAGE), path="/v1/route")
     assert refused.status == 400

@@ -21,7 +21,7 @@ def task_of(columns, terms=None, group=None):
 
 
 def best(task):
-    return np.nanargmin(task.costs, axis=1)
+    return task.outcomes.oracle()
 
 
 def test_the_oracle_pays_and_says_so():

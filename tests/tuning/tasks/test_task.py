@@ -72,8 +72,9 @@ def test_lists_are_no_groups():
 @pytest.mark.parametrize(
     ("scores", "expert", "words"),
     [
-        ({"s": [1, 1], "l": [1, 1]}, 0, "is right in every row"),
-        ({"s": [0, 0], "l": [0, 0]}, 0, "is wrong in every row"),
+        # Of experts that are equally good, the first by name.
+        ({"s": [1, 1], "l": [1, 1]}, 1, "is right in every row"),
+        ({"s": [0, 0], "l": [0, 0]}, 1, "is wrong in every row"),
         ({"s": [0, 1]}, 0, "s is the only expert"),
         ({"s": [0, 1], "l": [1, 1]}, 1, "in no row does another expert cost less than l"),
         ({"s": [0, 1], "l": [1, 0]}, None, None),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError
-from outcome_cases import make_columns
+from mild.tuning.tasks import make_task
+from outcome_cases import EXPERTS, make_columns
 
 
 def test_terms_survive_json():
@@ -28,10 +30,33 @@ def test_an_unknown_expert_is_refused():
         CostTerms({"baker": 1.0}).costs(table)
 
 
-def test_unknown_prices_are_refused_where_they_count():
-    columns = make_columns(5, prices=True)
-    columns["cost__poet"][2] = float("nan")
+def test_rows_without_a_known_loss_are_left_out_of_a_task():
+    columns = make_columns(6, prices=True)
+    for name in EXPERTS:
+        columns[f"cost__{name}"][2] = float("nan")
+    columns["cost__poet"][4] = float("nan")
     table = read_outcomes(pa.table(columns))
-    assert CostTerms().costs(table).shape == (5, 3)
-    with pytest.raises(InvalidInputError, match="price of every answer"):
-        CostTerms(price_weight=1.0).costs(table)
+    whole = make_task(table, CostTerms())
+    assert whole.table is table
+    assert whole.left_out is None
+    task = make_task(table, CostTerms(price_weight=1.0))
+    assert task.table.queries == [*columns["prompt"][:2], *columns["prompt"][3:]]
+    assert np.argwhere(np.isnan(task.costs)).tolist() == [[3, EXPERTS.index("poet")]]
+    assert task.table.row_number(3) == 5, "the row in the file, from 1"
+    assert task.table.findings == table.findings
+    assert "1 row without any price is left out" in task.left_out
+    assert "1 more answer" in task.left_out
+    priced = make_task(table, CostTerms(), priced=True)
+    assert priced.table.rows == 5
+    assert not np.isnan(priced.costs).any(), "the loss has no dollars"
+
+
+def test_a_task_without_any_known_loss_is_refused():
+    columns = make_columns(4, prices=True)
+    for name in EXPERTS:
+        columns[f"latency_ms__{name}"] = np.full(4, 100.0)
+        columns[f"cost__{name}"][:2] = columns[f"latency_ms__{name}"][2:] = float("nan")
+    table = read_outcomes(pa.table(columns))
+    with pytest.raises(InvalidInputError) as caught:
+        make_task(table, CostTerms(price_weight=1.0, latency_weight=1.0))
+    assert caught.value.code == "invalid_table"

@@ -1,6 +1,8 @@
 """How far expected costs of a saved router can be trusted: calibration and novelty."""
 
+import json
 from dataclasses import replace
+from io import BytesIO
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,11 +10,15 @@ import pyarrow as pa
 import pytest
 
 from mild.artifact import load, save
+from mild.core.decisions import argmax_last
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.datasets import outcomes_file
+from mild.distributed.streaming import route_stream
 from mild.errors import ArtifactError, UnsupportedError
 from mild.features import HashingFeatures
+from mild.gateway.config import RoutingSettings
+from mild.gateway.selection.selector import ExpertSelector
 from mild.routers.calibration import Calibration
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
@@ -23,6 +29,7 @@ from outcome_cases import EXPERTS, make_columns
 from text_router_cases import save_task
 
 FAR = ["Zwölf Boxkämpfer jagen Viktor quer", "SELECT id FROM users WHERE age > 30;"]
+ROUTING = RoutingSettings()
 ROUTERS = {
     "regression": CostRegressionRouter,
     "knn": KNNRouter,
@@ -61,32 +68,55 @@ def fitted(tmp_path_factory):
     ("name", "weight"),
     [("regression", None), ("knn", None), ("stack", None), ("priced", None), ("priced", 20.0)],
 )
-def test_far_from_the_training_data_the_means_are_expected(fitted, name, weight):
+def test_a_query_has_one_estimate_wherever_it_is_shown(fitted, name, weight):
     task, _, folder = fitted(name, weight)
     router = load(folder)
+    texts = list(task.table.queries[:20])
+    if name in ("regression", "priced"):
+        texts += (
+            FAR  # as far from many neighbours, up to rounding, which are then not always the same
+        )
+    shown = router.expected_costs(router.features(texts))
+    assert shown.min() >= 0
+    if weight is None:
+        assert shown.max() <= 1
+    best = argmax_last(-router.policy.expected_costs(router.features(texts)))
+    sink = BytesIO()
+    route_stream(router, BytesIO("\n".join(map(json.dumps, texts)).encode()), sink, jobs=1)
+    lines = [json.loads(line) for line in sink.getvalue().splitlines()]
+    table = router.route_table(texts)
+    for i, text in enumerate(texts):
+        assert lines[i]["expert"] == table["expert"][i] == EXPERTS[best[i]]
+        wanted = dict(zip(EXPERTS, shown[i].tolist(), strict=True))
+        assert wanted[lines[i]["expert"]] == min(wanted.values())
+        found = [
+            lines[i]["expected_cost"],
+            {name: table[f"expected_cost__{name}"][i] for name in EXPERTS},
+            router.explain(text).expected_costs,
+            router.explain(text).values,
+            dict(zip(EXPERTS, ExpertSelector(router, ROUTING).score(text).costs, strict=True)),
+        ]
+        for one in found:
+            assert one == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+
+
+def test_what_is_right_is_not_known_of_a_novel_query(fitted):
+    router = load(fitted("regression")[2])
     for text in FAR:
         found = router.explain(text)
-        assert found.novel is True
         assert found.novelty > 0.99
-        means = dict(zip(EXPERTS, task.costs.mean(axis=0), strict=True))
-        assert found.expected_costs == pytest.approx(means, abs=1e-4)
-        right = dict(zip(EXPERTS, task.table.scores.mean(axis=0), strict=True))
-        assert found.right == pytest.approx(right, abs=1e-4)
+        assert (found.novel, found.right) == (True, None)
+        assert "extrapolated" in found.sentences[1]
 
 
-def test_nothing_but_the_mean_is_expected_of_a_poem(tmp_path):
-    # The included table: sums, dates and facts.
+def test_a_poem_is_novel_to_the_included_table(tmp_path):
+    # Sums, dates and facts.
     task = make_task(read_outcomes(outcomes_file()), CostTerms())
     done = fit_task(task, CostRegressionRouter(), make_step(task.table))
     router = load(save_task(done, task, str(tmp_path / "r")))
-    means = task.costs.mean(axis=0)
     poems = ["Write a poem", "Write a poem about autumn leaves falling in the rain"]
     assert router.is_novel([*poems, "Write a haiku", "Why is the sky blue?"]).all()
-    for text in poems:
-        found = list(router.explain(text).expected_costs.values())
-        raw = router.expected_costs(router.features([text]))[0]
-        assert found == pytest.approx(means, abs=0.05)
-        assert np.abs(raw - means).max() > 0.2
+    assert router.explain(poems[0]).right is None
     sums = router.explain("What is 17 * 23?")
     assert sums.novel is False
     assert sums.right["rules"] > 0.8
@@ -99,17 +129,6 @@ def test_new_queries_of_the_same_kind_are_rarely_novel(fitted):
     assert router.is_novel(FAR).all()
     near = router.estimate(new)
     assert np.quantile(near.novelty, [0.25, 0.75]) == pytest.approx([0.25, 0.75], abs=0.2)
-
-
-def test_new_prices_count_where_the_query_is_novel(fitted):
-    task, _, folder = fitted("priced", 20.0)
-    errors = 1 - task.table.scores.mean(axis=0)
-    free = load(folder).with_prices(price_weight=0.0).explain(FAR[0])
-    assert list(free.expected_costs.values()) == pytest.approx(errors, abs=1e-4)
-    dear = load(folder).with_prices([0.0, 0.5, 1.0], 1.0).explain(FAR[0])
-    assert list(dear.expected_costs.values()) == pytest.approx(
-        errors + np.array([0, 0.5, 1]), abs=1e-4
-    )
 
 
 def test_a_router_without_expected_costs_knows_what_is_novel(fitted):
@@ -130,7 +149,7 @@ def test_a_calibration_that_decides_is_in_the_policy(fitted, tmp_path):
     task, done, router = with_calibration(fitted, tmp_path, True)
     raw = done.model.expected_costs(done.features)
     wanted = np.array([0.5, 0.25, 1.0]) * raw + [0.1, 0.2, 0.0]
-    np.testing.assert_allclose(router.expected_costs(done.features), wanted, atol=1e-5)
+    np.testing.assert_allclose(router.policy.expected_costs(done.features), wanted, atol=1e-5)
     np.testing.assert_array_equal(router.predict_texts(task.table.queries), wanted.argmin(axis=1))
     assert router.calibration is None
     assert router.info.notes["calibration"]["decides"] is True
@@ -139,14 +158,18 @@ def test_a_calibration_that_decides_is_in_the_policy(fitted, tmp_path):
 def test_a_calibration_that_does_not_decide_is_only_shown(fitted, tmp_path):
     task, done, router = with_calibration(fitted, tmp_path, False)
     raw = done.model.expected_costs(done.features)
-    np.testing.assert_allclose(router.expected_costs(done.features), raw, atol=1e-5)
+    np.testing.assert_allclose(router.policy.expected_costs(done.features), raw, atol=1e-5)
     # The first query that is not far from the others.
     near = router.estimate(list(task.table.queries))
     first = int(np.argmin(near.novelty))
     wanted = np.array([0.5, 0.25, 1.0]) * raw[first] + [0.1, 0.2, 0.0]
-    np.testing.assert_allclose(near.costs[first], wanted, atol=1e-4)
+    wanted = np.clip(wanted, 0, 1)
+    np.testing.assert_allclose(near.calibrated[first], wanted, atol=1e-4)
+    np.testing.assert_allclose(near.right[first], 1 - wanted, atol=1e-4)
+    np.testing.assert_allclose(near.costs[first], np.clip(raw[first], 0, 1), atol=1e-4)
     found = router.explain(task.table.queries[first])
-    assert list(found.expected_costs.values()) == pytest.approx(wanted, abs=1e-4)
+    assert list(found.calibrated.values()) == pytest.approx(wanted, abs=1e-4)
+    assert "calibrated" in found.columns
     assert found.expert == EXPERTS[int(raw[first].argmin())]
     again = load(save(router, tmp_path / "again"))
     np.testing.assert_array_equal(again.calibration, router.calibration)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -54,27 +55,42 @@ def show(
 
 def export(
     ledger: Ledger,
-    out: Annotated[str, Option("--out", "-o", metavar="FILE", help="Parquet file to write.")],
+    out: Annotated[
+        str,
+        Option("--out", "-o", metavar="FILE", help="File to write: .parquet, .csv or .jsonl."),
+    ],
     since: Since = None,
     until: Until = None,
+    feedback: Annotated[
+        str | None,
+        Option(
+            metavar="TABLE",
+            help="Columns request_id and error, score or correct, in [0, 1]: adds a column score.",
+        ),
+    ] = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Write the rows of a ledger to a Parquet file, ordered by time.
+    """Write the rows of a ledger to a file, ordered by time.
 
-    It needs constant memory, and the gateway may go on writing.
+    It needs constant memory, and the gateway may go on writing. If the ledger keeps texts, mild data
+    describe and mild tune read the file; judge answers with --feedback, otherwise a score only says
+    whether an expert answered.
 
     \b
     Example:
       mild ledger export ledger.sqlite --out week.parquet --since 7d
+      mild ledger export ledger.sqlite --out week.parquet --feedback judged.csv
     """
     from mild.gateway.ledger.export import export as write
     from mild.gateway.ledger.reading import ledger_location, moment
 
     now = time.time()
     span = moment("since", since, now), moment("until", until, now)
-    rows = write(ledger_location(ledger), out, *span, overwrite=overwrite)
-    result = {"out": out, "format": "parquet", "rows": rows}
+    rows = write(ledger_location(ledger), out, *span, overwrite=overwrite, feedback=feedback)
+    kind = Path(out).suffix.lower().removeprefix(".")
+    kind = kind if kind in ("csv", "jsonl") else "parquet"
+    result = {"out": out, "format": kind, "rows": rows}
     emit(result, as_json, lambda: note(f"{rows:,} rows to {out}.", "written"))
 
 

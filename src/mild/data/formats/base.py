@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from os.path import commonprefix
 from typing import Any
 
-from mild.artifact.expert_names import match_expert
+from mild.artifact.expert_names import match_values
 from mild.data.data_quality import Finding
-from mild.data.queries import TEXTS
-from mild.data.tables import choose_columns
+from mild.data.queries import TEXTS, plain_name
+from mild.data.tables import choose_columns, is_string, parse_numbers
 from mild.errors import DataFileError, listed
 
 CORRECT = "correct__"
@@ -19,6 +19,27 @@ PRICE = "cost__"
 LATENCY = "latency_ms__"
 TOKENS_IN = "tokens_in__"
 TOKENS_OUT = "tokens_out__"
+ANSWER = "answer__"
+
+#: Usual names of what is known about an answer, without regard to case, spaces and dashes.
+MODEL_NAMES = ("model", "model_name", "expert", "expert_name", "engine", "model_id", "llm")
+SCORE_NAMES = (
+    *("score", "correct", "is_correct", "accuracy", "performance", "grade", "rating", "reward"),
+    *("correctness", "quality", "passed", "success", "right"),
+)
+PRICE_NAMES = (
+    *("cost", "total_cost", "price", "dollars", "cost_usd", "usd", "price_usd", "cost_dollars"),
+)
+LATENCY_NAMES = (
+    *("response_time", "latency", "latency_s", "latency_ms", "seconds", "latency_seconds"),
+    *("response_time_s", "response_time_ms", "duration", "duration_s", "duration_ms"),
+)
+TOKEN_NAMES = (
+    ("input_tokens", "prompt_tokens", "tokens_in"),
+    ("output_tokens", "completion_tokens", "tokens_out"),
+)
+#: The answer of a model; ``answer`` may also be the right one, which is the same for all models.
+ANSWER_NAMES = ("answer", "response", "output", "completion", "model_response", "generation")
 
 #: Columns as a caller names them: names and patterns, a list, or expert -> column.
 Named = str | Sequence[str] | Mapping[str, str] | None
@@ -38,6 +59,9 @@ class ReadArguments:
     choices: bool = True
     tokens: str | None = None
     where: str | Sequence[str] | None = None
+    model_column: str | None = None
+    answer_column: str | None = None
+    id_column: str | None = None
 
     def texts(self) -> set[str]:
         """Columns that are read as text whatever they look like."""
@@ -50,7 +74,8 @@ class ReadArguments:
 
         query = {self.query.strip()} if isinstance(self.query, str) else set()
         outcomes = names("scores") | names("prices") | names("latencies")
-        return {*TEXTS, *query, *names("query")} - outcomes
+        named = {name for name in (self.model_column, self.answer_column) if name is not None}
+        return {*TEXTS, *query, *names("query"), *named} - outcomes
 
 
 @dataclass(frozen=True)
@@ -88,13 +113,36 @@ class Format:
     detect: Callable[[Any], Layout | None]
     # Where there is a row per query and model, and detect gives an empty layout: to a row per query.
     widen: Callable[[Any, ReadArguments], tuple[Any, Layout, list[Finding]]] | None = None
-    # Whether its columns have no names of their own, so that any other format goes before it.
-    unmarked: bool = False
+    # How little its columns say: where a format fits, those with a higher rank do not count.
+    rank: int = 0
 
 
 def seconds_per(column: str) -> float:
-    """Seconds in the unit of a latency column: 0.001 where ``ms`` is a part of its name."""
-    return 1e-3 if "ms" in column.lower().replace("-", "_").split("_") else 1.0
+    """Seconds in the unit of a latency column: 0.001 where ``ms`` is a part of its name.
+
+    >>> seconds_per("latency_ms__large"), seconds_per("large_seconds"), seconds_per("milliseconds")
+    (0.001, 1.0, 0.001)
+    """
+    parts = set(plain_name(column).split("_"))
+    return 1e-3 if parts & {"ms", "msec", "milliseconds"} else 1.0
+
+
+def usual_columns(names: Sequence[str], usual: Sequence[str]) -> list[str]:
+    """Columns that have one of the usual names, in the order of these.
+
+    >>> usual_columns(["Model Name", "score", "x"], MODEL_NAMES)
+    ['Model Name']
+    """
+    return [name for wanted in usual for name in names if plain_name(name) == wanted]
+
+
+def text_notes(table: Any, names: Sequence[str]) -> list[str]:
+    """Which of some columns of outcomes hold text, and whether as numbers or as words."""
+    texts = [name for name in names if is_string(table.schema.field(name).type)]
+    words = [name for name in texts if parse_numbers(table[name]) is None]
+    plain = [name for name in texts if name not in words]
+    notes = [f"numbers as text in {listed(plain, 4)}"] if plain else []
+    return [*notes, f"right and wrong as words in {listed(words, 4)}"] if words else notes
 
 
 def as_pairs(wanted: Named, what: str) -> dict[str, str] | None:
@@ -145,7 +193,7 @@ def named_columns(
     pairs = as_pairs(wanted, what)
     if pairs is not None:
         choose_columns(what, list(pairs.values()), names)
-        return {match_expert(name, experts): column for name, column in pairs.items()}
+        return match_values(pairs, experts)
     columns = choose_columns(what, wanted if isinstance(wanted, str) else list(wanted or ()), names)
     if len(columns) != len(experts):
         raise DataFileError(

@@ -38,12 +38,14 @@ OBJECTS = {
 }
 #: Columns of two lists of the same length: the models, and their scores.
 MODEL_LIST, SCORE_LIST = "llm_name_list", "perf_list"
+#: Columns that hold an object or a list of records as text, in a CSV file.
+RECORDS = ("models", "outcomes", "results", "responses", "experts")
 
 
 def parse_objects(table: Any) -> Any:
     """The table with its objects as structures: texts are parsed, pairs of lists are joined."""
     for name in table.column_names:
-        usual = name in OBJECTS or name in (MODEL_LIST, SCORE_LIST)
+        usual = name in OBJECTS or name in (MODEL_LIST, SCORE_LIST, *RECORDS)
         if usual and is_string(table.schema.field(name).type):
             parsed = _parse(name, table[name].to_pylist())
             if parsed is not None:
@@ -80,11 +82,8 @@ def _parse(name: str, values: list[str | None]) -> Any:
             raise DataFileError(f"row {row} of {name!r}: {error}") from error
         if plain and not isinstance(found[-1], dict | list):
             return None
-    if not all(isinstance(value, dict | None) for value in found):
-        return infer_array(found)
-    models = dict.fromkeys(model for value in found for model in value or ())
-    arrays = [infer_array([(value or {}).get(model) for value in found]) for model in models]
-    return pa.StructArray.from_arrays(arrays, list(models)) if models else None
+    parsed = infer_array(found)
+    return parsed if any(found) and not is_string(parsed.type) else None
 
 
 def _value(text: str) -> Any:

@@ -8,10 +8,27 @@ from typing import Any
 import pyarrow as pa
 
 from mild.data.formats.base import Format, Layout
+from mild.data.queries import QUERY_NAMES
+from mild.data.tables import TRUTHS, is_string, parse_numbers
 from mild.errors import listed
 
 # Names of columns that describe the row, not an answer.
 _FLAG = re.compile(r"(is|has)_.*|.*_flag|test|train|valid|validation|dev|eval", re.IGNORECASE)
+
+# Names of columns that hold the right answer of a query, which may be yes or no.
+_GOLD = ("answer", "label", "gold", "target", "ground_truth", "expected", *QUERY_NAMES)
+
+
+def parse_truths(table: Any) -> Any:
+    """The table with truth values in place of columns that hold only yes and no, or such words."""
+    for place, name in enumerate(table.column_names):
+        column = table[name]
+        if is_string(column.type) and name.lower() not in _GOLD:
+            words = {text.strip().lower() for text in column.drop_null().to_pylist()} - {""}
+            if words and words <= set(TRUTHS):
+                truths = parse_numbers(column, truths=True).cast(pa.bool_())
+                table = table.set_column(place, name, truths)
+    return table
 
 
 def detect_routellm(schema: Any) -> Layout | None:
@@ -32,5 +49,5 @@ ROUTELLM = Format(
     "RouteLLM",
     "RouteLLM (a prompt and a true-or-false column per model)",
     detect_routellm,
-    unmarked=True,
+    rank=2,
 )

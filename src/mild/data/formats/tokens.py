@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import importlib.util
 import json
 import os
@@ -26,20 +27,34 @@ LITELLM_FILE = "model_prices_and_context_window_backup.json"
 SUFFIXES = (".json", ".toml", ".csv")
 DOLLARS = "dollars__"
 MODEL_KEYS = ("model", "model_name", "name", "expert")
-#: Keys of a price -> dollars per unit of it.
-KEYS_IN = {
-    "input_cost_per_token": 1.0,
-    "price_in": 1e-6,
-    "input_price": 1e-6,
-    "per_million_in": 1e-6,
+#: Units of a price in a key or in the field ``unit`` of a file -> dollars per token.
+UNITS = {
+    "per_token": 1.0,
+    **dict.fromkeys(("per_1k_tokens", "per_1k", "per_thousand_tokens"), 1e-3),
+    **dict.fromkeys(("per_million_tokens", "per_million", "per_1m_tokens", "per_1m"), 1e-6),
 }
-KEYS_OUT = {
-    "output_cost_per_token": 1.0,
-    "price_out": 1e-6,
-    "output_price": 1e-6,
-    "per_million_out": 1e-6,
-}
-KEYS_QUERY = {"price_per_query": 1.0, "per_query": 1.0, "input_cost_per_request": 1.0}
+#: Without a unit, a price is in dollars per million tokens.
+USUAL_UNIT = "per_million_tokens"
+#: Prices per token outside this range are a mistake of the unit; a price of 0 is one.
+PLAUSIBLE = (1e-10, 1e-2)
+
+
+def _keys(*sides: str) -> dict[str, str | None]:
+    """Keys of a price of tokens in or out -> its unit; None for the unit of the file."""
+    keys: dict[str, str | None] = {
+        f"{side}{what}_{unit}": unit
+        for unit in UNITS
+        for side in sides
+        for what in ("_cost", "_price", "")
+    }
+    keys |= {f"per_million_{side}": USUAL_UNIT for side in sides}
+    plain = [name for side in sides for name in (f"price_{side}", f"{side}_price", f"{side}_cost")]
+    return keys | dict.fromkeys([*plain, *sides])
+
+
+KEYS_IN = _keys("in", "input", "prompt")
+KEYS_OUT = _keys("out", "output", "completion")
+KEYS_QUERY = ("price_per_query", "cost_per_query", "per_query", "input_cost_per_request")
 
 
 @dataclass(frozen=True)
@@ -74,17 +89,22 @@ def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any,
         prices = read_prices(str(options.prices))
         known, unknown = _match_all(experts, prices)
         if unknown:
+            close = difflib.get_close_matches(unknown[0], list(prices), 1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
             raise DataFileError(
                 parameter="prices",
                 rule=f"must have a price for every expert; {options.prices} has none for "
-                f"{listed(unknown, 4)}, only for {listed(list(prices), 4)}.",
+                f"{listed(unknown, 4)}, only for {listed(list(prices), 4)}.{hint}",
             )
         source = "LiteLLM's table" if options.prices == LITELLM else str(options.prices)
     else:
         if not counts:
             return table, layout
         prices = _installed_prices() or {}
-        known, unknown = _match_all(experts, prices)
+        try:
+            known, unknown = _match_all(experts, prices)
+        except DataFileError as error:
+            return table, replace(layout, notes=(*layout.notes, f"no prices are taken: {error}"))
         if unknown:
             why = f"no prices are known for {listed(unknown, 3)}: give them with --prices FILE"
             return table, replace(layout, notes=(*layout.notes, why))
@@ -106,6 +126,15 @@ def _match_all(
     """Expert -> price, and the experts that have none."""
     found = {name: match_price(name, prices) for name in experts}
     known = {name: price for name, price in found.items() if price is not None}
+    for name, price in known.items():
+        for value in (price.tokens_in, price.tokens_out):
+            if value and not PLAUSIBLE[0] <= value <= PLAUSIBLE[1]:
+                raise DataFileError(
+                    parameter="prices",
+                    rule=f"must be in the right unit; {name!r} has {value * 1e6:g} dollars per million "
+                    f"tokens. Write dollars per token as input_cost_per_token and output_cost_per_token, "
+                    f"dollars per million tokens as input and output.",
+                )
     return known, [name for name in experts if name not in known]
 
 
@@ -155,9 +184,12 @@ def read_prices(source: str) -> dict[str, TokenPrice]:
     """Prices of a file: model -> price.
 
     A .json or .toml file maps models to their prices, as LiteLLM's does, or lists objects with the name of
-    a model; a .csv file has a row per model. A price has ``input_cost_per_token`` and
-    ``output_cost_per_token``, or ``price_in`` and ``price_out`` (LLMRouter: ``input_price`` and
-    ``output_price``) in dollars per million tokens, or ``price_per_query``.
+    a model; a .csv file has a row per model. A price has
+
+    - ``input_cost_per_token`` and ``output_cost_per_token``,
+    - ``input`` and ``output`` (``in`` and ``out``, ``price_in`` and ``price_out``, ``input_price`` and
+      ``output_price``) in dollars per million tokens, or in the ``unit`` that the file states,
+    - or ``price_per_query``.
     """
     if source == LITELLM:
         prices = _installed_prices()
@@ -184,21 +216,40 @@ def read_prices(source: str) -> dict[str, TokenPrice]:
         raise DataFileError(
             parameter="prices", rule=f"must be a readable file of prices; {file}: {error}."
         ) from error
-    prices = {}
-    for name, entry in _entries(found):
-        price = _price(name, entry)
-        if price is not None:
-            prices[name] = price
-    if not prices:
-        keys = ", ".join([*KEYS_IN, *KEYS_OUT, "price_per_query"])
+    unit = _unit(found, file)
+    entries = _entries(found)
+    if isinstance(found, Mapping) and not any(_price(*entry, unit) for entry in entries):
+        # One level below, as in {"models": {model: price}}.
+        below = [value for value in found.values() if isinstance(value, Mapping)]
+        entries = [entry for value in below for entry in _entries(value)]
+    found_prices = {name: _price(name, entry, unit) for name, entry in entries}
+    known = {name: price for name, price in found_prices.items() if price is not None}
+    if not known:
+        keys = (
+            "input_cost_per_token and output_cost_per_token, or input and output in dollars per million "
+            "tokens, or price_per_query"
+        )
         raise DataFileError(
             parameter="prices", rule=f"must hold prices per model ({keys}); {file} has none."
         )
-    return prices
+    return known
+
+
+def _unit(found: Any, file: Path) -> str:
+    """The unit of prices whose keys name none: that of the file, or dollars per million tokens."""
+    text = found.get("unit") if isinstance(found, Mapping) else None
+    if not isinstance(text, str):
+        return USUAL_UNIT
+    plain = text.lower().replace("1,000,000", "million").replace("1,000", "1k").replace(" ", "_")
+    unit = next((unit for unit in UNITS if plain.endswith(unit)), None)
+    if unit is None or not plain.startswith(("dollar", "usd", "$", "per_")):
+        rule = "must be in dollars per token, per 1k tokens or per million tokens"
+        raise DataFileError(parameter="prices", rule=f"{rule}; the unit of {file} is {text!r}.")
+    return unit
 
 
 def _entries(found: Any) -> list[tuple[str, Mapping[str, Any]]]:
-    """(model, its fields) of a mapping or of a list of objects, at the top or one level below."""
+    """(model, its fields) of a mapping, of a list of objects, or of a mapping with such lists."""
     if isinstance(found, Mapping):
         below = [value for value in found.values() if isinstance(value, list)]
         entries = [
@@ -213,14 +264,14 @@ def _entries(found: Any) -> list[tuple[str, Mapping[str, Any]]]:
     return named
 
 
-def _price(name: str, entry: Mapping[str, Any]) -> TokenPrice | None:
+def _price(name: str, entry: Mapping[str, Any], unit: str) -> TokenPrice | None:
     values: list[float | None] = []
-    for keys in (KEYS_IN, KEYS_OUT, KEYS_QUERY):
+    for keys in (KEYS_IN, KEYS_OUT, dict.fromkeys(KEYS_QUERY, "per_token")):
         key = next((key for key in keys if entry.get(key) not in (None, "")), None)
         value = None
         if key is not None:
             try:
-                value = float(entry[key]) * keys[key]
+                value = float(entry[key]) * UNITS[keys[key] or unit]
             except (TypeError, ValueError):
                 value = np.nan
             if not (np.isfinite(value) and value >= 0):
@@ -250,9 +301,12 @@ def match_price(name: str, prices: Mapping[str, TokenPrice]) -> TokenPrice | Non
     if name in prices:
         return prices[name]
     for form in (str.lower, lambda text: text.lower().rpartition("/")[2]):
-        found = {price for model, price in prices.items() if form(model) == form(name)}
-        if len(found) == 1:
-            return found.pop()
+        found = [model for model in prices if form(model) == form(name)]
+        if len({prices[model] for model in found}) > 1:
+            raise DataFileError(
+                parameter="prices",
+                rule=f"must have one price for {name!r}; {listed(found, 6)} differ. Name it in full.",
+            )
         if found:
-            return None
+            return prices[found[0]]
     return None

@@ -1,12 +1,37 @@
-"""Wide: ``correct__<model>`` or ``score__<model>``, ``cost__<model>``, ``latency_ms__<model>``."""
+"""Wide: ``correct__<model>`` or ``score__<model>``, ``cost__<model>``, ``latency_ms__<model>``.
+
+Or with the names behind the model: ``<model>_correct``, ``<model>_cost``, ``<model>_latency_ms``.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from mild.data.formats.base import CORRECT, LATENCY, PRICE, SCORE, Format, Layout
-from mild.errors import listed
+from mild.data.formats.base import (
+    CORRECT,
+    LATENCY,
+    LATENCY_NAMES,
+    PRICE,
+    PRICE_NAMES,
+    SCORE,
+    SCORE_NAMES,
+    TOKENS_IN,
+    TOKENS_OUT,
+    Format,
+    Layout,
+)
+from mild.data.tables import is_numeric, is_string
+from mild.errors import DataFileError, listed
+
+#: Prefixes of columns that hold outcomes; those behind the scores need a score of the same model.
+PREFIXES = (CORRECT, SCORE, PRICE, LATENCY, TOKENS_IN, TOKENS_OUT)
+# A prefix that is so similar to one of them is a mistake.
+SIMILAR = 0.8
 
 
 def detect_wide(schema: Any) -> Layout | None:
@@ -44,4 +69,98 @@ def detect_wide(schema: Any) -> Layout | None:
     return Layout("wide", scores, prices, latencies, tuple(notes))
 
 
+def check_prefixes(names: Sequence[str], experts: Sequence[str]) -> None:
+    """Refuse columns of an expert without scores, and columns whose prefix is misspelt."""
+    for column in names:
+        prefix, mark, expert = column.partition("__")
+        if not expert or not prefix:
+            continue
+        if prefix + mark in PREFIXES:
+            if expert in experts:
+                continue
+            wanted = [CORRECT + expert, SCORE + expert]
+            # A misspelt prefix of the same expert, or a misspelt expert.
+            same = [name for name in names if name.endswith(f"__{expert}") and name != column]
+            close = [m for w in wanted for m in difflib.get_close_matches(w, same, 1, SIMILAR)]
+            close += [prefix + mark + e for e in difflib.get_close_matches(expert, experts, 1)]
+            known = f"scores are known of {listed(experts, 6)}."
+            raise _scoreless(
+                column, expert, wanted, f"did you mean {close[0]!r}?" if close else known
+            )
+        meant = difflib.get_close_matches(prefix + mark, PREFIXES, 1, SIMILAR)
+        if meant and meant[0] + expert not in names:
+            raise DataFileError(
+                f"column {column!r} has no known name; did you mean {meant[0] + expert!r}? Rename it, or "
+                f"name the scores with --scores to keep it as it is.",
+                parameter="scores",
+            )
+
+
+def _scoreless(column: str, expert: str, wanted: Sequence[str], hint: str) -> DataFileError:
+    return DataFileError(
+        f"column {column!r} needs the scores of {expert!r} in {' or '.join(map(repr, wanted))}, which are "
+        f"not there; {hint} Rename the column, leave it out, or name the scores with --scores.",
+        parameter="scores",
+    )
+
+
+# What stands behind the name of a model.
+_ENDING = re.compile(rf"(.+?)[_.]+({'|'.join(SCORE_NAMES + PRICE_NAMES + LATENCY_NAMES)})")
+# Names of figures and flags, not of models.
+_NO_MODEL = re.compile(r"(is|has|was|total|mean|avg|average|overall|max|min|sum|best|oracle|final)")
+
+
+def detect_endings(schema: Any) -> Layout | None:
+    """Columns by what stands behind the name of a model; without a score there is no model."""
+    by_ending: dict[tuple[str, str], str] = {}
+    for field in schema:
+        match = _ENDING.fullmatch(field.name)
+        plain = is_numeric(field.type) or is_string(field.type)
+        if match and plain and not _NO_MODEL.fullmatch(match[1]):
+            by_ending[match[1], match[2]] = field.name
+    models = dict.fromkeys(model for model, ending in by_ending if ending in SCORE_NAMES)
+    if not models:
+        return None
+    scores, prices, latencies = (
+        {
+            model: next(by_ending[model, end] for end in endings if (model, end) in by_ending)
+            for model in models
+            if any((model, end) in by_ending for end in endings)
+        }
+        for endings in (SCORE_NAMES, PRICE_NAMES, LATENCY_NAMES)
+    )
+    layout = Layout("endings", scores, prices, latencies)
+    notes = [f"experts are the names before {listed(_ends(layout))}"]
+    if left := [name for name in by_ending.values() if name not in layout.taken]:
+        notes.append(f"kept as plain columns: {listed(left, 8)}")
+    return replace(layout, notes=tuple(notes))
+
+
+def _ends(layout: Layout) -> list[str]:
+    """What stands behind the names of the models: _correct, _cost, ..."""
+    columns = (layout.scores, layout.prices, layout.latencies)
+    return list(dict.fromkeys(n.removeprefix(model) for c in columns for model, n in c.items()))
+
+
+def check_endings(names: Sequence[str], layout: Layout) -> None:
+    """Refuse columns of a model whose score column is misspelt."""
+    others = [name for name in names if name not in layout.taken]
+    for column in others:
+        match = _ENDING.fullmatch(column)
+        if match is None or match[1] in layout.scores or _NO_MODEL.fullmatch(match[1]):
+            continue
+        wanted = [match[1] + end for end in _ends(Layout("endings", layout.scores))]
+        rest = [name for name in others if name != column]
+        close = [m for w in wanted for m in difflib.get_close_matches(w, rest, 1, SIMILAR)]
+        if close:
+            raise _scoreless(column, match[1], wanted, f"did you mean {close[0]!r}?")
+
+
 WIDE = Format("wide", "wide", "wide (columns correct__<model> or score__<model>)", detect_wide)
+ENDINGS = Format(
+    "endings",
+    "wide by endings",
+    "endings (columns <model>_correct or <model>_score)",
+    detect_endings,
+    rank=2,
+)

@@ -316,7 +316,7 @@ def output_schema(router: Router, schema: Any, options: BatchOptions) -> Any:
     fields = [pa.field(EXPERT, pa.dictionary(pa.int32(), pa.string()))]
     if options.probabilities:
         prefixes = ["p__"]
-        if router.policy.decide(np.zeros((1, router.n_features))).costs is not None:
+        if router.decide_features(np.zeros((1, router.n_features))).costs is not None:
             prefixes.append("expected_cost__")
         names = [prefix + name for prefix in prefixes for name in router.expert_names]
         fields += [pa.field(name, pa.float32()) for name in names]
@@ -392,7 +392,7 @@ def _route_batch(job: Job, batch: Any) -> tuple[Any, NDArray[np.intp], int]:
     columns = [batch.column(name) for name in dict.fromkeys(job.options.keep)]
     extra: list[NDArray[Any]] = []
     if job.options.probabilities:
-        found = policy.decide(X)
+        found = router.decide_features(X)
         extra = [found.probabilities] if found.costs is None else [found.probabilities, found.costs]
         # The choice must not depend on whether probabilities are asked for, down to rounding.
         chosen = policy.predict(X) if found.costs is None else found.chosen

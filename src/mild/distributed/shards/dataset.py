@@ -131,7 +131,7 @@ def _columns(
     schema: Any, wanted: ReadArguments
 ) -> tuple[Layout, Recipe | None, str | None, dict[str, str]]:
     """Layout, query, vectors and kinds of the columns of a shard."""
-    form = choose_form(schema, wanted.form, wanted.scores)
+    form = choose_form(schema, wanted)
     if FORMATS[form].widen is not None:
         raise DataFileError(
             "a dataset of many files must have one row per query; it has one per query and model. Convert "
@@ -143,7 +143,7 @@ def _columns(
             "writes the table with its dollars.",
             parameter="prices",
         )
-    layout = lay_out(schema, form, wanted.scores, wanted.prices, wanted.latencies)
+    layout = lay_out(schema, form, wanted)
     query, vectors = choose_contents(schema.empty_table(), wanted, layout.taken)
     if vectors is not None:
         choose_columns("vectors", [vectors], list(schema.names))

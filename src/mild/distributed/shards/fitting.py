@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -26,7 +26,7 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.losses import class_weights
 from mild.data import OutcomeTable
-from mild.data.cost_terms import CostTerms
+from mild.data.cost_terms import CostTerms, left_out_rows, without_values
 from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
 from mild.data.formats.base import ReadArguments
 from mild.distributed.locks import file_lock
@@ -64,6 +64,7 @@ from mild.routers.objective import (
     row_loss,
     row_targets,
     single_blas_thread,
+    tie_rule,
 )
 from mild.routers.solver import (
     SAMPLE,
@@ -136,6 +137,8 @@ def fit_shards(
                     f"{dataset.source}: a table to learn from must have at least two rows in which an "
                     f"expert was asked; this has {stats.rows}."
                 )
+            cells: ScoreCounts = reduce(add, [own for _, own in found])
+            _check_measured(dataset.expert_names, terms, stats, cells)
             if stats.asked.all():
                 rows = {
                     part.number: own.rows
@@ -145,15 +148,29 @@ def fit_shards(
                 scaled = step.kind == "vectors" if standardize is None else standardize
                 setup = Setup(step, rows)
                 fitted = _fit(dataset, terms, router, workers, setup, stats, scaled, folder, report)
-                lost = sum(part.rows for part in dataset.partitions) - stats.rows
-                cells: ScoreCounts = reduce(add, [own for _, own in found])
-                findings = cells.findings(dataset.expert_names)
-                return replace(
-                    fitted, findings=(*([unasked_rows(lost)] if lost else []), *findings)
-                )
+                lost = sum(part.rows for part in dataset.partitions) - stats.rows - stats.unknown
+                findings = [unasked_rows(lost)] if lost else []
+                lacking = int(cells.asked.sum() - stats.asked.sum())
+                left_out = left_out_rows(stats.unknown, lacking, terms.measured)
+                if left_out is not None:
+                    findings.append(Finding("unknown_losses", stats.unknown + lacking, left_out))
+                findings += cells.findings(dataset.expert_names)
+                return replace(fitted, findings=tuple(findings))
         # Everything is read again without the experts that were never asked.
         names = np.array(dataset.expert_names)
         dataset = dataset.only(names[stats.asked > 0].tolist())
+
+
+def _check_measured(
+    names: Sequence[str], terms: CostTerms, stats: CostStats, cells: ScoreCounts
+) -> None:
+    """Refuse a weight of dollars or seconds where an expert that was asked has none in any row."""
+    never = ((cells.asked > 0) & (stats.asked == 0)).tolist()
+    bare = [name for name, has_none in zip(names, never, strict=True) if has_none]
+    if bare:
+        weights = {"prices": terms.price_weight, "latencies": terms.latency_weight}
+        what = " and ".join(name for name, weight in weights.items() if weight)
+        raise without_values("price_weight" if terms.price_weight else "latency_weight", what, bare)
 
 
 def _fit_step(step: TextFeatures, workers: Workers, rows: Mapping[int, int], counts: Any) -> None:
@@ -191,8 +208,8 @@ def _fit(
     from sklearn.pipeline import make_pipeline
 
     step, names = setup.step, dataset.expert_names
-    cheapest = np.flatnonzero(stats.always)
-    scaled = scaled and not cheapest.size
+    constant = bool(stats.always.any())
+    scaled = scaled and not constant
     report(1, 2, "making features")
     # The sample of a fit in memory, or all rows.
     n = stats.rows
@@ -200,8 +217,10 @@ def _fit(
     summaries, seen = workers.call("make_features", setup, scaled, sampled)
     task = make_task(concatenate([table for one in summaries for table in one.sample]), terms)
     features = step.vectorize(contents(task.table, step))
-    expert = int(cheapest[0]) if cheapest.size else None
+    expert = task.first_of(stats.always) if constant else None
     router = clone(router) if expert is None else ConstantRouter(expert)
+    if expert is None and router.ties is None:
+        router.ties = "mean"
     router.n_experts_, router.expert_names_ = len(names), names
     router.n_features_in_ = step.n_features_
     model: Any = router
@@ -456,12 +475,16 @@ def solve_sharded(
     """Fit the router on all rows, starting with the scaled features and the costs of a sample."""
     cost_scale = (stats.largest or 1.0) if router.cost_scale is None else router.cost_scale
     setup = replace(setup, options=router)
-    sums: TargetSums = reduce(add, workers.call("sums", setup, cost_scale)[0])
+    first = tie_rule(router, router.loss not in LABEL_LOSSES) == "first"
+    means = None if first else stats.totals / stats.asked
+    sums: TargetSums = reduce(add, workers.call("sums", setup, cost_scale, means)[0])
     whole, reward_sums = _whole(router, sums, cost_scale)
+    whole = replace(whole, means=means)
     warn_if_degenerate(
         stats.differ,
         bool((stats.asked < stats.rows).any()),
-        sums.labels if router.loss in LABEL_LOSSES else None,
+        stats.cheapest if router.loss in LABEL_LOSSES else None,
+        router.expert_names_,
         stacklevel=3,
     )
     setup = replace(setup, whole=whole)
@@ -481,7 +504,10 @@ def solve_sharded(
         if weight > 0:
             own = loss if all_rows else loss.take(np.arange(len(X)), 1 / weight)
             few = LinearObjective(X, own, router.alpha, router.fit_intercept)
-            begin = make_beginning(few, preconditioner, moments, None, max_iter, all_rows)
+            zero_value = few(np.zeros(shape))[0]
+            begin = make_beginning(
+                few, preconditioner, moments, None, max_iter, all_rows, zero_value
+            )
             start = begin.W
             if not all_rows:
                 start = minimise(few, begin.preconditioner, start, begin.sample_tol, max_iter).W

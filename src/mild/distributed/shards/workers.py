@@ -22,7 +22,7 @@ import numpy as np
 
 from mild.artifact import fingerprint
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import cheapest_of
+from mild.core.costs import label_of
 from mild.core.threads import cores
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
@@ -58,7 +58,7 @@ START = 120.0
 
 @dataclass(frozen=True)
 class CostStats:
-    """Statistics of the costs of rows in which an expert was asked."""
+    """Statistics of the costs of rows in which one is known."""
 
     rows: int
     asked: IntArray  # (p,) rows in which each expert was asked
@@ -66,9 +66,13 @@ class CostStats:
     always: BoolArray  # (p,) whether the expert costs least in every row
     largest: float
     differ: bool  # whether two experts that were asked differ in cost in any row
+    unknown: int  # rows in which an expert was asked and no cost is known
+    cheapest: IntArray  # (p,) rows in which no expert costs less
 
     @classmethod
     def of(cls, costs: FloatArray) -> CostStats:
+        rows = len(costs)
+        costs = costs[~np.isnan(costs).all(axis=1)]
         known = ~np.isnan(costs)
         least = np.where(known, costs, np.inf).min(axis=1)
         most = np.where(known, costs, -np.inf).max(axis=1)
@@ -79,6 +83,8 @@ class CostStats:
             (costs == least[:, None]).all(axis=0),
             float(most.max(initial=0.0)),
             bool((most > least).any()),
+            rows - len(costs),
+            (costs == least[:, None]).sum(axis=0),
         )
 
     def __add__(self, other: CostStats) -> CostStats:
@@ -89,6 +95,8 @@ class CostStats:
             self.always & other.always,
             max(self.largest, other.largest),
             self.differ or other.differ,
+            self.unknown + other.unknown,
+            self.cheapest + other.cheapest,
         )
 
 
@@ -143,15 +151,20 @@ class TargetSums:
 
     @classmethod
     def of(
-        cls, options: LossParameters, X: Any, costs: FloatArray, cost_scale: float
+        cls,
+        options: LossParameters,
+        X: Any,
+        costs: FloatArray,
+        cost_scale: float,
+        means: FloatArray | None = None,
     ) -> TargetSums:
         p = costs.shape[1]
         rewards, margins = np.zeros(p), None
         if options.loss not in LABEL_LOSSES:
             rewards = raw_rewards(options, costs, cost_scale).sum(axis=0, dtype=np.float64)
         if fixed_margins(options, p) is None:
-            margins = margin_sums(options, X, costs, np.ones(len(costs)), cost_scale)
-        labels = np.bincount(cheapest_of(costs), minlength=p).astype(np.float64)
+            margins = margin_sums(options, X, costs, np.ones(len(costs)), cost_scale, means)
+        labels = np.bincount(label_of(costs, means), minlength=p).astype(np.float64)
         return cls(labels, rewards, margins)
 
     def __add__(self, other: TargetSums) -> TargetSums:
@@ -173,7 +186,7 @@ class Setup:
     """What is known of the whole dataset so far."""
 
     step: TextFeatures
-    rows: Mapping[int, int]  # number of the partition -> its rows in which an expert was asked
+    rows: Mapping[int, int]  # number of the partition -> its rows in which a cost is known
     scaler: Any = None
     options: Any = None  # LossParameters
     whole: Any = None  # what the targets of a row need from all rows
@@ -238,7 +251,9 @@ class ShardWorker:
         stats, cells, counts = CostStats.of(nothing), ScoreCounts.of(nothing), None
         for piece in self.dataset.read(part, contents=step is not None):
             with naming(part.path):
-                stats += CostStats.of(self.terms.costs(piece))
+                costs = self.terms.costs(piece, piece=True)
+            stats += CostStats.of(costs)
+            piece, _ = _known(piece, costs)
             cells += ScoreCounts.of(piece.scores)
             if step is not None and piece.rows:
                 counts = _plus(counts, step.count(piece.queries))
@@ -247,10 +262,10 @@ class ShardWorker:
     def take(
         self, part: Partition, rows: Mapping[int, IntArray]
     ) -> tuple[list[OutcomeTable], None]:
-        """Some rows, by their numbers among those in which an expert was asked."""
+        """Some rows, by their numbers among those in which a cost is known."""
         found: list[OutcomeTable] = []
         at = 0
-        for piece in self.dataset.read(part) if part.number in rows else ():
+        for piece, _ in self._pieces(part) if part.number in rows else ():
             found += _picked(rows[part.number], at, piece)
             at += piece.rows
             if at > rows[part.number][-1]:
@@ -271,7 +286,7 @@ class ShardWorker:
         seen = TrainingQueryIndex(np.zeros(0, np.uint64))
         sample: list[OutcomeTable] = []
         at = 0
-        for piece in self.dataset.read(part):
+        for piece, known in self._pieces(part):
             if not piece.rows:
                 continue
             end = at + piece.rows
@@ -279,8 +294,7 @@ class ShardWorker:
                 raise changed(part)
             with naming(part.path):
                 made = _transformed(step, piece)
-                costs[at:end] = self.terms.costs(piece)
-            X[at:end] = made
+            X[at:end], costs[at:end] = made, known
             seen += TrainingQueryIndex.of(piece)
             if moments:
                 total = _plus(total, Moments.of(made))
@@ -290,10 +304,19 @@ class ShardWorker:
             raise changed(part)
         return PartitionSummary(total, fingerprint(X, costs), sample), seen
 
-    def sums(self, part: Partition, setup: Setup, cost_scale: float) -> tuple[TargetSums, None]:
-        """Sums that the targets need."""
+    def _pieces(self, part: Partition) -> Iterator[tuple[OutcomeTable, FloatArray]]:
+        """The rows in which a cost is known, in pieces, with their costs."""
+        for piece in self.dataset.read(part):
+            with naming(part.path):
+                costs = self.terms.costs(piece, piece=True)
+            yield _known(piece, costs)
+
+    def sums(
+        self, part: Partition, setup: Setup, cost_scale: float, means: FloatArray | None
+    ) -> tuple[TargetSums, None]:
+        """Sums that the targets need; ``means`` as in ``Whole``."""
         X, costs = self._features(part, setup), np.asarray(self._get(part, "costs"))
-        return TargetSums.of(setup.options, X, costs, cost_scale), None
+        return TargetSums.of(setup.options, X, costs, cost_scale, means), None
 
     def evaluate(
         self, part: Partition, setup: Setup, W: FloatArray
@@ -366,6 +389,12 @@ class ShardWorker:
             rewards=np.asarray(self._get(part, "rewards")),
             asked=np.asarray(self._get(part, "asked")) if asked else None,
         )
+
+
+def _known(piece: OutcomeTable, costs: FloatArray) -> tuple[OutcomeTable, FloatArray]:
+    """The rows of a piece in which a cost is known, and their costs."""
+    rows = ~np.isnan(costs).all(axis=1)
+    return (piece, costs) if rows.all() else (piece.take(rows), costs[rows])
 
 
 def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:

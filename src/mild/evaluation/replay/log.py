@@ -139,7 +139,7 @@ def read_errors(source: Any, id_column: str) -> dict[str, float]:
     """
     pairs, name = _read_pairs(source, id_column, ("error", "score", "correct"))
     result = {}
-    for row, (key, value) in enumerate(pairs):
+    for row, (key, value) in enumerate(pairs, start=1):
         if key is None or value is None:
             continue
         try:

@@ -11,6 +11,8 @@ from typing import Any
 
 from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table, library_of
+from mild.core.arrays import invalid
+from mild.errors import check_arguments
 from mild.evaluation.replay import ReplayVerdict, read_errors, read_texts
 from mild.evaluation.replay import replay as estimate
 from mild.gateway.ledger.reading import ledger_location, ledger_reader, moment
@@ -87,6 +89,7 @@ class Replay:
         return html_table(self.verdict.sentence, shown)
 
 
+@check_arguments
 def replay(
     ledger: str | os.PathLike[str],
     router: str | os.PathLike[str] | Router,
@@ -148,6 +151,10 @@ def replay(
     >>> found.rows, found.verdict.reason
     (1, 'too_few')
     """
+    if not isinstance(ledger, (str, os.PathLike)):
+        raise invalid("ledger", f"must be a file or a postgresql:// URL; got {ledger!r}.")
+    if not isinstance(router, (Router, str, os.PathLike)):
+        raise invalid("router", f"must be a router or the folder of one; got {router!r}.")
     loaded = router if isinstance(router, Router) else load(router)
     target, cost = loaded.info.target, loaded.info.cost
     # At a trade-off that meets a target, that is what a dollar is worth to the router.

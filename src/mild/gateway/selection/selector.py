@@ -28,7 +28,8 @@ class Scores(NamedTuple):
     best : index of the expert that it chooses
     order : every expert that can be chosen, the one to ask first in front
     probabilities : of each expert; None for one that cannot serve the request, 0 for a fallback
-    costs : expected, of each expert; None where the router has not learned them
+    costs : expected, of each expert, as they are shown; None where the router has not learned them
+    values : what the choice maximises, of each expert: minus the expected cost where there are costs
     novel : whether it is the expert for novel texts that is chosen
     """
 
@@ -36,6 +37,7 @@ class Scores(NamedTuple):
     order: list[int]
     probabilities: list[float | None]
     costs: list[float] | None
+    values: list[float]
     novel: bool = False
 
 
@@ -127,13 +129,13 @@ class ExpertSelector:
         for weight in set(weights):
             rows = [i for i, one in enumerate(weights) if one == weight]
             part = X if len(rows) == len(texts) else X[rows]
-            found = self.at_weight(weight).policy.decide(part)
+            found = self.at_weight(weight).decide_features(part)
             shares, values = found.probabilities.tolist(), found.values.tolist()
             costs = [None] * len(rows) if found.costs is None else found.costs.tolist()
             for row, (best, i) in enumerate(zip(found.chosen.tolist(), rows, strict=True)):
                 first = self._on_novel if novel[i] and self._on_novel is not None else best
                 order = _order(values[row], first)
-                scores[i] = Scores(first, order, shares[row], costs[row], novel[i])
+                scores[i] = Scores(first, order, shares[row], costs[row], values[row], novel[i])
         return [scores[i] for i in range(len(texts))]
 
     def check_weight(self, price_weight: float | None) -> None:
@@ -220,7 +222,7 @@ class ExpertSelector:
                 return self._selection(
                     scores, missing, pinned, pin.propensity, pinned_by=pin.request
                 )
-            if scores.costs[pinned] - credit <= scores.costs[best]:
+            if scores.values[pinned] + credit >= scores.values[best]:
                 best = pinned
         explore, able = self._routing.explore, scores.order
         chosen, explored = best, False

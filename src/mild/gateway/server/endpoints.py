@@ -15,6 +15,7 @@ from starlette.routing import Route
 from mild._version import __version__
 from mild.endpoints.expert import is_loopback
 from mild.endpoints.translation.fields import EMBEDDINGS
+from mild.features.terms import shorten
 from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, ModelRequest, read_model
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 # Explanations that may be computed or wait at a time.
 MAX_EXPLANATIONS = 16
-# Of a routed text; a longer one is explained by its beginning.
+# Of a routed text; a longer one is explained by its beginning and its end.
 MAX_EXPLAINED_CHARACTERS = 20_000
 # The page brings everything with it and talks to this server alone.
 _PAGE_HEADERS = {
@@ -153,25 +154,32 @@ class Endpoints:
         selector.check_weight(wanted.price_weight)
         if not document.keys() & {"messages", "prompt", "input"}:
             check_required(document, ("messages",))
-        text = request_text(document, context.settings.routing.text)[:MAX_EXPLAINED_CHARACTERS]
+        text = request_text(document, context.settings.routing.text)
         if wanted.expert is not None:
             named = "The request names this expert."
             return JSONResponse({"expert": wanted.expert, "why": named})
         missing = selector.cannot_serve(document, text_bytes(document, body))
         scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
-        why, found = await self._explain(selector.at_weight(wanted.price_weight), text)
-        costs = None
-        if found.expected_costs is not None:
-            costs = [found.expected_costs[name] for name in names]
+        # The figures are those of the whole text; the evidence is looked for in a part of a long one.
+        part = shorten(text, MAX_EXPLAINED_CHARACTERS // 2, MAX_EXPLAINED_CHARACTERS // 2)
+        why, found = await self._explain(selector.at_weight(wanted.price_weight), part)
+        reason = "on_novel" if scores.novel else "cannot_serve"
+        if names[scores.best] == found.expert:
+            reason = "router"
+        costs = scores.costs
+        shares = {}
+        if request.query_params.get("probabilities", "").lower() in ("1", "true"):
+            shares = {"probabilities": dict(zip(names, scores.probabilities, strict=True))}
         return AsciiResponse(
             {
                 "expert": names[scores.best],
                 "order": [names[k] for k in scores.order],
-                "probabilities": dict(zip(names, scores.probabilities, strict=True)),
+                **shares,
                 "expected_costs": None if costs is None else dict(zip(names, costs, strict=True)),
                 "expected_cost": None if costs is None else costs[scores.best],
                 "cannot_serve": missing,
                 "available": {name: context.clients[name].is_free() for name in names},
+                "reason": reason,
                 "router": serving.fingerprint,
                 "right": found.right,
                 "novelty": found.novelty,

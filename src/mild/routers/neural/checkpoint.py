@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from mild.artifact.files import replacing
 from mild.errors import ArtifactError
-from mild.routers.objective import Targets
+from mild.routers.objective import LABEL_LOSSES, Targets
 
 SCHEMA = 1
 KEY = "mild_checkpoint"
@@ -79,6 +79,8 @@ def run_options(
     options: dict[str, Any] = {name: getattr(router, name) for name in names}
     options["surrogate"] = [targets.surrogate.form, targets.surrogate.tau]
     options["margins"] = targets.margins.tolist()
+    if router.loss in LABEL_LOSSES:
+        options["ties"] = router.ties
     if router.rewards == "baseline":
         options["strength"] = router.strength
     arrays: dict[str, Any] = {}

@@ -77,8 +77,8 @@ class NeuralRouter(NetworkRouter):
     module : torch.nn.Module that maps (n, n_features) float32 to (n, n_experts), which is copied; a
         callable ``module(n_features, n_experts)`` that returns one; None for a ReLU perceptron
     hidden : tuple of int, widths of the hidden layers if ``module`` is None; () is a linear router
-    loss, rewards, strength, margins, counts, norms, total, share_below, cost_scale, decision, sampling :
-        as for LinearRouter
+    loss, rewards, strength, margins, counts, norms, total, share_below, cost_scale, decision, ties,
+        sampling : as for LinearRouter
     surrogate : "logistic", "exponential", tau >= 0, "hinge" or "pairwise_..."; for mild and tdef
         From tau = 2 on no distribution can be read from the scores: the largest score decides.
     epochs : int, passes over the training rows at most

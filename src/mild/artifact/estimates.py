@@ -1,0 +1,91 @@
+"""What a router expects of its experts, within what is possible: one number wherever it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mild.artifact.info import CostInfo
+from mild.core.arrays import BoolArray, FloatArray
+from mild.policies import Policy
+
+
+@dataclass(frozen=True, eq=False)
+class Estimates:
+    """What can be expected of p experts on n inputs, and how far it can be trusted."""
+
+    costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
+    # (n, p) the same by a calibration that does not decide; None without one
+    calibrated: FloatArray | None
+    # (n, p) probability of a right answer, calibrated; None where it is not known, NaN for a novel input
+    right: FloatArray | None
+    # (n,) share of the held-out inputs that are nearer to the training inputs; None if it is not recorded
+    novelty: FloatArray | None
+    novel: BoolArray | None  # (n,) whether that share is above 99 %
+
+
+def possible_costs(
+    policy: Policy,
+    X: FloatArray,
+    costs: FloatArray,
+    expert_names: Sequence[str],
+    terms: CostInfo | None,
+) -> FloatArray:
+    """Expected costs (n, p) of features X within their possible range, for people and logs.
+
+    ``costs`` are those that the policy estimates; a linear one can leave the range, and decisions rest on
+    it as it is. No cost is negative. Where ``terms`` say that the costs are those of a table of outcomes,
+    an error is at most 1, and asking expert k costs at least its beta. The experts keep the order of their
+    estimates, so that the expert of least estimated cost has the least cost here, too; where another one
+    would fall below it by that, it is put level with it.
+
+    >>> from mild.policies import LinearCostPolicy
+    >>> policy = LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 0.5]))
+    >>> X, terms = np.array([[-0.3], [1.2]]), CostInfo("error", None, None, None)
+    >>> possible_costs(policy, X, policy.expected_costs(X), ["a", "b"], terms)
+    array([[0. , 0.5],
+           [1. , 0.5]])
+    """
+    low: FloatArray | float = 0.0
+    high: FloatArray | float = np.inf
+    if terms is not None and policy.has_errors:
+        low = costs - policy.expected_errors(X)
+        high = low + 1.0
+    elif terms is not None and not policy.is_constant:
+        low = _betas(terms, expert_names)
+        if not (terms.price_weight or terms.latency_weight):
+            high = low + 1.0
+    found = np.clip(costs, low, high)
+    if not np.array_equal(found, costs):
+        # From the least estimated cost on, none is below the one before; of equal ones the last is chosen.
+        order = costs.shape[1] - 1 - np.argsort(costs[:, ::-1], axis=1, kind="stable")
+        ranked = np.maximum.accumulate(np.take_along_axis(found, order, axis=1), axis=1)
+        np.put_along_axis(found, order, ranked, axis=1)
+    return np.asarray(found, costs.dtype)
+
+
+def chances(
+    policy: Policy,
+    X: FloatArray,
+    costs: FloatArray | None,
+    expert_names: Sequence[str],
+    terms: CostInfo | None,
+) -> FloatArray | None:
+    """Probability (n, p) of a right answer, for graded answers the expected score; None if unknown.
+
+    It is known where errors have a head of their own, or where costs are errors and betas only.
+    """
+    if policy.has_errors:
+        errors = policy.expected_errors(X)
+    elif costs is not None and terms and not (terms.price_weight or terms.latency_weight):
+        errors = costs - _betas(terms, expert_names)
+    else:
+        return None
+    return np.clip(1 - errors, 0.0, 1.0)
+
+
+def _betas(terms: CostInfo, names: Sequence[str]) -> FloatArray:
+    betas = terms.beta or {}
+    return np.array([float(betas.get(name, 0.0)) for name in names])

@@ -1,0 +1,139 @@
+"""Evaluations and reports of a router with a target are about the target."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import mild
+from mild.artifact.info import TargetInfo
+from mild.report import render
+
+NAMES = ["small", "large"]
+FAST = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3}
+
+
+def outcomes(n, seed, right=0.95):
+    rng = np.random.default_rng(seed)
+    easy = rng.random(n) < 0.6
+    small = np.where(easy, rng.random(n) < 0.85, rng.random(n) < 0.1)
+    words = np.where(easy, "add the numbers", "prove the theorem")
+    return mild.read_outcomes(
+        pa.table(
+            {
+                "prompt": [f"{word} {seed} {i}" for i, word in enumerate(words)],
+                "correct__small": small.astype(float),
+                "correct__large": (rng.random(n) < right).astype(float),
+                "cost__small": np.full(n, 0.0005),
+                "cost__large": rng.gamma(5.0, 0.002, n),
+                "subject": np.where(easy, "sums", "proofs"),
+            }
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def test_rows():
+    return outcomes(400, 1)
+
+
+@pytest.fixture(scope="module")
+def router():
+    # The target asks for less than the best expert does, so that by the loss routing does not pay.
+    return mild.tune(outcomes(300, 0), topic="none", keep_quality=0.85, **FAST).router
+
+
+@pytest.fixture(scope="module")
+def judged(router, test_rows):
+    return mild.evaluate(router, test_rows)
+
+
+def test_the_target_is_the_headline_where_the_loss_would_say_the_contrary(judged, test_rows):
+    verdict, chosen = judged.verdict, judged.judged.chosen
+    assert verdict.low > 0, "by its loss, the router does not pay"
+    every = np.arange(test_rows.rows)
+    kept = test_rows.scores[every, chosen].mean() / test_rows.scores[:, 1].mean()
+    saved = 1 - test_rows.prices[every, chosen].mean() / test_rows.prices[:, 1].mean()
+    assert verdict.target.quality_kept.estimate == pytest.approx(kept)
+    assert verdict.target.dollars_saved.estimate == pytest.approx(saved)
+    assert (verdict.pays, verdict.target.met) == (True, True)
+    assert verdict.headline == "Target met on these rows"
+    fields = json.loads(json.dumps(judged.as_dict()))["verdict"]
+    assert (fields["pays"], fields["target"]["met"]) == (True, True)
+    assert fields["estimate"] == verdict.estimate
+
+
+def test_the_reference_is_that_of_the_tuning_not_the_best_of_these_rows(router):
+    rows = outcomes(400, 2, right=0.3)
+    found = mild.evaluate(router, rows)
+    assert found.verdict.constant == "small"
+    assert found.verdict.target.reference == "large"
+    assert found.verdict.target.quality_kept.estimate > 1
+    baselines = {row["key"]: row["expert"] for row in found.figures.baselines}
+    assert baselines["fit_constant"] == "large"
+    means = found.document()["figures"]["means"]
+    assert means["reference"]["quality"] == pytest.approx(rows.scores[:, 1].mean())
+
+
+def test_a_target_that_is_missed_is_said_to_be_missed(router, test_rows):
+    asked = replace(router.info.target, target={"keep_quality": 0.999})
+    strict = replace(router, info=replace(router.info, target=asked))
+    found = mild.evaluate(strict, test_rows)
+    assert (found.verdict.pays, found.verdict.target.met) == (False, False)
+    assert found.verdict.sentence.startswith("Target missed on these rows: ")
+
+
+def test_other_prices_or_a_lost_reference_end_the_target(router, test_rows):
+    assert mild.evaluate(router, test_rows, price_weight=3.0).verdict.target is None
+    gone = TargetInfo({"keep_quality": 0.9}, None, 1.0, None, True, None, "huge", "Said.")
+    other = replace(router, info=replace(router.info, target=gone))
+    assert mild.evaluate(other, test_rows).verdict.target is None
+
+
+def test_a_balanced_evaluation_judges_the_target_in_means_over_rows(judged, router, test_rows):
+    found = mild.evaluate(router, test_rows, balance="subject")
+    assert found.verdict.target.quality == pytest.approx(judged.verdict.target.quality)
+    assert "means over rows" in found.verdict.sentence
+
+
+def test_the_report_follows_the_target(judged):
+    document = judged.document()
+    assert document["frontier"]["target"]["kept"] is judged.verdict.target.met
+    assert document["prices_unused"] is None
+    page = render(document)
+    assert "Target met on these rows</h1>" in page
+    assert 'class="verdict pays"' in page
+    assert "of the possible gain" not in page
+    assert "does not pay" not in page
+    assert "quality kept" in page
+    assert "dollars saved" in page
+    assert "trade-off t" not in page
+
+
+def test_a_saved_evaluation_of_an_earlier_version_still_has_its_page(judged):
+    document = json.loads(json.dumps(judged.document()))
+    del document["prices_unused"], document["figures"]["means"]["reference"]
+    del document["verdict"]["target"], document["verdict"]["headline"]
+    assert "Routing pays</h1>" in render(document)
+
+
+def test_a_report_says_which_prices_the_loss_leaves_out(router, test_rows):
+    plain = mild.fit(outcomes(300, 0))
+    document = mild.evaluate(plain, test_rows).document()
+    assert "--keep-quality" in document["prices_unused"]
+    assert "Dollars are not part of the loss" in render(document)
+    weighed = mild.fit(outcomes(300, 0), price_weight=1.0)
+    assert mild.evaluate(weighed, test_rows).document()["prices_unused"] is None
+    # The frontier has the large expert's quality for less: the saving is that of its points.
+    always = replace(router, info=replace(router.info, target=None))
+    points = mild.evaluate(always, test_rows).document()
+    own = next(p for p in points["frontier"]["points"] if p["kind"] == "router")
+    good = [
+        p["dollars"]
+        for p in points["frontier"]["points"]
+        if p["kind"] in ("constant", "operating") and p["quality"] >= own["quality"] - 1e-9
+    ]
+    cheaper = min(good) < own["dollars"]
+    assert ("% less" in points["prices_unused"]) == cheaper

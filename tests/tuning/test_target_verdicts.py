@@ -1,0 +1,141 @@
+"""``tune`` judges the router that it saves by what was asked for, and names prices it did not use."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import mild
+from mild.metrics.curves import TradeoffCurve
+
+FAST = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3}
+TARGETS = [
+    {"keep_quality": 0.9},
+    {"max_dollars": 5.0},
+    {"max_quality_loss": 0.2, "guarantee": 0.8},
+]
+
+
+def two_experts(n=240, seed=0):
+    """A large expert that is nearly always right, and a cheap one that is right about half of the words."""
+    rng = np.random.default_rng(seed)
+    easy = rng.random(n) < 0.5
+    small = np.where(easy, rng.random(n) < 0.95, rng.random(n) < 0.1)
+    words = np.where(easy, "add the numbers", "prove the theorem")
+    return mild.read_outcomes(
+        pa.table(
+            {
+                "prompt": [f"{word} {i}" for i, word in enumerate(words)],
+                "correct__small": small.astype(float),
+                "correct__large": (rng.random(n) < 0.95).astype(float),
+                "cost__small": np.full(n, 0.0005),
+                "cost__large": np.full(n, 0.01),
+            }
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return two_experts()
+
+
+@pytest.fixture(scope="module")
+def results(outcomes):
+    """What tune finds for each target."""
+    return [mild.tune(outcomes, **target, **FAST) for target in TARGETS]
+
+
+@pytest.mark.parametrize("number", range(len(TARGETS)))
+def test_the_verdict_is_of_the_setting_that_is_saved(results, number):
+    found = results[number]
+    judged, solution = found.verdict.target, found.target
+    assert judged.asked == solution.target.wanted
+    assert judged.reference == solution.best_expert
+    assert judged.quality == pytest.approx(solution.quality)
+    assert judged.quality_loss.estimate == pytest.approx(solution.quality_loss.estimate)
+    assert judged.dollars_per_1000.estimate == pytest.approx(solution.dollars_per_1000.estimate)
+    assert judged.met is solution.met
+    assert found.verdict.n_groups == solution.n_groups
+    # The saved router is the one that was judged: its note has the same verdict.
+    assert found.router.info.verdict["target"] == found.as_dict()["verdict"]["target"]
+    assert found.sentences[0].startswith("Target ")
+    assert not any("t = " in sentence for sentence in found.sentences)
+    assert "t = " not in found.decides_as
+    assert found.as_dict()["target"]["t"] == solution.t
+
+
+def test_the_saved_router_decides_as_the_verdict_was_judged(results, outcomes):
+    found = results[0]
+    share = np.mean([name == "large" for name in found.router.route(outcomes.queries)])
+    assert share == pytest.approx(found.verdict.target.strong_share.estimate, abs=0.1)
+    assert found.verdict.pays is True
+    assert found.verdict.target.dollars_saved.low > 0.2
+    assert found.verdict.estimate > 0, "the loss, which nobody asked for, is higher"
+    assert not found.routes_as_constant
+
+
+def test_a_router_at_another_setting_has_not_the_verdict_of_the_first(results):
+    router = results[1].router
+    assert router.info.verdict is not None
+    assert router.with_target(max_dollars=9.0).info.verdict is None
+    assert router.with_prices(price_weight=3.0).info.verdict is None
+
+
+def test_where_the_constant_is_saved_the_verdict_names_the_candidate():
+    rng = np.random.default_rng(0)
+    scores = rng.random((80, 2)) < [0.9, 0.6]
+    outcomes = mild.read_outcomes(
+        pa.table(
+            {
+                "prompt": [f"number {i}" for i in range(80)],
+                "correct__a": scores[:, 0].astype(float),
+                "correct__b": scores[:, 1].astype(float),
+            }
+        )
+    )
+    found = mild.tune(outcomes, safe=True, **FAST)
+    assert found.routes_as_constant
+    assert "the mean loss of the best candidate" in found.verdict.sentence
+    assert "the router decides as always a" in found.sentences[1]
+    assert found.prices_unused is None
+
+
+def test_prices_that_the_loss_leaves_out_are_said_with_what_they_could_save(outcomes, results):
+    found = mild.tune(outcomes, **FAST)
+    unused = found.prices_unused
+    curve = TradeoffCurve.from_dict(found.router.info.tradeoffs, outcomes.expert_names)
+    good = curve.quality >= curve.quality[curve.best_index] - 1e-9
+    assert unused["best_expert"] == "large"
+    assert unused["dollars_per_1000"] == pytest.approx(curve.dollars[good].min())
+    assert unused["saved"] == pytest.approx(1 - curve.dollars[good].min() / 10)
+    assert unused["sentence"] == found.sentences[-1] == found.as_dict()["prices_unused"]["sentence"]
+    assert "--keep-quality 1.0" in unused["sentence"]
+    assert mild.tune(outcomes, price_weight=5, **FAST).prices_unused is None
+    assert results[0].prices_unused is None
+
+
+def test_where_nothing_is_routed_prices_are_said_too():
+    outcomes = mild.read_outcomes(
+        pa.table(
+            {
+                "prompt": ["a", "b", "c"],
+                "correct__x": [1, 1, 1],
+                "correct__y": [0, 1, 0],
+                "cost__x": [0.2] * 3,
+                "cost__y": [0.1] * 3,
+            }
+        )
+    )
+    found = mild.tune(outcomes)
+    assert found.routes_as_constant
+    assert found.prices_unused["sentence"] == found.sentences[-1]
+
+
+def test_a_description_says_which_prices_it_leaves_out(outcomes):
+    found = outcomes.describe()
+    assert found.as_dict()["prices_unused"] == found.sentences[-1]
+    assert "$10.00" in found.sentences[-1]
+    assert "$0.50" in found.sentences[-1]
+    assert outcomes.describe(price_weight=2.0).as_dict()["prices_unused"] is None
+    free = mild.read_outcomes(outcomes.to_frame().drop(columns=["cost__small", "cost__large"]))
+    assert free.describe().as_dict()["prices_unused"] is None
