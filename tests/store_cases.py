@@ -9,7 +9,7 @@ from mild.gateway.database.engine import Database
 @contextmanager
 def commits_in_doubt(monkeypatch, kept):
     """Every commit is lost on the way: it has happened, or not. Gives a list of those that were."""
-    transaction, run, lost = Database.transaction, Database.run, []
+    transaction, lost = Database.transaction, []
 
     @contextmanager
     def lose(database):
@@ -26,6 +26,4 @@ def commits_in_doubt(monkeypatch, kept):
 
     with monkeypatch.context() as patch:
         patch.setattr(Database, "transaction", lose)
-        # The transaction commits, not its last message.
-        patch.setattr(Database, "run", lambda database, *work, commit=False: run(database, *work))
         yield lost

@@ -20,7 +20,7 @@ from mild.features import HashingFeatures
 from mild.gateway.access import Access
 from mild.gateway.config import LimitSettings, RoutingSettings, Settings
 from mild.gateway.server.context import AppContext
-from mild.gateway.server.process import GatewayServer, bind
+from mild.gateway.server.process import bind, make_server
 from mild.policies import LinearPolicy, PricedPolicy
 from mild.policies.decoder import Decoder
 
@@ -146,9 +146,11 @@ async def gateway(experts, router=None, *, access=None, listen=True, board=None,
         router = priced_router(tuple(one.name for one in experts), *_costs(len(experts)))
     ledger = KeptLedger()
     context = AppContext(settings, router, access or Access(settings), ledger, board, **app_parts)
-    server = GatewayServer(context)
+    server = make_server(context)
     sock = bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
     await server.startup([sock])
     running = SimpleNamespace(
         port=port, app=context, ledger=ledger, server=server, settings=settings, stopped=False

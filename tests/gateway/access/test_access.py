@@ -496,20 +496,6 @@ async def test_a_free_request_that_becomes_dear_after_midnight_is_counted(place)
     store.close()
 
 
-async def test_a_file_is_written_without_the_thread_and_a_claim_alone_without_a_round(file_place):
-    async with Started(file_place.access(budget_day=1)) as access:
-        guest = access.identify(None)
-        first = await access.reserve(guest, 0.25)
-        # The thread, which needs this lock, has no part in it.
-        with access._writer._changed:
-            access.settle(first, 0.25)
-            with pytest.raises(StopIteration) as done:
-                access.reserve(guest, 0.75, alone=True).send(None)
-        assert access.spend()["all"]["day"]["spent"] == 0.25
-        assert access.spend()["all"]["day"]["held"] == 0.75
-        access.settle(done.value.value, 0.0)
-
-
 async def test_a_locked_file_holds_up_those_who_need_it_and_not_the_loop(file_place):
     async with Started(file_place.access(budget_day=1)) as access:
         other = sqlite3.connect(file_place.path, isolation_level=None)
@@ -521,22 +507,6 @@ async def test_a_locked_file_holds_up_those_who_need_it_and_not_the_loop(file_pl
         other.execute("ROLLBACK")
         other.close()
         access.settle(await waiting, 0.0)
-
-
-async def test_a_slow_disk_leaves_the_file_to_the_thread(file_place, monkeypatch):
-    monkeypatch.setattr(writer_module, "_LONG_SECONDS", -1.0)
-    async with Started(file_place.access(budget_day=1)) as access:
-        guest = access.identify(None)
-        access.settle(await access.reserve(guest, 0.25), 0.25)
-        reserve = access.reserve(guest, 0.75, alone=True)
-        # It waits for the thread.
-        waiting = asyncio.ensure_future(reserve)
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        access.settle(await waiting, 0.75)
-        with pytest.raises(Refusal) as caught:
-            await access.reserve(guest, 0.01)
-        refused(caught, 402, "insufficient_quota")
 
 
 async def test_settlements_wait_for_a_claim_however_long_others_have_waited(
@@ -556,7 +526,7 @@ async def test_settlements_wait_for_a_claim_however_long_others_have_waited(
     access = file_place.access(budget_day=5.0)
     await access.start()
     for _ in range(10):
-        reservation = await access.reserve(access.identify(None), 0.1, alone=True)
+        reservation = await access.reserve(access.identify(None), 0.1)
         access.settle(reservation, 0.01)
         await asyncio.sleep(0.06)
     before = list(written)
@@ -573,7 +543,7 @@ async def test_who_leaves_waits_for_others_that_write(file_place, monkeypatch, c
     bearer = file_place.add_key("alice", day=1.0)
     access = file_place.access()
     await access.start()
-    reservation = await access.reserve(access.identify(bearer), 0.5, alone=True)
+    reservation = await access.reserve(access.identify(bearer), 0.5)
     access.settle(reservation, 0.25)
     await asyncio.sleep(0.1)
     other = sqlite3.connect(file_place.path, isolation_level=None)

@@ -9,10 +9,10 @@ import pytest
 from mild.errors import InvalidInputError
 from mild.gateway.access import AccessStore, StoreError
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
-from mild.gateway.access.store import WINDOW, Account, Batch, Claim, Settlement, _Balance
+from mild.gateway.access.store import WINDOW, Account, Batch, Claim, Settlement
 from mild.gateway.access.tables import accounts
-from mild.gateway.database import CommitUnknownError, DatabaseError
-from mild.gateway.database.engine import SqlStatement
+from mild.gateway.database import CommitUnknownError
+from mild.gateway.database.engine import Database
 from store_cases import commits_in_doubt
 
 DAY, OTHER = Account("*", "2026-11-15"), Account("key:a", "2026-11-15")
@@ -31,12 +31,7 @@ def store(store_place):
 def clock(store, monkeypatch):
     """A clock that the test moves, also for a database."""
     now = [1_800_000_000.5]
-    write = SqlStatement.for_postgres
-
-    def told(statement, *values):
-        return write(statement, *values).replace("clock_timestamp()", f"to_timestamp({now[0]})")
-
-    monkeypatch.setattr(SqlStatement, "for_postgres", told)
+    monkeypatch.setattr(Database, "time", lambda database, own: now[0])
     store._clock = lambda: now[0]
     return now
 
@@ -306,55 +301,6 @@ def test_more_accounts_than_one_statement_holds_are_counted(store):
     assert store.totals(["2026-11-15"]) == dict.fromkeys(many, (1, 0, 0))
 
 
-@pytest.mark.parametrize(("rate", "messages"), [(None, 1), (5, 2)])
-def test_a_reservation_with_the_settlement_before_it_is_one_message(
-    postgres, monkeypatch, rate, messages
-):
-    psycopg = pytest.importorskip("psycopg")
-    store = AccessStore(postgres.address)
-    store.open()
-    apply(store, "b1", [claim("r1", 30, rate=rate, scope="key:a")])
-    sent, execute = [], psycopg.Connection.execute
-
-    def count(connection, query, *more, **options):
-        sent.append(query)
-        return execute(connection, query, *more, **options)
-
-    monkeypatch.setattr(psycopg.Connection, "execute", count)
-    both = [claim("r2", 30, rate=rate, scope="key:a"), claim("r3", 30)]
-    assert apply(store, "b2", both, [Settlement([("r1", 30)], [DAY], 10)], "b1") == [True, True]
-    assert len(sent) == messages
-    # What begins a transaction ends it with its last statements; a statement alone is one.
-    begun = int(messages > 1)
-    assert [query.count("BEGIN") for query in sent] == [begun] + [0] * (messages - 1)
-    assert [query.count("COMMIT") for query in sent] == [0] * (messages - 1) + [begun]
-    assert total(store) == (10, 60, 0)
-    store.close()
-
-
-def test_what_does_not_fit_is_decided_claim_by_claim_and_soon_at_once_again(store, monkeypatch):
-    seen, now = [], [1000.0]
-    for name in ("_grant_all", "_decide"):
-        method = getattr(AccessStore, name)
-
-        def told(self, *values, name=name, method=method):
-            seen.append(name)
-            return method(self, *values)
-
-        monkeypatch.setattr(AccessStore, name, told)
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    assert apply(store, "b1", [claim("r1", 60), claim("r2", 50), claim("r3", 40)]) == [
-        True,
-        False,
-        True,
-    ]
-    apply(store, "b2", (), [Settlement([("r1", 60)], [DAY], 5)], "b1")
-    now[0] += 1.0
-    assert apply(store, "b3", [claim("r4", 55)], (), "b2") == [True]
-    assert seen == ["_grant_all", "_decide", "_decide", "_grant_all"]
-    assert total(store) == (5, 95, 0)
-
-
 def test_a_connection_that_was_lost_while_nobody_asked_is_replaced(postgres):
     store = AccessStore(postgres.address)
     store.open()
@@ -367,15 +313,3 @@ def test_a_connection_that_was_lost_while_nobody_asked_is_replaced(postgres):
     assert apply(store, "b2", [claim("r2", 40), claim("r3", 60)], ends, "b1") == [True, False]
     assert total(store) == (10, 40, 0)
     store.close()
-
-
-def test_a_change_beyond_a_budget_ends_its_transaction(store):
-    apply(store, "b1", [claim("r1", 90)])
-    database = store._database
-    change = {DAY: _Balance(0, 20, 0, 100)}
-    with pytest.raises(DatabaseError, match="exceeded"), database.transaction():
-        store._write(Batch("b2"), SECONDS, [claim("r2", 20)], change)
-    assert not database.broken
-    assert total(store) == (0, 90, 0)
-    assert not store.has_happened(Batch("r2"))
-    assert not store.has_happened(Batch("b2"))

@@ -12,10 +12,17 @@ import pytest
 import sqlalchemy as sa
 
 from mild.errors import DataFileError
-from mild.gateway.access import AccessStore, StoreError, tables
+from mild.gateway.access import AccessStore, StoreError
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.database import CommitUnknownError, DatabaseError, InvalidRowError, read_address
-from mild.gateway.database.engine import SCHEMA, Database, inspect_database, metadata, open_database
+from mild.gateway.database.engine import (
+    SCHEMA,
+    Database,
+    inspect_database,
+    metadata,
+    open_database,
+    upsert,
+)
 from mild.gateway.ledger import store as _ledger_tables  # noqa: F401 - its tables are compared
 from postgres_cases import PASSWORD, free_port
 
@@ -165,8 +172,8 @@ def test_a_transaction_is_whole_or_nothing_and_the_next_one_works(database):
 @pytest.mark.parametrize("value", [None, object(), "x\0y"])
 def test_values_that_do_not_fit_are_told_from_a_database_that_fails(postgres, value):
     database = open_database(postgres.address)
-    with pytest.raises(InvalidRowError), database.transaction():
-        database.run((tables.SEEN, [(value, 1.0)]))
+    with pytest.raises(InvalidRowError), database.transaction() as connection:
+        upsert(connection, PROCESSES, [{"name": value, "seen": 1.0}], replace=["seen"])
     assert not database.broken
     database.close()
 

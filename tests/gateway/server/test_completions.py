@@ -357,7 +357,6 @@ async def test_the_overhead_is_never_negative():
 
 async def test_a_client_that_leaves_cancels_its_handler_once():
     from mild.gateway.server.completions import run_until_disconnect
-    from mild.gateway.server.middleware import ON_DISCONNECT
 
     class Handler:
         cleaned = False
@@ -370,12 +369,10 @@ async def test_a_client_that_leaves_cancels_its_handler_once():
                 await asyncio.sleep(0)
                 self.cleaned = True
 
-    handler, scope = Handler(), {ON_DISCONNECT: None}
-    task = asyncio.create_task(run_until_disconnect(handler, scope, None))
-    await asyncio.sleep(0)
-    leave = scope[ON_DISCONNECT]
-    leave()
-    await asyncio.sleep(0)
-    leave()
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    handler = Handler()
+    task = asyncio.create_task(run_until_disconnect(handler, receive))
     await task
-    assert (handler.cleaned, scope[ON_DISCONNECT], task.cancelling()) == (True, None, 0)
+    assert (handler.cleaned, task.cancelling()) == (True, 0)

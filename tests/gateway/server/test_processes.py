@@ -82,14 +82,14 @@ async def test_a_worker_imports_no_more_than_it_needs():
 def test_a_start_collects_no_garbage(tmp_path):
     code = """
 import gc, json, runpy
-from mild.gateway.server import process
-start = process.GatewayServer.startup
+from mild.gateway.server.protocol import GatewayServer
+start = GatewayServer.startup
 async def startup(self, sockets=None):
     during = gc.isenabled()
     await start(self, sockets)
     print(json.dumps([during, gc.isenabled(), gc.get_freeze_count() > 0]))
     self.should_exit = True
-process.GatewayServer.startup = startup
+GatewayServer.startup = startup
 runpy.run_module("mild.gateway.server", run_name="__main__")
 """
     write_files(tmp_path, [("small", "http://127.0.0.1:9/v1")])

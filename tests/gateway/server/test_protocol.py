@@ -11,7 +11,6 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, request_bytes, rows, solo
 from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
-from mild.gateway.server.protocol import _ResponseTransport
 
 
 async def test_a_query_string_changes_nothing():
@@ -127,44 +126,3 @@ async def test_more_connections_than_allowed_are_refused_and_room_comes_back():
     assert found == [200, 200]
     assert (refused.status, refused.headers["retry-after"], rest) == (503, "1", b"")
     assert after == 200
-
-
-class Written:
-    """A transport that keeps what is written, write by write."""
-
-    def __init__(self):
-        self.writes = []
-
-    def write(self, data):
-        self.writes.append(bytes(data))
-
-    def writelines(self, parts):
-        self.writes.append(b"".join(parts))
-
-    def close(self):
-        self.writes.append(None)
-
-    def is_closing(self):
-        return None in self.writes
-
-
-def test_a_head_is_written_with_what_follows_it_and_interim_answers_at_once():
-    found = Written()
-    transport = _ResponseTransport(found)
-    transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    assert len(found.writes) == 1
-    transport.write(b"head")
-    assert len(found.writes) == 1
-    transport.write(b"body")
-    transport.write(b"more")
-    transport.flush()
-    assert found.writes[1:] == [b"headbody", b"more"]
-
-
-def test_a_head_that_nothing_follows_is_written_at_the_end():
-    found = Written()
-    transport = _ResponseTransport(found)
-    transport.write(b"head")
-    transport.close()
-    assert found.writes == [b"head", None]
-    assert transport.is_closing()

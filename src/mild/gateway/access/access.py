@@ -113,15 +113,14 @@ class Access:
             if 0.0 < wait <= WINDOW:
                 raise _too_many(caller, wait)
 
-    async def reserve(self, caller: Caller, dollars: float, *, alone: bool = False) -> Reservation:
+    async def reserve(self, caller: Caller, dollars: float) -> Reservation:
         """Count a request, and reserve the most that it may cost; both or nothing.
 
-        ``alone`` says that no other request is served that could share a transaction with it. Refusal 429
-        if the minute is full, or a budget is held by open requests; 402 if too little of a budget is left;
-        503 if the store cannot be asked.
+        Refusal 429 if the minute is full, or a budget is held by open requests; 402 if too little of a
+        budget is left; 503 if the store cannot be asked.
         """
         reservation = self._new_reservation(caller)
-        await self._claim(reservation, _checked_parts(dollars), caller, alone)
+        await self._claim(reservation, _checked_parts(dollars), caller)
         return reservation
 
     async def enlarge(self, reservation: Reservation, dollars: float) -> None:
@@ -131,11 +130,7 @@ class Access:
             await self._claim(reservation, more)
 
     async def _claim(
-        self,
-        reservation: Reservation,
-        amount: int,
-        caller: Caller | None = None,
-        alone: bool = False,
+        self, reservation: Reservation, amount: int, caller: Caller | None = None
     ) -> None:
         rate = None if caller is None else caller.requests_per_minute
         # Without a budget nothing is held; what is spent is counted when it is settled.
@@ -150,7 +145,7 @@ class Access:
                 rate,
             )
             try:
-                await self._writer.claim(claim, alone)
+                await self._writer.claim(claim)
             except StoreError:
                 self._go_on_without_store(reservation, held, caller)
             else:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -20,14 +19,14 @@ from mild.errors import DataFileError, InvalidInputError, MildError
 from mild.gateway.access import tables
 from mild.gateway.access.keys import Key
 from mild.gateway.access.tables import accounts, keys, processes, request_counts, reservations
-from mild.gateway.database import Address, CommitUnknownError, ConditionError, DatabaseError
+from mild.gateway.database import CommitUnknownError, DatabaseError
 from mild.gateway.database.engine import (
-    CLOCK,
     MEMORY,
     Database,
     Location,
     open_database,
     shown_place,
+    upsert,
 )
 
 # Seconds that are counted, the current one and 60 before it: no 60 seconds have more than the limit.
@@ -38,10 +37,28 @@ _SILENT = 60.0
 _ALIVE = 3.0
 # Expired reservations that are charged at a time.
 _EXPIRED = 1000
-_NO_LIMIT = 2**62
-_MOST_CREATED = 100_000
-# Seconds for which claims are decided one by one after something was denied.
-_DECIDE_SECONDS = 1.0
+
+_NOTHING = {"spent": 0, "held": 0, "lost": 0}
+
+
+def _given(name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, expanding=True)
+
+
+# All workers lock rows in one order: reservations by id, then accounts by name.
+_ID, _NAMES = reservations.c.id, (accounts.c.scope, accounts.c.period)
+_ENDING = sa.select(_ID).where(_ID.in_(_given("ids"))).order_by(_ID).with_for_update()
+_END = reservations.delete().where(_ID.in_(_ENDING)).returning(_ID)
+_LOCK = (
+    sa.select(*_NAMES, accounts.c.spent, accounts.c.held, accounts.c.lost)
+    .where(sa.tuple_(*_NAMES).in_(_given("names")))
+    .order_by(*_NAMES)
+    .with_for_update()
+)
+_COUNTS = sa.select(request_counts).where(request_counts.c.scope.in_(_given("scopes")))
+_CHANGE = accounts.update().where(
+    accounts.c.scope == sa.bindparam("of"), accounts.c.period == sa.bindparam("in")
+)
 
 Result = TypeVar("Result")
 
@@ -128,9 +145,7 @@ class StoreState:
 class AccessStore:
     """A store in a file, in memory, or in PostgreSQL. All methods block; one thread at a time.
 
-    PostgreSQL uses its own clock. ``patience`` is the seconds to wait for the lock of a file. ``is_quick``
-    says whether a transaction that waits for nothing takes well under a millisecond, ``waits`` whether one
-    may wait for the lock of a file, and for its disk.
+    PostgreSQL uses its own clock. ``patience`` is the seconds to wait for the lock of a file.
     """
 
     def __init__(
@@ -139,13 +154,8 @@ class AccessStore:
         self._place: Location = MEMORY if place is None else place
         self._clock = clock
         self._patience = patience
-        self.is_quick = not isinstance(self._place, Address)
-        self.waits = True
         self._is_open = False
         self._database: Database | None = None
-        # Accounts that have a row.
-        self._created: set[Account] = set()
-        self._decides_until = 0.0
 
     def open(self) -> None:
         """Connect; create or migrate the tables where needed."""
@@ -209,9 +219,8 @@ class AccessStore:
         """Say that a process lives; learn what has changed and which reservations have expired."""
 
         def ask(connection: sa.Connection) -> StoreState:
-            database = self._opened()
-            now = database.time(self._clock())
-            database.run((tables.SEEN, [(name, now)]))
+            now = self._opened().time(self._clock())
+            upsert(connection, processes, [{"name": name, "seen": now}], replace=["seen"])
             connection.execute(processes.delete().where(processes.c.seen < now - _SILENT))
             old = request_counts.c.second < int(now) - WINDOW
             connection.execute(request_counts.delete().where(old))
@@ -261,96 +270,29 @@ class AccessStore:
         Claims learn whether they were denied. A reservation that is not settled within ``seconds`` is
         charged in full. After a CommitUnknownError, ask ``has_happened`` before anything else.
         """
-        touched = _touched(batch)
-
-        def decide(_: sa.Connection) -> dict[Account, Totals]:
-            return self._decide(batch, seconds, touched)
-
-        is_limited = any(claim.rate is not None for claim in batch.claims)
-        if not is_limited and time.monotonic() >= self._decides_until:
+        while True:
             try:
-                return self._run(lambda _: self._grant_all(batch, seconds, touched), touched)
-            except ConditionError:
-                self._decides_until = time.monotonic() + _DECIDE_SECONDS
-            except CommitUnknownError as unknown:
-                # The connection may have been lost long before. A transaction that happens meanwhile makes
-                # the other one fail: both insert the batch's id.
-                try:
-                    if self.has_happened(batch):
-                        return {}
-                    return self._run(decide, touched)
-                except StoreError:
-                    raise unknown from None
-        return self._run(decide, touched)
-
-    def _grant_all(
-        self, batch: Batch, seconds: float, touched: Sequence[Account]
-    ) -> dict[Account, Totals]:
-        """Everything at once, for batches in which nothing is denied and no reservation has expired.
-
-        ConditionError if something is. The sums of all claims fit a budget if and only if each fits.
-        """
-        changes = {account: _Balance(0, 0, 0) for account in touched}
-        for settlement in batch.settlements:
-            _settle(settlement, changes, {id for id, _ in settlement.parts})
-        for claim in batch.claims:
-            claim.denial = None
-            for account, budget in zip(claim.accounts, claim.budgets, strict=True):
-                if claim.amount:
-                    changes[account].grant(claim.amount, budget)
-        found = self._write(batch, seconds, batch.claims, changes, sorted(_ended(batch)))
-        return {Account(*row[:2]): Totals(*row[2:]) for row in found}
-
-    def _write(
-        self,
-        batch: Batch,
-        seconds: float,
-        granted: Sequence[Claim],
-        changes: dict[Account, _Balance],
-        ended: Sequence[tuple[str]] = (),
-        counts: Sequence[tuple[str, int, int]] = (),
-    ) -> list[tuple[Any, ...]]:
-        """Change rows and commit; the accounts' new rows. ConditionError if something does not fit."""
-        database = self._opened()
-        # PostgreSQL adds its clock.
-        deadline = seconds if database.is_postgres else self._clock() + seconds
-        created = [(batch.id, "[]", 0, deadline)]
-        created += [
-            (claim.id, _accounts_json(tuple(claim.accounts)), claim.amount, deadline)
-            for claim in granted
-            if claim.amount
-        ]
-        changed = [(*account, b.spent, b.held, b.lost, b.budget) for account, b in changes.items()]
-        counting = (tables.COUNT, counts)
-        if not database.is_postgres:
-            end, insert = (tables.END, ended), (tables.INSERT, created)
-            # Read behind the change: RETURNING takes SQLite longer than both.
-            change, read = (tables.CHANGE, changed), (tables.LOCK, [row[:2] for row in changed])
-            return database.run(end, insert, change, counting, read)[-1]
-        document = {"ended": ended, "created": created, "changes": changed}
-        return database.run((tables.APPLY, document), counting, commit=True)[0]
+                return self._run(lambda connection: self._decide(connection, batch, seconds))
+            except _MissingAccounts as missing:
+                # In a transaction of its own: who holds one row never waits to create another.
+                self._run(missing.create)
 
     def _decide(
-        self, batch: Batch, seconds: float, touched: Sequence[Account]
+        self, connection: sa.Connection, batch: Batch, seconds: float
     ) -> dict[Account, Totals]:
         """Claim by claim, under the locks of all rows."""
-        database = self._opened()
-        scopes = sorted({(claim.scope,) for claim in batch.claims if claim.rate is not None})
-        deleted, locked, counted, *clock = database.run(
-            (tables.DELETE, _ended(batch)),
-            (tables.LOCK, touched),
-            (tables.COUNTS, scopes),
-            # Under the locks: whoever had to wait is counted in the second in which it goes on.
-            *([(CLOCK, ())] if database.is_postgres else []),
-        )
-        now = clock[0][0][0] if clock else self._clock()
-        if len(locked) != len(touched):
-            raise _MissingRows
-        ended = {id for (id,) in deleted}
-        counts: dict[str, dict[int, int]] = {scope: {} for (scope,) in scopes}
-        for scope, second, requests in counted:
-            counts[scope][second] = requests
-        before = {Account(*row[:2]): Totals(*row[2:]) for row in locked}
+        touched = _touched(batch)
+        scopes = {claim.scope for claim in batch.claims if claim.rate is not None}
+        ended = set(connection.scalars(_END, {"ids": _ended(batch)}))
+        before = _totals_by_account(connection.execute(_LOCK, {"names": list(touched)}))
+        if len(before) < len(touched):
+            raise _MissingAccounts(touched - before.keys())
+        counts: dict[str, dict[int, int]] = {scope: {} for scope in scopes}
+        if scopes:
+            for scope, second, requests in connection.execute(_COUNTS, {"scopes": list(scopes)}):
+                counts[scope][second] = requests
+        # Under the locks: whoever had to wait is counted in the second in which it goes on.
+        now = self._opened().time(self._clock())
         balances = {account: _Balance(*totals) for account, totals in before.items()}
         for settlement in batch.settlements:
             _settle(settlement, balances, ended)
@@ -364,30 +306,35 @@ class AccessStore:
             if claim.rate is not None:
                 taken[claim.scope] = taken.get(claim.scope, 0) + 1
                 counts[claim.scope][int(now)] = counts[claim.scope].get(int(now), 0) + 1
-            for account, budget in zip(claim.accounts, claim.budgets, strict=True):
-                if claim.amount:
-                    balances[account].grant(claim.amount, budget)
+            for account in claim.accounts if claim.amount else ():
+                balances[account].held += claim.amount
         after = {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
-        changes = {
-            account: _Balance(b.spent - old.spent, b.held - old.held, b.lost - old.lost, b.budget)
-            for (account, b), old in zip(balances.items(), before.values(), strict=True)
-            if after[account] != old
-        }
-        counts_now = [(scope, int(now), number) for scope, number in taken.items()]
-        self._write(batch, seconds, granted, changes, counts=counts_now)
+        deadline = now + seconds
+        connection.execute(
+            reservations.insert(),
+            [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": deadline}]
+            + [
+                {
+                    "id": claim.id,
+                    "accounts": json.dumps(claim.accounts),
+                    "amount": claim.amount,
+                    "deadline": deadline,
+                }
+                for claim in granted
+                if claim.amount
+            ],
+        )
+        changed = [
+            {"of": account.scope, "in": account.period, **totals._asdict()}
+            for account, totals in after.items()
+            if totals != before[account]
+        ]
+        if changed:
+            connection.execute(_CHANGE, changed)
+        second = int(now)
+        counted = [{"scope": s, "second": second, "requests": n} for s, n in sorted(taken.items())]
+        upsert(connection, request_counts, counted, add=["requests"])
         return after
-
-    def _create_accounts(self, wanted: Sequence[Account]) -> None:
-        """Create rows in a transaction of their own: who holds one row never waits to create another."""
-        if self._created.issuperset(wanted):
-            return
-        missing = [account for account in wanted if account not in self._created]
-        database = self._opened()
-        with database.transaction():
-            database.run((tables.CREATE, [(*account, 0, 0, 0) for account in missing]), commit=True)
-        if len(self._created) > _MOST_CREATED:
-            self._created.clear()
-        self._created.update(missing)
 
     def _opened(self) -> Database:
         if self._database is None:
@@ -399,14 +346,9 @@ class AccessStore:
             self._database.close()
             self._database = None
         if self._database is None:
-            self._created.clear()
             self._database = open_database(self._place, self._patience)
 
-    def _run(
-        self,
-        job: Callable[[sa.Connection], Result],
-        touched: Sequence[Account] = (),
-    ) -> Result:
+    def _run(self, job: Callable[[sa.Connection], Result]) -> Result:
         """Run a transaction; again on a new connection if the old one had been lost."""
         try:
             if not self._is_open:
@@ -419,20 +361,14 @@ class AccessStore:
                     raise DatabaseError(str(error).rstrip(".")) from error
                 database = self._opened()
                 try:
-                    database.set_waiting(self.waits)
-                    self._create_accounts(touched)
                     with database.transaction() as connection:
                         return job(connection)
                 except CommitUnknownError:
                     raise
-                except _MissingRows:
-                    self._created.clear()
                 except DatabaseError:
                     if is_last or not database.broken:
                         raise
-            raise DatabaseError("its accounts vanish")
-        except ConditionError:
-            raise
+            raise AssertionError
         except DatabaseError as error:
             raise self._unusable(error) from error
 
@@ -441,45 +377,41 @@ class AccessStore:
         return kind(f"{shown_place(self._place)}: the store cannot be used: {error}.")
 
 
-class _MissingRows(Exception):  # noqa: N818 - never leaves this module
-    """Somebody has deleted rows of accounts."""
+class _MissingAccounts(Exception):  # noqa: N818 - never leaves this module
+    """Accounts that have no row: they are new, or somebody has deleted them."""
+
+    def __init__(self, missing: Iterable[Account]) -> None:
+        # In one order, so that workers who create them never wait in a circle.
+        self._accounts = sorted(missing)
+
+    def create(self, connection: sa.Connection) -> None:
+        upsert(connection, accounts, [one._asdict() | _NOTHING for one in self._accounts])
 
 
 @dataclass(slots=True)
 class _Balance:
-    """An account within a transaction, and its budget if something was granted."""
+    """An account within a transaction."""
 
     spent: int
     held: int
     lost: int
-    budget: int = _NO_LIMIT
-
-    def grant(self, amount: int, budget: int | None) -> None:
-        self.held += amount
-        if budget is not None:
-            self.budget = min(self.budget, budget)
 
 
-@lru_cache(maxsize=1024)
-def _accounts_json(accounts: tuple[Account, ...]) -> str:
-    return json.dumps(accounts)
-
-
-def _ended(batch: Batch) -> list[tuple[str]]:
+def _ended(batch: Batch) -> list[str]:
     """Rows of reservations that the batch deletes."""
-    ids = [(id,) for settlement in batch.settlements for id, _ in settlement.parts]
-    return ids if batch.previous is None else [*ids, (batch.previous,)]
+    ids = [id for settlement in batch.settlements for id, _ in settlement.parts]
+    return ids if batch.previous is None else [*ids, batch.previous]
 
 
-def _touched(batch: Batch) -> list[Account]:
-    """Accounts that are locked, in order. The row of a scope without a period stands for its minute."""
+def _touched(batch: Batch) -> set[Account]:
+    """Accounts that are locked. The row of a scope without a period stands for its minute."""
     found = {account for settlement in batch.settlements for account in settlement.accounts}
     for claim in batch.claims:
         if claim.amount:
             found.update(claim.accounts)
         if claim.rate is not None:
             found.add(Account(claim.scope, ""))
-    return sorted(found)
+    return found
 
 
 def _settle(settlement: Settlement, balances: dict[Account, _Balance], ended: set[str]) -> None:
@@ -530,4 +462,8 @@ def _read_keys(connection: sa.Connection) -> list[Key]:
 
 def _read_totals(connection: sa.Connection, periods: Sequence[str]) -> dict[Account, Totals]:
     rows = connection.execute(sa.select(accounts).where(accounts.c.period.in_(periods)))
-    return {Account(row.scope, row.period): Totals(row.spent, row.held, row.lost) for row in rows}
+    return _totals_by_account(rows)
+
+
+def _totals_by_account(rows: Iterable[Any]) -> dict[Account, Totals]:
+    return {Account(*row[:2]): Totals(*row[2:]) for row in rows}

@@ -1,18 +1,12 @@
 """SQLite and PostgreSQL through SQLAlchemy Core; ``engine`` imports it, the rest does not."""
 
 from mild.gateway.database.address import Address, AddressError, is_address, read_address
-from mild.gateway.database.errors import (
-    CommitUnknownError,
-    ConditionError,
-    DatabaseError,
-    InvalidRowError,
-)
+from mild.gateway.database.errors import CommitUnknownError, DatabaseError, InvalidRowError
 
 __all__ = [
     "Address",
     "AddressError",
     "CommitUnknownError",
-    "ConditionError",
     "DatabaseError",
     "InvalidRowError",
     "is_address",

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mild.errors import DataFileError, MissingExtraError, install_hint
 from mild.gateway.database.address import Address
-from mild.gateway.database.errors import (
-    CommitUnknownError,
-    ConditionError,
-    DatabaseError,
-    InvalidRowError,
-)
+from mild.gateway.database.errors import CommitUnknownError, DatabaseError, InvalidRowError
 
 try:
     import sqlalchemy as sa
@@ -44,8 +39,6 @@ _APPLICATION = 0x6D696C32
 _OLD_APPLICATIONS = (0x6D696C64, 0x6D696C67)
 _LOCK = 0x6D696C64
 _WAL_BYTES = 16_000_000
-# Pages of the log after which they are written to the file; SQLite's own number.
-_WAL_PAGES = 1000
 # How soon a machine that is gone is noticed; what the address says goes first.
 _LIBPQ = {
     "connect_timeout": "5",
@@ -58,42 +51,8 @@ _LIBPQ = {
 # Seconds that PostgreSQL may take to answer a statement before the connection is given up.
 ANSWER_SECONDS = 30.0
 _LEAD = re.compile(r'^connection failed: |connection to server (?:at|on) ".*? failed: |FATAL: +')
-_BROKEN_RULE = "a budget would have been exceeded"
-# check_violation, of mild.apply_batch.
-_BROKEN_RULE_STATE = "23514"
 # Alembic keeps the running migration in module variables.
 _migrating = threading.Lock()
-
-
-class SqlStatement(NamedTuple):
-    """SQL that runs for many rows of values, without SQLAlchemy, which takes longer than the database does.
-
-    ``sqlite`` runs once for each row; with ``changes_all`` the transaction fails unless each changes a row.
-    ``postgres`` runs once for all rows, which it gets as JSON: for ``{given}``, a table of ``columns``, or
-    as they are for ``{json}``.
-    """
-
-    sqlite: str
-    postgres: str = ""
-    columns: tuple[tuple[str, str], ...] = ()
-    changes_all: bool = False
-
-    def for_postgres(self, rows: Any, quote: Callable[[str], str]) -> str:
-        """The SQL with its rows as one literal: passing arrays takes the driver longer."""
-        if not self.columns:
-            return self.postgres.replace("{json}", quote(_rows_json(rows)))
-        names = [name for name, _ in self.columns]
-        document = quote(_rows_json([dict(zip(names, row, strict=True)) for row in rows]))
-        kinds = ", ".join(f'"{name}" {kind}' for name, kind in self.columns)
-        return self.postgres.replace("{given}", f"json_to_recordset({document}) AS given({kinds})")
-
-
-def _rows_json(rows: Any) -> str:
-    try:
-        return json.dumps(rows, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        # Not quoted: it may be the text of a request.
-        raise InvalidRowError("a value must be a text or a finite number") from error
 
 
 def make_table(name: str, key: Sequence[str], /, **columns: Any) -> sa.Table:
@@ -109,7 +68,7 @@ def make_table(name: str, key: Sequence[str], /, **columns: Any) -> sa.Table:
 
 
 # PostgreSQL uses its own clock; a file is on one machine, whose clock is passed in.
-CLOCK = SqlStatement("", "SELECT EXTRACT(epoch FROM clock_timestamp())::double precision")
+_CLOCK = sa.select(sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double))
 
 
 class Database:
@@ -123,36 +82,15 @@ class Database:
         self.schema = ""
         self.is_postgres = engine.dialect.name == "postgresql"
         self._driver: Any = engine.dialect.loaded_dbapi
-        self._errors = (sa.exc.DBAPIError, sa.exc.InvalidRequestError, self._driver.Error)
+        if not self.is_postgres:
+            # Readers of a file take no lock.
+            begin = "BEGIN" if reading else "BEGIN IMMEDIATE"
+            sa.event.listen(engine, "begin", lambda found: found.exec_driver_sql(begin))
         try:
             self._connection = engine.connect()
         except (sa.exc.DBAPIError, self._driver.Error) as error:
             raise DatabaseError(_failure(getattr(error, "orig", error))) from error
         self._raw: Any = self._connection.connection.driver_connection
-        self._patience = self._waiting = 0
-        # Readers of a file take no lock.
-        self._begins_with = "BEGIN" if self.is_postgres or reading else "BEGIN IMMEDIATE"
-        sa.event.listen(engine, "begin", self._begin)
-        if not self.is_postgres:
-            # In milliseconds, as the file was opened with.
-            self._patience = self._waiting = self._pragma("busy_timeout")
-        else:
-            from psycopg.pq import Escaping
-
-            raw: Any = self._raw
-            self._escaping = Escaping(raw.pgconn)
-
-    def set_waiting(self, waits: bool) -> None:
-        """SQLite: whether transactions from now on wait for the lock, and write the log to the file."""
-        wanted = self._patience if waits else 0
-        if wanted != self._waiting:
-            self._waiting = wanted
-            self._pragma(f"busy_timeout = {wanted}")
-            # The thread of another transaction does that, which has time to wait for the disk.
-            self._pragma(f"wal_autocheckpoint = {_WAL_PAGES if waits else 0}")
-
-    def _pragma(self, text: str) -> int:
-        return int(self._raw.execute(f"PRAGMA {text}").fetchone()[0])
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
@@ -160,100 +98,29 @@ class Database:
 
         SQLite lets nobody else write meanwhile, PostgreSQL does. The first statement begins it.
         """
+        committing = False
         try:
-            try:
-                yield self._connection
-            except BaseException:
-                self._roll_back()
-                raise
-        except self._errors as error:
-            raise self._explain(error) from error
-        try:
+            yield self._connection
+            committing = True
             self._connection.commit()
-            self._raw.commit()
-        except self._errors as error:
-            self._roll_back()
-            raise self._explain(error, committing=True) from error
-
-    def _roll_back(self) -> None:
-        for connection in (self._connection, self._raw):
-            with suppress(sa.exc.SQLAlchemyError, self._driver.Error):
-                connection.rollback()
-
-    def _begin(self, *_: Any) -> None:
-        """Begin a transaction, unless one was begun."""
-        raw = self._raw
-        if not (raw.pgconn.transaction_status if self.is_postgres else raw.in_transaction):
-            raw.execute(self._begins_with)
-
-    def run(
-        self, *work: tuple[SqlStatement, Any], commit: bool = False
-    ) -> list[list[tuple[Any, ...]]]:
-        """Run each statement for its rows of values; the rows that each returns.
-
-        PostgreSQL gets all of them in one message, with the COMMIT if the transaction ends with them.
-        """
-        if self.is_postgres:
-            try:
-                return self._send(work, commit)
-            except self._errors as error:
-                raise self._explain(error, committing=commit) from error
-        self._begin()
-        return [self._run_each(*one) for one in work]
-
-    def _run_each(self, statement: SqlStatement, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
-        if not rows:
-            return []
-        sql, found = statement.sqlite, []
-        if sql.startswith("SELECT") or " RETURNING " in sql:
-            execute = self._raw.cursor().execute
-            found = [line for row in rows for line in execute(sql, row)]
-            changed = len(found)
-        else:
-            changed = self._raw.executemany(sql, rows).rowcount
-        if statement.changes_all and changed != len(rows):
-            raise ConditionError(_BROKEN_RULE)
-        return found
-
-    def _send(
-        self, work: Sequence[tuple[SqlStatement, Any]], commit: bool
-    ) -> list[list[tuple[Any, ...]]]:
-        asked = [bool(rows) or not statement.columns for statement, rows in work]
-        said = [
-            statement.for_postgres(rows, self._quote)
-            for (statement, rows), is_asked in zip(work, asked, strict=True)
-            if is_asked
-        ]
-        begins = not self._raw.pgconn.transaction_status
-        if begins and commit and len(said) == 1:
-            # A statement alone is a transaction.
-            begins = commit = False
-        cursor = self._raw.execute("; ".join(["BEGIN"] * begins + said + ["COMMIT"] * commit))
-        if begins:
-            cursor.nextset()
-        found: list[list[tuple[Any, ...]]] = []
-        for is_asked in asked:
-            # Without a number of its row, the statement returns none.
-            found.append(cursor.fetchall() if is_asked and cursor.rownumber is not None else [])
-            if is_asked:
-                cursor.nextset()
-        return found
-
-    def _quote(self, text: str) -> str:
-        quoted: bytes = self._escaping.escape_literal(text.encode("ascii"))
-        return quoted.decode("ascii")
+        except BaseException as error:
+            with suppress(sa.exc.SQLAlchemyError):
+                self._connection.rollback()
+            if isinstance(error, sa.exc.DBAPIError | sa.exc.InvalidRequestError):
+                raise self._explain(error, committing) from error
+            raise
 
     def time(self, now: float) -> float:
         """Seconds since 1970 by the server's clock; ``now`` for a file, which is on one machine."""
-        return float(self.run((CLOCK, ()))[0][0][0]) if self.is_postgres else now
+        return float(self._connection.scalar(_CLOCK) or 0.0) if self.is_postgres else now
 
     def close(self) -> None:
         """Close the connection."""
-        with suppress(sa.exc.SQLAlchemyError, sqlite3.Error):
+        with suppress(sa.exc.SQLAlchemyError):
             self._connection.close()
         self._connection.engine.dispose()
 
-    def _explain(self, error: Exception, committing: bool = False) -> DatabaseError:
+    def _explain(self, error: Exception, committing: bool) -> DatabaseError:
         """What an error of the driver means."""
         cause = getattr(error, "orig", error)
         state = getattr(cause, "sqlstate", None)
@@ -263,8 +130,6 @@ class Database:
         if closed or lost or state == "25006":
             self.broken = True
         reason = "the connection was lost" if lost else _failure(cause)
-        if state == _BROKEN_RULE_STATE:
-            return ConditionError(_BROKEN_RULE)
         if self.broken:
             return CommitUnknownError(reason) if committing else DatabaseError(reason)
         driver = self._driver
@@ -274,28 +139,25 @@ class Database:
         return InvalidRowError(reason) if invalid else DatabaseError(reason)
 
 
-def insert(
-    table: sa.Table, once: bool = False, replace: Sequence[str] = (), add: Sequence[str] = ()
-) -> SqlStatement:
-    """Insert rows; where one exists, fail, do nothing (``once``), or replace or add to these columns."""
-    columns = tuple(
-        (column.name, str(column.type).lower().replace("double", "double precision"))
-        for column in table.columns
-        if column is not table.autoincrement_column
-    )
-    names = ", ".join(f'"{name}"' for name, _ in columns)
-    new = [f'"{name}" = excluded."{name}"' for name in replace]
-    new += [f'"{name}" = {table.name}."{name}" + excluded."{name}"' for name in add]
-    keys = ", ".join(f'"{column.name}"' for column in table.primary_key)
-    rest = " ON CONFLICT DO NOTHING" if once else ""
+def upsert(
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: Sequence[Mapping[str, Any]],
+    replace: Sequence[str] = (),
+    add: Sequence[str] = (),
+) -> None:
+    """Insert rows; of one that exists, replace these columns or add to them, or leave it as it is."""
+    if not rows:
+        return
+    # A file needs nothing of the other.
+    insert = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
+    new = {name: insert.excluded[name] for name in replace}
+    new |= {name: table.c[name] + insert.excluded[name] for name in add}
     if new:
-        rest = f" ON CONFLICT ({keys}) DO UPDATE SET {', '.join(new)}"
-    marks = ", ".join("?" * len(columns))
-    return SqlStatement(
-        f"INSERT INTO {table.name} ({names}) VALUES ({marks}){rest}",
-        f"INSERT INTO {_NAMESPACE}.{table.name} ({names}) SELECT {names} FROM {{given}}{rest}",
-        columns,
-    )
+        found = insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
+    else:
+        found = insert.on_conflict_do_nothing()
+    connection.execute(found, rows)
 
 
 def open_database(place: Location, patience: float = 5.0, reading: bool = False) -> Database:
@@ -460,8 +322,6 @@ def _sqlite_engine(place: str | os.PathLike[str], patience: float, reading: bool
                 # A killed process loses nothing that was committed; a power cut may take the last commits.
                 connection.execute("PRAGMA synchronous = NORMAL")
                 connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
-                # RETURNING collects its rows there; in a file that takes longer than the change itself.
-                connection.execute("PRAGMA temp_store = MEMORY")
         except BaseException:
             connection.close()
             raise
@@ -526,13 +386,10 @@ def _postgres_engine(address: Address) -> sa.Engine:
 
     # What goes wrong is raised and told in our words.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
-    # Poolers may give the next transaction to another connection: nothing is prepared. Transactions begin
-    # where ``Database`` says so.
+    # Poolers may give the next transaction to another connection: nothing is prepared.
     return sa.create_engine(
         "postgresql+psycopg://",
-        creator=lambda: BoundedConnection.connect(
-            **options, prepare_threshold=None, autocommit=True
-        ),
+        creator=lambda: BoundedConnection.connect(**options, prepare_threshold=None),
         poolclass=sa.NullPool,
         use_native_hstore=False,
     ).execution_options(schema_translate_map={None: _NAMESPACE})

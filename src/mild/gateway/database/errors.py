@@ -15,7 +15,3 @@ class CommitUnknownError(DatabaseError):
 
 class InvalidRowError(DatabaseError):
     """A value does not fit its column; the database works."""
-
-
-class ConditionError(DatabaseError):
-    """A statement that must change all of its rows has not; the transaction has not happened."""

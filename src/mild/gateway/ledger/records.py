@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -82,10 +81,8 @@ class Record:
 
 
 COLUMNS = tuple(column.name for column in fields(Record))
-_values = attrgetter(*COLUMNS)
-_PROBABILITIES, _STREAMED = COLUMNS.index("probabilities"), COLUMNS.index("streamed")
 # What clients and experts wrote.
-_TEXTS = [(COLUMNS.index(name), name) for name in ("key", "asked", "text", "error")]
+_TEXTS = ("key", "asked", "text", "error")
 _KINDS = {"str": sa.Text, "float": sa.Double, "int": sa.BigInteger, "bool": sa.BigInteger}
 
 
@@ -105,17 +102,18 @@ decisions = sa.Table(
 )
 
 
-def as_row(record: Record, keep_text: bool) -> tuple[Any, ...]:
+def as_row(record: Record, keep_text: bool) -> dict[str, Any]:
     """Values of ``COLUMNS``."""
-    row = list(_values(record))
-    for place, name in _TEXTS:
-        row[place] = _without_nul(row[place]) if keep_text or name != "text" else None
-    shares = record.probabilities
-    if shares is not None:
-        words = ("null" if share is None else f"{share:.6g}" for share in shares)
-        row[_PROBABILITIES] = "[" + ",".join(words) + "]"
-    row[_STREAMED] = int(record.streamed)
-    return tuple(row)
+    row = {name: getattr(record, name) for name in COLUMNS}
+    for name in _TEXTS:
+        row[name] = _without_nul(row[name])
+    if not keep_text:
+        row["text"] = None
+    if record.probabilities is not None:
+        words = ("null" if share is None else f"{share:.6g}" for share in record.probabilities)
+        row["probabilities"] = "[" + ",".join(words) + "]"
+    row["streamed"] = int(record.streamed)
+    return row
 
 
 def from_row(row: Sequence[Any]) -> Record:

@@ -12,8 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mild.gateway.database import Address, InvalidRowError
-from mild.gateway.database.engine import Location, insert, make_table, open_database
+from mild.gateway.database import Address
+from mild.gateway.database.engine import Location, make_table, open_database, upsert
 from mild.gateway.ledger.records import Record, as_row, decisions
 
 DAY = 86_400.0
@@ -50,10 +50,6 @@ minutes = make_table(
 routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
 # What each serving process says of itself, as JSON.
 workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
-_INSERT = insert(decisions)
-_ADD = insert(minutes, add=SUMS)
-_NAME = insert(routers, once=True)
-_PUBLISH = insert(workers, replace=["time", "document"])
 
 
 class LedgerStore:
@@ -82,37 +78,29 @@ class LedgerStore:
     def append(self, records: Sequence[Record], experts: Mapping[str, Sequence[str]]) -> None:
         """Insert rows and their sums, all or none; rows whose request id exists are left out."""
         named = {record.router for record in records if record.probabilities} - self._known
-        names = [(router, json.dumps(list(experts.get(router, ())))) for router in sorted(named)]
-        rows = [as_row(record, self._keep_text) for record in records]
-        try:
-            with self._database.transaction():
-                work = ((_INSERT, rows), (_ADD, _sums(records)), (_NAME, names))
-                self._database.run(*work, commit=True)
-        except InvalidRowError:
-            new = self._new(records)
-            if len(new) == len(records):
-                raise
-            if new:
-                self.append(new, experts)
-        self._known |= named
-
-    def _new(self, records: Sequence[Record]) -> list[Record]:
-        """Records that are not in the ledger: a commit may have happened whose answer was lost."""
-        unique: dict[str, Record] = {}
-        for record in records:
-            unique.setdefault(record.request_id, record)
-        query = sa.select(decisions.c.request_id).where(decisions.c.request_id.in_(unique))
+        names = [
+            {"fingerprint": router, "experts": json.dumps(list(experts.get(router, ())))}
+            for router in sorted(named)
+        ]
         with self._database.transaction() as connection:
-            for request_id in connection.scalars(query):
-                del unique[request_id]
-        return list(unique.values())
+            # A commit may have happened whose answer was lost.
+            ids = [record.request_id for record in records]
+            query = sa.select(decisions.c.request_id).where(decisions.c.request_id.in_(ids))
+            known = set(connection.scalars(query))
+            new = [record for record in records if record.request_id not in known]
+            if new:
+                rows = [as_row(record, self._keep_text) for record in new]
+                connection.execute(decisions.insert(), rows)
+            upsert(connection, minutes, _sums(new), add=SUMS)
+            upsert(connection, routers, names)
+        self._known |= named
 
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
         """Say how this process is; forget those that have been silent for long."""
         with self._database.transaction() as connection:
             now = self._database.time(now)
-            row = (self._worker, now, json.dumps(document, default=str))
-            self._database.run((_PUBLISH, [row]))
+            row = {"pid": self._worker, "time": now, "document": json.dumps(document, default=str)}
+            upsert(connection, workers, [row], replace=["time", "document"])
             connection.execute(workers.delete().where(workers.c.time < now - _SILENT))
 
     def retire(self) -> None:
@@ -219,7 +207,7 @@ def _pragma(connection: sa.Connection, name: str) -> int:
     return int(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one())
 
 
-def _sums(records: Sequence[Record]) -> list[tuple[Any, ...]]:
+def _sums(records: Sequence[Record]) -> list[dict[str, Any]]:
     """Rows of ``minutes``, in an order that is the same for all who write."""
     sums: dict[tuple[int, str, str], list[float]] = {}
     for record in records:
@@ -228,4 +216,5 @@ def _sums(records: Sequence[Record]) -> list[tuple[Any, ...]]:
         entry[0] += 1
         for i, name in enumerate(SUMS[1:], 1):
             entry[i] += getattr(record, name) or 0
-    return [(*place, *sums[place]) for place in sorted(sums)]
+    names = (*minutes.primary_key.columns.keys(), *SUMS)
+    return [dict(zip(names, (*place, *sums[place]), strict=True)) for place in sorted(sums)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.context import AppContext
-from mild.gateway.server.endpoints import Completions, Endpoints
+from mild.gateway.server.endpoints import Endpoints
 from mild.gateway.server.middleware import RequestGuard, error_response, refusal_response
 
 _SERVED = (
@@ -29,12 +29,13 @@ _EXPOSED = (
 )  # fmt: skip
 
 
-def create_app(context: AppContext) -> ASGIApp:
-    """The application. A server that knows ASGI's lifespan starts and stops the context."""
+def create_app(context: AppContext, ready: Callable[[], None] = lambda: None) -> ASGIApp:
+    """The application, which starts and stops the context; ``ready`` is called in between."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await context.start()
+        ready()
         yield
         await context.stop()
 
@@ -77,7 +78,7 @@ def create_app(context: AppContext) -> ASGIApp:
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
-    guard = RequestGuard(app, context, Completions(context))
+    guard = RequestGuard(app, context)
     origins = context.settings.server.cors_origins
     if not origins:
         return guard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,14 +35,7 @@ from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
-from mild.gateway.server.middleware import (
-    ON_DISCONNECT,
-    Receive,
-    Scope,
-    Send,
-    name_request,
-    refusal_response,
-)
+from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import (
     StreamRelay,
     Translator,
@@ -109,7 +102,7 @@ class CompletionRequest:
         self.text = request_text(document, which)
         self.bytes_in = text_bytes(document, body)
         self._asked_tokens, self._answers = asked_tokens(document), asked_answers(document)
-        self.number = os.urandom(12)
+        self.number = random.randbytes(12)
         self.request_id = name_request(self.number)
         self.session: Session | None = None
         self.headers = {
@@ -425,8 +418,7 @@ class CompletionHandler:
         dollars = expert.price.of(Usage(request.bytes_in, tokens)) + self._lost_dollars()
         try:
             if self._reservation is None:
-                alone = self.context.in_flight == 1
-                self._reservation = await access.reserve(self.caller, dollars, alone=alone)
+                self._reservation = await access.reserve(self.caller, dollars)
             else:
                 await access.enlarge(self._reservation, dollars)
         except Refusal:
@@ -499,30 +491,20 @@ class CompletionHandler:
             metrics.add("mild_dollars_total", name, by=record.price)
 
 
-async def run_until_disconnect(handler: CompletionHandler, scope: Scope, receive: Receive) -> None:
+async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> None:
     """Run a handler, and cancel it when its client leaves."""
     task = asyncio.current_task()
     assert task is not None
     left = False
 
-    def leave() -> None:
-        nonlocal left
-        # A second time would interrupt what the handler does at its end.
-        if not left:
-            left = True
-            task.cancel()
-
     async def wait_for_disconnect() -> None:
+        nonlocal left
         while (await receive())["type"] != "http.disconnect":
             pass
-        leave()
+        left = True
+        task.cancel()
 
-    watcher = None
-    if ON_DISCONNECT in scope:
-        # The gateway's own server calls it, which costs less than a task that waits.
-        scope[ON_DISCONNECT] = leave
-    else:
-        watcher = asyncio.get_running_loop().create_task(wait_for_disconnect())
+    watcher = asyncio.get_running_loop().create_task(wait_for_disconnect())
     try:
         await handler.run()
     except asyncio.CancelledError:
@@ -530,10 +512,7 @@ async def run_until_disconnect(handler: CompletionHandler, scope: Scope, receive
             raise
         task.uncancel()
     finally:
-        if watcher is None:
-            scope[ON_DISCONNECT] = None
-        else:
-            watcher.cancel()
+        watcher.cancel()
 
 
 @lru_cache(maxsize=256)

@@ -27,6 +27,8 @@ from mild.gateway.upstream.expert_client import ExpertClient
 if TYPE_CHECKING:
     from mild.gateway.dashboard import Dashboard
 
+# Seconds for requests that were cancelled at the end to give back what they hold.
+CANCEL_SECONDS = 2.0
 # Seconds between two reports of a worker about itself.
 PUBLISH_SECONDS = 1.0
 
@@ -83,6 +85,8 @@ class AppContext:
         self.metrics = Metrics(self.names, access.spend)
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
+        # Why the start failed: a server cannot tell.
+        self.failure: Exception | None = None
         self.started = wall_clock()
         self.labels = {name: label_of(name) for name in self.names}
         self.redact = redactor(settings.experts)
@@ -120,8 +124,12 @@ class AppContext:
 
     async def start(self) -> None:
         """Open what has to be open before the first request."""
-        await self.access.start()
-        self.ledger.start()
+        try:
+            await self.access.start()
+            self.ledger.start()
+        except Exception as error:
+            self.failure = error
+            raise
         self.ledger.register(self.serving.fingerprint, self.serving.selector.names)
         self.metrics.put("mild_workers", value=1)
         self._publish()
@@ -130,6 +138,10 @@ class AppContext:
     async def stop(self) -> None:
         """Close everything; nothing that was accepted is lost from the ledger."""
         self.draining = True
+        # Requests that were cancelled give back what they hold.
+        end = time.monotonic() + CANCEL_SECONDS
+        while self.in_flight and time.monotonic() < end:
+            await asyncio.sleep(0.01)
         if self._publisher is not None:
             self._publisher.cancel()
         self._publish()

@@ -30,7 +30,7 @@ from mild.gateway.server.completions import (
 )
 from mild.gateway.server.middleware import (
     COMPLETIONS,
-    LimitedBody,
+    Receive,
     Scope,
     Send,
     authorization_of,
@@ -70,11 +70,11 @@ class Completions:
     def __init__(self, context: AppContext) -> None:
         self._context = context
 
-    async def __call__(self, scope: Scope, receive: LimitedBody, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         context, serving = self._context, self._context.serving
         caller = context.access.identify(authorization_of(scope["headers"]))
-        body = await receive.read()
+        body = await Request(scope, receive).body()
         endpoint, which = COMPLETIONS[scope["path"]], context.settings.routing.text
         request = CompletionRequest(scope["headers"], endpoint, body, which)
         selector = serving.selector
@@ -87,7 +87,7 @@ class Completions:
         elif context.settings.routing.session_from_content:
             request.session = content_session(caller.name, request.document)
         handler = CompletionHandler(context, serving, send, caller, request, model, start)
-        await run_until_disconnect(handler, scope, receive)
+        await run_until_disconnect(handler, receive)
 
     def _embedding_model(self, model: ModelRequest) -> ModelRequest:
         """The expert that computes embeddings; those of different experts cannot be compared."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import os
+import random
 import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from mild.endpoints.expert import is_loopback
@@ -37,8 +37,6 @@ COMPLETIONS = {
     "/v1/messages": "/messages",
     "/v1/embeddings": "/embeddings",
 }
-# Key of a scope: what to call when the client leaves. The gateway's own server sets it, to None.
-ON_DISCONNECT = "mild.on_disconnect"
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
@@ -71,20 +69,18 @@ def authorization_of(headers: Headers) -> str | None:
 
 def name_request(number: bytes | None = None) -> str:
     """The id of a request from its twelve bytes; without them, a new one."""
-    return f"mild-{(number or os.urandom(12)).hex()}"
+    return f"mild-{(number or random.randbytes(12)).hex()}"
 
 
 class RequestGuard:
     """ASGI application with the checks that every request passes, in front of Starlette's.
 
-    Completions go straight to their handler, past Starlette, to save time. The endpoints find
-    in ``scope["mild.local"]`` whether the request was made on this machine.
+    The endpoints find in ``scope["mild.local"]`` whether the request was made on this machine.
     """
 
-    def __init__(self, app: Any, context: AppContext, completions: Any) -> None:
+    def __init__(self, app: Any, context: AppContext) -> None:
         self._app = app
         self._context = context
-        self._completions = completions
         settings = context.settings
         self._hosts = HostCheck(settings)
         self._proxies = ProxyCheck(settings)
@@ -101,12 +97,10 @@ class RequestGuard:
         completes = scope["method"] == "POST" and scope["path"] in COMPLETIONS
         context = self._context
         length, given, forwarded = _read_headers(scope["headers"])
-        send = responder = _Responder(send, given)
+        send = _Responder(send, given)
         try:
             self._hosts.check(scope)
-            # Completions that no proxy has forwarded need not know.
-            if forwarded or not completes:
-                scope["mild.local"] = self._proxies.is_local(scope, forwarded)
+            scope["mild.local"] = self._proxies.is_local(scope, forwarded)
             if forwarded and self._trusts_machine and not scope["mild.local"]:
                 self._check_key(scope)
             # A path has one spelling: what a proxy refuses must not come in under another.
@@ -123,28 +117,12 @@ class RequestGuard:
             await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
         body = LimitedBody(receive, self._max_body, self._memory)
-        if not completes:
-            try:
-                await self._app(scope, body, send)
-            finally:
-                body.release()
-            return
-        context.count_in_flight(1)
+        context.count_in_flight(int(completes))
         try:
-            await self._completions(scope, body, send)
-        except Refusal as refusal:
-            context.metrics.refused(refusal.status)
-            await refusal_response(refusal, scope["path"])(scope, receive, send)
-        except ClientDisconnect:
-            pass
-        except Exception as error:
-            response = error_response(context, error, scope["path"])
-            if not responder.started:
-                await response(scope, receive, send)
-            raise
+            await self._app(scope, body, send)
         finally:
             body.release()
-            context.count_in_flight(-1)
+            context.count_in_flight(-int(completes))
 
     def _check_key(self, scope: Scope) -> None:
         if scope["path"] in _OPEN_PATHS:
@@ -180,18 +158,6 @@ class LimitedBody:
         self._size += size
         return message
 
-    async def read(self) -> bytes:
-        """The whole body."""
-        pieces, more = [], True
-        while more:
-            message = await self()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            pieces.append(message.get("body", b""))
-            more = message.get("more_body", False)
-        # Once: a long body may come in many small pieces.
-        return b"".join(pieces)
-
     def release(self) -> None:
         """The request has ended."""
         self._memory.release(self._size)
@@ -218,16 +184,14 @@ def _read_headers(headers: Headers) -> tuple[bytes | None, bytes | None, bool]:
 class _Responder:
     """The ``send`` of a request. Adds ``x-request-id``: what the client gave, or the gateway's own id."""
 
-    __slots__ = ("_given", "_send", "started")
+    __slots__ = ("_given", "_send")
 
     def __init__(self, send: Send, given: bytes | None) -> None:
         self._send = send
         self._given = given
-        self.started = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.started = True
             headers = list(message.get("headers", ()))
             found = self._given or next((v for k, v in headers if k == b"x-mild-request-id"), None)
             headers.append((b"x-request-id", found or name_request().encode("ascii")))
@@ -262,6 +226,7 @@ class ProxyCheck:
         return any(address in network for network in self._trusted)
 
 
+@lru_cache(maxsize=1024)
 def _parse_address(text: str) -> Address | None:
     """An IP address with or without a port; IPv4 in IPv6 as IPv4."""
     if text.startswith("["):

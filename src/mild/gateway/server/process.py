@@ -14,15 +14,12 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Any
 
-from uvicorn import Config, Server
-from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors.multiprocess import Multiprocess, Process
+from uvicorn import Config
 
 from mild.errors import InvalidInputError, MildError
 from mild.gateway.config import LimitSettings, ServerSettings, Settings
@@ -32,9 +29,13 @@ from mild.gateway.server.state import StateFile
 if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.gateway.server.context import AppContext
+    from mild.gateway.server.protocol import GatewayServer
+    from mild.gateway.shared import SharedMemory
 
-# Seconds for requests that were cancelled at the end to give back what they hold.
-CANCEL_SECONDS = 2.0
+# Connections that wait to be accepted.
+BACKLOG = 2048
+# Exit status of a worker that could not start.
+START_FAILED = 3
 # Seconds beyond the drain before workers are killed.
 KILL_SECONDS = 10.0
 # A worker that ends is replaced at most so often.
@@ -55,7 +56,7 @@ def bind(host: str, port: int) -> socket.socket:
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         server.bind((host.strip("[]"), port))
-        server.listen(2048)
+        server.listen(BACKLOG)
     except OSError:
         server.close()
         raise
@@ -139,29 +140,28 @@ def serve_settings(
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         if settings.workers > 1:
-            supervisor = Supervisor(settings, load, sock, state, announce)
-            supervisor.run()
-            return int(supervisor.failed)
+            return Supervisor(settings, load, sock, state, announce).run()
         # uvicorn raises the signal that ended it once more.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
-        _build(settings, load, None, 0, state, announce, router).run([sock])
+        _serve(settings, load, sock, state, announce=announce, router=router)
         return 0
     finally:
         sock.close()
         state.close()
 
 
-def _build(
+def _serve(
     settings: Settings,
     load: Callable[[], Router],
-    shared: Any,
-    worker: int,
+    sock: socket.socket,
     state: StateFile,
+    worker: int = 0,
+    shared: SharedMemory | None = None,
     announce: Callable[[], None] = lambda: None,
     router: Router | None = None,
-) -> GatewayServer:
-    """The server of one process; the router is read here, unless it has just been."""
+) -> None:
+    """Serve in this process; the router is read here, unless it has just been."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     hangups: list[int] = []
     signal.signal(signal.SIGHUP, lambda number, frame: hangups.append(number))
@@ -170,7 +170,7 @@ def _build(
     from mild.gateway.ledger.writer import LedgerWriter
     from mild.gateway.server.context import AppContext
 
-    loaded = time.monotonic()
+    loaded, parent = time.monotonic(), multiprocessing.parent_process()
     router = router or load()
     access = Access(settings, total_seconds=settings.longest_request)
     ledger = LedgerWriter(settings.ledger, router.expert_names)
@@ -190,7 +190,12 @@ def _build(
             failed = str(error)
         report(loaded, failed)
 
-    async def ready() -> None:
+    async def look_at_parent() -> None:
+        # A worker whose parent was killed must not go on alone.
+        if parent is not None and os.getppid() != parent.pid:
+            server.should_exit = True
+
+    def ready() -> None:
         loop = asyncio.get_running_loop()
         tasks: set[asyncio.Task[None]] = set()
 
@@ -209,94 +214,55 @@ def _build(
         gc.enable()
         announce()
 
-    return GatewayServer(context, ready)
+    server = make_server(context, ready, look_at_parent)
+    try:
+        server.run([sock])
+    except SystemExit:
+        # So uvicorn ends where the context could not be started.
+        raise context.failure or RuntimeError("the server did not start") from None
 
 
-class GatewayServer(Server):
-    """uvicorn's server with a context that starts before it and stops after it."""
+def make_server(
+    context: AppContext,
+    ready: Callable[[], None] = lambda: None,
+    each_second: Callable[[], Awaitable[None]] | None = None,
+) -> GatewayServer:
+    """uvicorn's server for a context, which it starts before the first request and stops at the end."""
+    from mild.gateway.server.app import create_app
+    from mild.gateway.server.protocol import GatewayProtocol, GatewayServer
 
-    def __init__(self, context: AppContext, ready: Callable[[], Any] | None = None) -> None:
-        from mild.gateway.server.app import create_app
-        from mild.gateway.server.protocol import GatewayProtocol
-
-        limits, tls = context.settings.limits, context.settings.server
-        protocol: Any = partial(GatewayProtocol, limits, context.metrics.refused)
-        drain: Any = limits.drain_seconds
-        keep_alive: Any = limits.keep_alive_seconds
-        # What uvicorn would log is said elsewhere, or is the fault of a client.
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        super().__init__(
-            Config(
-                create_app(context),
-                http=protocol,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,
-                backlog=2048,
-                timeout_keep_alive=keep_alive,
-                timeout_graceful_shutdown=drain,
-                ssl_certfile=tls.tls_certificate,
-                ssl_keyfile=tls.tls_key,
-            )
-        )
-        self.context = context
-        self._ready = ready
-        self.parent: int | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if not self.config.loaded:
-            self.config.load()
-        self.lifespan = self.config.lifespan_class(self.config)
-        await self.context.start()
-        await super().startup(sockets)
-        if self._ready is not None:
-            await self._ready()
-
-    async def on_tick(self, counter: int) -> bool:
-        # A worker whose parent was killed must not go on alone.
-        if self.parent is not None and os.getppid() != self.parent:
-            self.should_exit = True
-        return await super().on_tick(counter)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.context.draining = True
-        await super().shutdown(sockets)
-        tasks = set(self.server_state.tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
-        for connection in list(self.server_state.connections):
-            transport: Any = connection.transport
-            transport.abort()
-        await self.context.stop()
+    limits, tls = context.settings.limits, context.settings.server
+    protocol: Any = partial(GatewayProtocol, limits, context.metrics.refused)
+    drain: Any = limits.drain_seconds
+    keep_alive: Any = limits.keep_alive_seconds
+    # What uvicorn would log is said elsewhere, or is the fault of a client.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    config = Config(
+        create_app(context, ready),
+        http=protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=keep_alive,
+        timeout_graceful_shutdown=drain,
+        callback_notify=each_second,
+        timeout_notify=0,
+        ssl_certfile=tls.tls_certificate,
+        ssl_keyfile=tls.tls_key,
+    )
+    return GatewayServer(config, context)
 
 
-class Worker(Process):
-    """A forked worker process: it has the settings of its parent, whatever the file says by now."""
+class Supervisor:
+    """Forks the workers, which have the settings of their parent whatever the file says by now.
 
-    def __init__(self, build: Callable[[], GatewayServer], sock: socket.socket) -> None:
-        self._build = build
-        self._sock = sock
-        self.parent_conn, self.child_conn = Pipe()
-        fork: Any = multiprocessing.get_context("fork")
-        self.process = fork.Process(target=self.target)
-
-    def target(self, sockets: list[socket.socket] | None = None) -> None:
-        # Ctrl-C reaches the whole group; the parent passes it on.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        try:
-            self._build().run([self._sock])
-        except MildError as error:
-            print(f"error: {error}", file=sys.stderr, flush=True)
-            sys.exit(STARTUP_FAILURE)
-
-
-class Supervisor(Multiprocess):
-    """uvicorn's supervisor of worker processes; SIGHUP reloads the router of every worker."""
+    Workers that end are replaced. SIGHUP reloads the router of every worker.
+    """
 
     def __init__(
         self,
@@ -312,82 +278,85 @@ class Supervisor(Multiprocess):
         folder = state.folder / "metrics"
         folder.mkdir()
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
-        super().__init__(Config("", workers=settings.workers, log_config=None), [sock])
         self._settings = settings
         self._load = load
+        self._sock = sock
         self._state = state
         self._shared = SharedMemory(settings)
         self._announce = announce
         self._announced = False
-        self.failed = False
+        self._signals: list[int] = []
+        self._starts = [0.0] * settings.workers
 
-    def run(self) -> None:
-        self.init_processes()
+    def run(self) -> int:
+        """Serve until a signal says to stop; the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda number, _: self._signals.append(number))
+        self._workers = [self._start(k) for k in range(self._settings.workers)]
         gc.enable()
-        while not self.should_exit.wait(0.05 if self._announced else 0.01):
-            self.handle_signals()
-            self.keep_subprocess_alive()
-            if not self._announced and self._state.count_workers() == self.processes_num:
-                self._announced = True
-                self._announce()
+        status = None
+        while status is None:
+            time.sleep(0.05 if self._announced else 0.01)
+            status = self._look_after()
         # Who comes now would wait in line for nobody.
-        for sock in self.sockets:
-            sock.close()
-        self.terminate_all()
-        self.join_all()
+        self._sock.close()
+        self._signal_all(signal.SIGTERM)
+        end = time.monotonic() + self._settings.limits.drain_seconds + KILL_SECONDS
+        while any(worker.exitcode is None for worker in self._workers):
+            # A second signal does not wait.
+            if time.monotonic() > end or self._signals:
+                self._signal_all(signal.SIGKILL)
+            time.sleep(0.01)
+        return status
 
-    def init_processes(self) -> None:
-        self._starts = [0.0] * self.processes_num
-        self.processes = [self._start(k) for k in range(self.processes_num)]
-
-    def keep_subprocess_alive(self) -> None:
-        for k, process in enumerate(self.processes):
-            if self.should_exit.is_set() or process.exitcode is None:
+    def _look_after(self) -> int | None:
+        """Pass signals on and replace workers; the exit status if the gateway is to stop."""
+        while self._signals:
+            if self._signals.pop(0) != signal.SIGHUP:
+                return 0
+            self._signal_all(signal.SIGHUP)
+        if not self._announced and self._state.count_workers() == len(self._workers):
+            self._announced = True
+            self._announce()
+        for k, worker in enumerate(self._workers):
+            if worker.exitcode is None:
                 continue
-            if process.exitcode == STARTUP_FAILURE and not self._announced:
+            if worker.exitcode == START_FAILED and not self._announced:
                 # What fails at the first start fails again.
-                self.failed = True
-                self.should_exit.set()
-                return
+                return 1
             if time.monotonic() - self._starts[k] < RESTART_SECONDS:
                 continue
             from prometheus_client.multiprocess import mark_process_dead
 
-            mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
+            mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
             print(
-                f"warning: worker {k} ended ({process.exitcode}); another one is started",
+                f"warning: worker {k} ended ({worker.exitcode}); another one is started",
                 file=sys.stderr,
                 flush=True,
             )
-            self.processes[k] = self._start(k)
+            self._workers[k] = self._start(k)
+        return None
 
-    def join_all(self) -> None:
-        end = time.monotonic() + self._settings.limits.drain_seconds + KILL_SECONDS
-        while any(one.exitcode is None for one in self.processes):
-            # A second signal does not wait.
-            if time.monotonic() > end or self.signal_queue:
-                for process in self.processes:
-                    process.process.kill()
-            time.sleep(0.01)
+    def _signal_all(self, number: int) -> None:
+        for worker in self._workers:
+            if worker.exitcode is None:
+                os.kill(worker.pid, number)
 
-    def handle_hup(self) -> None:
-        for process in self.processes:
-            if process.exitcode is None and process.pid is not None:
-                os.kill(process.pid, signal.SIGHUP)
-
-    # Every worker has its row of shared memory: their number is fixed.
-    def handle_ttin(self) -> None: ...
-    def handle_ttou(self) -> None: ...
-
-    def _start(self, k: int) -> Worker:
-        def build() -> GatewayServer:
-            self._state.leave()
-            server = _build(self._settings, self._load, self._shared, k, self._state)
-            server.parent = parent
-            return server
-
-        parent = os.getpid()
+    def _start(self, k: int) -> Any:
         self._starts[k] = time.monotonic()
-        worker = Worker(build, self.sockets[0])
+        fork: Any = multiprocessing.get_context("fork")
+        worker = fork.Process(target=self._serve, args=(k,))
         worker.start()
         return worker
+
+    def _serve(self, k: int) -> None:
+        """What a worker does."""
+        # Ctrl-C reaches the whole group; the parent passes it on.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._state.leave()
+        try:
+            _serve(self._settings, self._load, self._sock, self._state, k, self._shared)
+        except MildError as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            sys.exit(START_FAILED)

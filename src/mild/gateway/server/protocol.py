@@ -3,16 +3,20 @@
 Refused are heads that are too long or too slow, ambiguous lengths, targets in another form than a path,
 upgrades, long trailers, too many connections, and too many requests in line on one of them. The offer of
 HTTP/2 that some clients make with their first request is ignored.
+
+This is the only file that depends on how uvicorn works inside. ``pyproject.toml`` caps its version, and
+``test_uvicorn.py`` fails where these parts of it have changed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httptools
+from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -21,7 +25,10 @@ from uvicorn.protocols.http.httptools_impl import (
 
 from mild.gateway.config import LimitSettings
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.middleware import ON_DISCONNECT, name_request
+from mild.gateway.server.middleware import name_request
+
+if TYPE_CHECKING:
+    from mild.gateway.server.context import AppContext
 
 # Requests of one connection that may wait behind the one being answered.
 MAX_PIPELINED = 32
@@ -29,9 +36,18 @@ MAX_PIPELINED = 32
 STALL_SECONDS = 60.0
 # Seconds in which a client that was refused may still send; what it sends is ignored.
 LINGER_SECONDS = 2.0
-# More digits are no length.
-_MAX_DIGITS = 18
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class GatewayServer(Server):
+    """uvicorn's server, which says that it drains as soon as it does."""
+
+    def __init__(self, config: Config, context: AppContext) -> None:
+        super().__init__(config)
+        self._context = context
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._context.draining = True
+        await super().shutdown(sockets)
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -161,10 +177,10 @@ class GatewayProtocol(HttpToolsProtocol):
         self._in_head, self._in_body, self._body_begins = False, True, True
         self._head_bytes = self._trailer_bytes = 0
         super().on_headers_complete()
-        transport: Any = _ResponseTransport(self.transport)
-        self.cycle.transport = transport
         if self.scope["http_version"] == "1.0":
-            _send_without_chunks(self.cycle)
+            # It knows no chunks: the end of the connection is the end of the answer.
+            length: Any = _AnyLength()
+            self.cycle.chunked_encoding, self.cycle.expected_content_length = False, length
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
@@ -182,15 +198,10 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
-        scope: Any = cycle.scope
-        scope[ON_DISCONNECT] = None
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         others_wait = bool(self.pipeline)
-        if self._active is not None:
-            transport: Any = self._active.transport
-            transport.flush()
         super().on_response_complete()
         if self.transport.is_closing() or others_wait:
             return
@@ -237,16 +248,12 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _check_framing(self) -> None:
         """Refuse heads from which another reader might read another length of the body."""
-        lengths = [value for name, value in self.headers if name == b"content-length"]
         codings = [value for name, value in self.headers if name == b"transfer-encoding"]
         chunked = [one.strip().lower() for one in codings] == [b"chunked"]
-        if codings and (lengths or not chunked or self.parser.get_http_version() == "1.0"):
-            raise Refusal(
-                400,
-                "Transfer-Encoding must be chunked, in HTTP/1.1, and without Content-Length.",
-                code="invalid_framing",
-            )
-        if len(lengths) > 1 or any(len(one) > _MAX_DIGITS or not one.isdigit() for one in lengths):
+        if codings and (not chunked or self.parser.get_http_version() == "1.0"):
+            message = "Transfer-Encoding must be chunked, in HTTP/1.1, and without Content-Length."
+            raise Refusal(400, message, code="invalid_framing")
+        if any(name == b"content-length" and len(value) > 18 for name, value in self.headers):
             message = "Content-Length must be one number of at most 18 digits."
             raise Refusal(400, message, code="invalid_framing")
 
@@ -300,11 +307,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """Tell the application that its client has left, or that nothing more can be sent to it."""
         active = self._active
         if active is not None:
-            if not active.response_complete:
-                active.disconnected = True
-                scope: Any = active.scope
-                if scope[ON_DISCONNECT] is not None:
-                    scope[ON_DISCONNECT]()
+            active.disconnected = active.disconnected or not active.response_complete
             active.message_event.set()
 
     def _linger(self) -> None:
@@ -323,58 +326,18 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.close()
 
 
-class _ResponseTransport:
-    """The transport of one response: the head is sent together with what follows it, in one write."""
+class _AnyLength:
+    """The length of a response that ends with its connection."""
 
-    __slots__ = ("_head", "_transport", "is_closing")
+    def __lt__(self, sent: int) -> bool:
+        return False
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
-        self.is_closing = transport.is_closing
+    def __sub__(self, sent: int) -> _AnyLength:
+        return self
 
-    def write(self, data: bytes) -> None:
-        if self._head is None and data != _CONTINUE:
-            self._head = data
-        elif self._head:
-            head, self._head = self._head, b""
-            self._transport.writelines((head, data))
-        else:
-            self._transport.write(data)
-
-    def flush(self) -> None:
-        """Send a head that nothing follows."""
-        if self._head:
-            self._transport.write(self._head)
-            self._head = b""
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
+    def __ne__(self, other: object) -> bool:
+        return False
 
 
 def _head_too_large(message: str) -> Refusal:
     return Refusal(431, message, code="head_too_large")
-
-
-def _send_without_chunks(cycle: RequestResponseCycle) -> None:
-    """End responses of unknown length by closing the connection: HTTP/1.0 knows no chunks."""
-    send = cycle.send
-
-    def unbounded() -> bool:
-        return cycle.expected_content_length > sys.maxsize // 2
-
-    async def send_unchunked(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            if not any(name == b"content-length" for name, _ in message.get("headers", ())):
-                cycle.chunked_encoding, cycle.expected_content_length = False, sys.maxsize
-        elif unbounded() and not message.get("more_body", False):
-            message["more_body"] = True
-            await send(message)
-            cycle.response_complete = True
-            cycle.message_event.set()
-            cycle.transport.close()
-            return
-        await send(message)
-
-    cycle.send = send_unchunked  # type: ignore[method-assign]

@@ -1,7 +1,6 @@
 """PostgreSQL: a function that changes the rows of a batch, or none of them.
 
-It keeps the plans of its statements, which take the server longer to make than to run, and works behind
-poolers, which keep no prepared statements.
+Gateways do not call it any more; it stays for those that were started before an upgrade.
 """
 
 from __future__ import annotations
