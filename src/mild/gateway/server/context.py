@@ -122,6 +122,15 @@ class AppContext:
         self._row[0] += by
         self.metrics.add("mild_in_flight", by=by)
 
+    def expert_states(self) -> dict[str, dict[str, Any]]:
+        """By expert: its breaker for everybody, keys for which only theirs is open, seconds to cool down."""
+        clients = self.clients.items()
+        return {
+            "breakers": {name: client.state() for name, client in clients},
+            "open_keys": {name: client.open_keys() for name, client in clients},
+            "cool_downs": {name: client.cool_down() for name, client in clients},
+        }
+
     async def start(self) -> None:
         """Open what has to be open before the first request."""
         try:
@@ -193,11 +202,7 @@ class AppContext:
     def _publish(self) -> None:
         """What this worker says about itself, for the page and the metrics."""
         metrics, ledger = self.metrics, self.ledger
-        states: dict[str, Any] = {
-            "breakers": {name: client.state() for name, client in self.clients.items()},
-            "open_keys": {name: client.open_keys() for name, client in self.clients.items()},
-            "cool_downs": {name: client.cool_down() for name, client in self.clients.items()},
-        }
+        states = self.expert_states()
         for name in self.clients:
             state = STATES.index(states["breakers"][name])
             metrics.put("mild_breaker_state", name, value=state)
