@@ -123,7 +123,7 @@ class AppContext:
         self.metrics.add("mild_in_flight", by=by)
 
     def expert_states(self) -> dict[str, dict[str, Any]]:
-        """By expert: its breaker for everybody, keys for which only theirs is open, seconds to cool down."""
+        """By expert: its breaker for everybody, keys whose own one is open, seconds of cool-down."""
         clients = self.clients.items()
         return {
             "breakers": {name: client.state() for name, client in clients},
