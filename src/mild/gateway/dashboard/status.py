@@ -194,7 +194,7 @@ def latency_document(recent: Sequence[Record]) -> dict[str, Any]:
 def expert_lines(
     names: Sequence[str], found: LedgerSnapshot, workers: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One line per expert: the last hour, latencies, and how its breaker and its capacity are."""
+    """One line per expert: the last hour, latencies, its breaker, cool-down and capacity."""
     lines = []
     for name in names:
         hour = [row for row in found.minutes if row[1] == name]
@@ -210,6 +210,8 @@ def expert_lines(
         states = [
             state for worker in workers if (state := (worker.get("breakers") or {}).get(name))
         ]
+        pauses = [(worker.get("cool_downs") or {}).get(name, 0.0) for worker in workers]
+        open_keys = [(worker.get("open_keys") or {}).get(name, 0) for worker in workers]
         seats = [place for worker in workers if (place := (worker.get("capacity") or {}).get(name))]
         # Capacity is shared: each worker tells that of all.
         flying = [place.get("in_flight") or 0 for place in seats]
@@ -226,6 +228,8 @@ def expert_lines(
                 "breaker": _worst(states),
                 "breakers_not_closed": sum(state != "closed" for state in states),
                 "workers": len(states),
+                "open_keys": max(open_keys, default=0),
+                "cool_down": max(pauses, default=0.0),
                 "in_flight": max(flying, default=None),
                 "max_in_flight": max(limits, default=None),
             }
