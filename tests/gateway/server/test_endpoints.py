@@ -23,7 +23,8 @@ from gateway.gateway_cases import (
 from mild.artifact import Router, RouterInfo
 from mild.artifact.info import CostInfo
 from mild.endpoints.expert import BreakerSettings
-from mild.gateway.config import AccessSettings
+from mild.gateway.access import Access
+from mild.gateway.config import AccessSettings, Settings
 from mild.policies import LinearCostPolicy
 
 
@@ -194,8 +195,53 @@ async def test_health_and_readiness():
         health, alive, ready, *draining = found
     assert json.loads(health.body)["experts"] == {"one": "open"}
     assert json.loads(alive.body) == "I'm alive!"
-    assert json.loads(ready.body)["status"] == "ready"
+    # The only expert is left alone: every request would get 503.
+    assert (ready.status, json.loads(ready.body)["reason"]) == (503, "experts_unavailable")
     assert [answer.status for answer in draining] == [200, 200, 503]
+    assert json.loads(draining[2].body) == {"status": "draining", "reason": "draining"}
+
+
+async def test_readiness_is_503_while_every_request_would_get_503():
+    now = [0.0]
+    quick = {"retries": 0, "breaker": BreakerSettings(failures=1, open_seconds=15)}
+
+    async def readiness():
+        return (await ask(g.port, None, "/health/readiness", "GET")).status
+
+    async with (
+        FakeUpstream() as up,
+        FakeUpstream() as other,
+        gateway(
+            [expert("one", up, **quick), expert("two", other, **quick)], clock=lambda: now[0]
+        ) as g,
+    ):
+        seen = [await readiness()]
+        up.dead = True
+        assert (await ask(g.port, chat())).status == 200
+        seen.append(await readiness())
+        other.dead = True
+        assert (await ask(g.port, chat())).status == 502
+        seen.append(await readiness())
+        assert (await ask(g.port, chat())).status == 503
+        # A probe may be sent.
+        now[0] += 16.0
+        seen.append(await readiness())
+        up.dead = False
+        assert (await ask(g.port, chat())).status == 200
+        seen.append(await readiness())
+    assert seen == [200, 200, 503, 200, 200]
+
+
+async def test_readiness_is_503_while_a_lost_store_closes_the_gateway():
+    class Lost(Access):
+        refuses_all = True
+
+    access = Lost(Settings())
+    async with solo(access=access) as (_, g):
+        found = await ask(g.port, None, "/health/readiness", "GET")
+        alive = await ask(g.port, None, "/health/liveliness", "GET")
+    assert (found.status, json.loads(found.body)["reason"]) == (503, "store_unavailable")
+    assert alive.status == 200
 
 
 async def test_metrics_tell_what_happened():

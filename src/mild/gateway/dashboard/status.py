@@ -194,7 +194,10 @@ def latency_document(recent: Sequence[Record]) -> dict[str, Any]:
 def expert_lines(
     names: Sequence[str], found: LedgerSnapshot, workers: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One line per expert: the last hour, latencies, and how its breaker and its capacity are."""
+    """One line per expert: the last hour, latencies, failures, breaker and capacity.
+
+    A request that nobody answered counts as a failure of the expert that was asked first.
+    """
     lines = []
     for name in names:
         hour = [row for row in found.minutes if row[1] == name]
@@ -211,6 +214,10 @@ def expert_lines(
             state for worker in workers if (state := (worker.get("breakers") or {}).get(name))
         ]
         seats = [place for worker in workers if (place := (worker.get("capacity") or {}).get(name))]
+        faults = [
+            fault for worker in workers if (fault := (worker.get("failures") or {}).get(name))
+        ]
+        newest = [fault["last"] for fault in faults if fault["last"]]
         # Capacity is shared: each worker tells that of all.
         flying = [place.get("in_flight") or 0 for place in seats]
         limits = [place["max_in_flight"] for place in seats if place.get("max_in_flight")]
@@ -218,7 +225,10 @@ def expert_lines(
             {
                 "name": name,
                 "requests": sum(row[3] for row in hour),
-                "failures": sum(row[3] for row in hour if row[2] in FAILURES),
+                "failures": sum(row[3] for row in hour if row[2] in FAILURES)
+                + found.unanswered.get(name, 0),
+                "failed_attempts": sum(fault["attempts"] for fault in faults),
+                "last_failure": max(newest, key=lambda last: last["time"], default=None),
                 "dollars": sum(row[4] for row in hour),
                 "fell_back": passed_by,
                 "p50": quantile(times, 0.5),

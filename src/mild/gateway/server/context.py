@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from mild.artifact import Router
+from mild.endpoints.errors import ExpertError
 from mild.endpoints.redaction import redactor
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
 from mild.gateway.config_checks import check_against
 from mild.gateway.ledger.writer import LedgerWriter
+from mild.gateway.logs import EventLog
 from mild.gateway.metrics import Metrics
+from mild.gateway.refusals import Refusal
 from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.sessions import Sessions
 from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.expert_client import ExpertClient
+from mild.gateway.upstream.failures import ExpertFailures
 
 if TYPE_CHECKING:
     from mild.gateway.dashboard import Dashboard
@@ -83,6 +87,8 @@ class AppContext:
         self.board = board
         self.names = [expert.name for expert in settings.experts]
         self.metrics = Metrics(self.names, access.spend)
+        self.events = EventLog(clock)
+        self.failures = {name: ExpertFailures(wall_clock) for name in self.names}
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         # Why the start failed: a server cannot tell.
@@ -122,6 +128,36 @@ class AppContext:
         self._row[0] += by
         self.metrics.add("mild_in_flight", by=by)
 
+    def not_ready(self) -> str | None:
+        """Why every request would be answered with 503, as a code; None if one may be served."""
+        if self.draining:
+            return "draining"
+        if self.access.refuses_all:
+            return "store_unavailable"
+        if not any(client.is_available() for client in self.clients.values()):
+            return "experts_unavailable"
+        return None
+
+    def refused(self, refusal: Refusal) -> None:
+        """Count and log a request that was refused before the ledger."""
+        self.metrics.refused(refusal.status)
+        self.note_shed(refusal)
+
+    def note_shed(self, refusal: Refusal) -> None:
+        """Log a refusal where nothing is wrong with the request: no room, no expert, no store."""
+        if refusal.status == 503 or refusal.code == "overloaded":
+            code = refusal.code or refusal.kind
+            said = f"Requests are refused with {refusal.status} {code}: {refusal.message}"
+            self.events.note(("shed", code), said, code=code, status=refusal.status)
+
+    def note_failure(self, name: str, error: ExpertError) -> None:
+        """Log and count a failure of an expert; never with what was asked or answered."""
+        self.failures[name].add(error.kind)
+        # What is not HTTP, or not an answer, is quoted in the detail.
+        detail = "" if error.kind == "garbled" else f" ({error.detail})"
+        said = f"The expert {name} {error.description}{detail}."
+        self.events.note((name, error.kind), said, expert=name, kind=error.kind)
+
     async def start(self) -> None:
         """Open what has to be open before the first request."""
         try:
@@ -145,6 +181,7 @@ class AppContext:
         if self._publisher is not None:
             self._publisher.cancel()
         self._publish()
+        self.events.write(least_seconds=0.0)
         self.metrics.put("mild_workers", value=0)
         for client in self.clients.values():
             await client.http.close()
@@ -187,6 +224,7 @@ class AppContext:
         while True:
             await asyncio.sleep(PUBLISH_SECONDS)
             self._publish()
+            self.events.write()
 
     def _publish(self) -> None:
         """What this worker says about itself, for the page and the metrics."""
@@ -211,6 +249,7 @@ class AppContext:
                     }
                     for name, client in self.clients.items()
                 },
+                "failures": {name: found.document() for name, found in self.failures.items()},
                 "started": self.started,
                 "draining": self.draining,
             }

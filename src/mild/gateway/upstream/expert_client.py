@@ -98,6 +98,14 @@ class ExpertClient:
         now = self.clock()
         return now >= self.cool_until and self.breaker(path).allows(now) and self.capacity.is_free()
 
+    def is_available(self) -> bool:
+        """Whether a client may ask it at one path at least, its capacity aside."""
+        now = self.clock()
+        breakers = self._breakers.values()
+        return now >= self.cool_until and (
+            not breakers or any(breaker.allows(now) for breaker in breakers)
+        )
+
     def wait(self, path: str = _CHAT) -> tuple[float, bool]:
         """Seconds until it may be free, and whether it is full rather than broken."""
         now, breaker = self.clock(), self.breaker(path)
