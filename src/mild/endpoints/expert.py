@@ -133,13 +133,14 @@ def _alias(name: str, default: Any) -> Any:
 
 @dataclass(frozen=True, config=CONFIG)
 class BreakerSettings:
-    """When an expert is left alone, and for how long: after so many failures within a window that are at
-    least half of the calls in it.
+    """When an expert is not asked, and for how long: after so many failures within a window that are at
+    least half of the calls in it; and while it asks for a pause, but not longer than the cool-down.
     """
 
     failures: Annotated[int, whole(1)] = 5
     window_seconds: Positive = 30.0
     open_seconds: Positive = 15.0
+    max_cool_down_seconds: Positive = 30.0
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -57,6 +57,8 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_ledger_trouble": ("max", "1 if the ledger cannot be written.", ()),
     "mild_store_trouble": ("max", "1 if the store cannot be reached.", ()),
     "mild_breaker_state": ("max", "0 closed, 1 half-open, 2 open.", ("expert",)),
+    "mild_breaker_open_keys": ("max", "Keys for which the expert is not asked.", ("expert",)),
+    "mild_cool_down_seconds": ("max", "Until the expert is asked again.", ("expert",)),
     "mild_workers": ("sum", "Workers that serve.", ()),
     "mild_request_seconds": ("histogram", "From request to last byte.", ("expert",)),
     "mild_first_byte_seconds": ("histogram", "From request to first byte.", ("expert",)),

@@ -27,6 +27,7 @@ from mild.endpoints.translation.fields import (
 )
 from mild.endpoints.translation.requests import translate_request
 from mild.gateway.access import Caller, Reservation
+from mild.gateway.access.keys import ANONYMOUS
 from mild.gateway.ledger.records import Record
 from mild.gateway.metrics import NO_EXPERT
 from mild.gateway.refusals import Refusal
@@ -262,7 +263,7 @@ class CompletionHandler:
             request.read_answer,
             request.headers,
             self.context.settings.routing.max_attempts,
-            key=self.caller.name,
+            key=None if self.caller.scope == ANONYMOUS else self.caller.name,
             trace=self._trace,
         )
         self._record = Record(

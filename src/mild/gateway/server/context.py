@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from mild.artifact import Router
@@ -210,6 +210,8 @@ class AppContext:
             if self.board is not None:
                 self.board.take(router)
             self.serving = serving
+            for client in self.clients.values():
+                client.end_cool_down()
             self.metrics.add("mild_reloads_total", "ok")
             return serving.fingerprint
 
@@ -229,9 +231,16 @@ class AppContext:
     def _publish(self) -> None:
         """What this worker says about itself, for the page and the metrics."""
         metrics, ledger = self.metrics, self.ledger
-        breakers = {name: client.state() for name, client in self.clients.items()}
-        for name, state in breakers.items():
-            metrics.put("mild_breaker_state", name, value=STATES.index(state))
+        states: dict[str, Any] = {
+            "breakers": {name: client.state() for name, client in self.clients.items()},
+            "open_keys": {name: client.open_keys() for name, client in self.clients.items()},
+            "cool_downs": {name: client.cool_down() for name, client in self.clients.items()},
+        }
+        for name in self.clients:
+            state = STATES.index(states["breakers"][name])
+            metrics.put("mild_breaker_state", name, value=state)
+            metrics.put("mild_breaker_open_keys", name, value=states["open_keys"][name])
+            metrics.put("mild_cool_down_seconds", name, value=states["cool_downs"][name])
         metrics.add("mild_ledger_dropped_total", by=ledger.dropped - self._dropped)
         self._dropped = ledger.dropped
         metrics.put("mild_ledger_waiting", value=ledger.waiting)
@@ -241,7 +250,7 @@ class AppContext:
             {
                 "router": self.serving.fingerprint,
                 "in_flight": self.in_flight,
-                "breakers": breakers,
+                **states,
                 "capacity": {
                     name: {
                         "in_flight": client.capacity.in_flight,

@@ -221,6 +221,10 @@ class Endpoints:
                 "version": __version__,
                 "router": context.serving.fingerprint,
                 "experts": {name: client.state() for name, client in context.clients.items()},
+                "open_keys": {name: client.open_keys() for name, client in context.clients.items()},
+                "cool_downs": {
+                    name: client.cool_down() for name, client in context.clients.items()
+                },
                 "in_flight": context.total_in_flight,
             }
         )

@@ -34,8 +34,7 @@ MAX_WAIT = 5.0
 _MAX_ERROR_BYTES = 65_536
 _ERROR_SECONDS = 1.0
 _UNSUPPORTED = re.compile(rb"(?i)unsupported|not supported|(?:does not|doesn't) support")
-# Enough of a body to tell it from others.
-_TAIL_BYTES = 65_536
+_REASONS = {"failed": "failed repeatedly", "pause": "asked for a pause"}
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
 
 
@@ -50,7 +49,7 @@ class UpstreamRequest:
     read : gives a plain answer as the client gets it, from the expert, its document and its bytes
     headers : of the client, passed on
     max_attempts : over all experts
-    key : name of the client's key
+    key : name of the client's key; None without one
     trace : of the request, where it is traced
     attempts : sent so far
     asking : the expert that is being asked
@@ -120,7 +119,7 @@ async def ask_experts(
     Raises
     ------
     Refusal
-        none did: 429 if they are full or limit their rate, 503 if all are left alone, 504 if the last was
+        none did: 429 if they are full or limit their rate, 503 if none is asked, 504 if the last was
         too slow, 502 otherwise
     """
     last: tuple[ExpertClient, ExpertError] | None = None
@@ -129,7 +128,7 @@ async def ask_experts(
         for client in clients:
             tries, path = 0, _endpoint_path(client, request)
             while tries <= client.expert.retries and request.attempts < request.max_attempts:
-                permit = client.acquire(path)
+                permit = client.acquire(path, request.key)
                 if permit is None:
                     break
                 tries += 1
@@ -162,7 +161,6 @@ async def _attempt(
     try:
         await reserve(client.expert)
         body = request.body(client.expert)
-        permit.witness = (request.key, hash((len(body), body[-_TAIL_BYTES:])))
         request.attempts += 1
         request.asking = client.expert
         headers = request.headers
@@ -194,6 +192,8 @@ async def _attempt(
         permit.release(conclusive=False)
         raise
     answered = found.document is not None or found.events is not None
+    if answered:
+        permit.answered()
     report(client, "ok" if answered else "client_error", None)
     return found
 
@@ -277,7 +277,7 @@ def _endpoint_path(client: ExpertClient, request: UpstreamRequest) -> str:
 def _wait(client: ExpertClient, request: UpstreamRequest) -> float:
     """Seconds until an expert may be asked."""
     path = _endpoint_path(client, request)
-    return 0.0 if client.is_free(path) else client.wait(path)[0]
+    return 0.0 if client.is_free(path, request.key) else client.wait(path, request.key)[0]
 
 
 async def _sleep(request: UpstreamRequest, seconds: float) -> None:
@@ -292,13 +292,16 @@ def _refusal(
     last: tuple[ExpertClient, ExpertError] | None,
 ) -> Refusal:
     if last is None:
-        waits = [client.wait(_endpoint_path(client, request)) for client in clients]
-        soonest = min((seconds for seconds, _ in waits), default=1.0)
-        if any(full for _, full in waits):
+        found = {c.name: c.wait(_endpoint_path(c, request), request.key) for c in clients}
+        soonest = min((seconds for seconds, _ in found.values()), default=1.0)
+        reasons = [why for _, why in found.values()]
+        if "full" in reasons:
             message = "The experts have no room for another request at the moment."
             return Refusal(429, message, code="overloaded", retry_after=soonest)
-        message = "The experts failed repeatedly and are not asked for a moment."
-        return Refusal(503, message, code="experts_unavailable", retry_after=soonest)
+        code = "experts_cooling_down" if "pause" in reasons else "experts_unavailable"
+        said = ", ".join(f"{name} {_REASONS[why]}" for name, (_, why) in found.items())
+        message = f"No expert is asked at the moment: {said}."
+        return Refusal(503, message, code=code, retry_after=soonest)
     client, error = last
     status = {"rate": 429, "timeout": 504}.get(error.kind, 502)
     wait = error.retry_after
