@@ -232,6 +232,19 @@ async def test_readiness_is_503_while_every_request_would_get_503():
     assert seen == [200, 200, 503, 200, 200]
 
 
+async def test_readiness_is_503_while_the_only_expert_asked_for_a_pause():
+    now = [0.0]
+    up = FakeUpstream(script=["429"], retry_after="20")
+    async with solo(up, one={"retries": 0}, clock=lambda: now[0]) as (_, g):
+        assert (await ask(g.port, chat())).status == 429
+        found = await ask(g.port, None, "/health/readiness", "GET")
+        refused = await ask(g.port, chat())
+        now[0] += 21.0
+        again = await ask(g.port, None, "/health/readiness", "GET")
+    assert (found.status, json.loads(found.body)["reason"]) == (503, "experts_unavailable")
+    assert (refused.status, again.status) == (503, 200)
+
+
 async def test_readiness_is_503_while_a_lost_store_closes_the_gateway():
     class Lost(Access):
         refuses_all = True

@@ -145,4 +145,4 @@ class ExpertClient:
         return max(counts, default=0)
 
     def _report(self, change: str) -> None:
-        logger.warning("The expert %s %s.", self.name, change)
+        logger.warning("The expert %s %s.", self.name, change, extra={"expert": self.name})
