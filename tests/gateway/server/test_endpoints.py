@@ -340,3 +340,20 @@ def test_a_wrong_method_is_told_the_right_one(path, method, allowed):
     assert found.status == 405
     assert found.headers["allow"] == allowed
     assert json.loads(found.body)["error"]["code"] == "method_not_allowed"
+
+
+async def test_workers_tell_the_failed_attempts_of_each_expert():
+    breaker = BreakerSettings(failures=100)
+    failing = FakeUpstream(script=["500", "500", "reset"])
+    async with (
+        failing as up,
+        FakeUpstream() as other,
+        gateway([expert("one", up, retries=0, breaker=breaker), expert("two", other)]) as g,
+    ):
+        for _ in range(4):
+            assert (await ask(g.port, chat())).status == 200
+        await g.stop()
+        found = g.ledger.documents[-1]["failures"]
+    assert found["two"] == {"attempts": 0, "last": None}
+    assert found["one"]["attempts"] == 3
+    assert found["one"]["last"]["kind"] == "cut"

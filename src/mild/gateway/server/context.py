@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,6 @@ from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.expert_client import ExpertClient
-from mild.gateway.upstream.failures import ExpertFailures
 
 if TYPE_CHECKING:
     from mild.gateway.dashboard import Dashboard
@@ -88,7 +88,10 @@ class AppContext:
         self.names = [expert.name for expert in settings.experts]
         self.metrics = Metrics(self.names, access.spend)
         self.events = EventLog(clock)
-        self.failures = {name: ExpertFailures(wall_clock) for name in self.names}
+        # Failed attempts by expert and minute, and the newest of each expert.
+        self._failed: Counter[tuple[str, int]] = Counter()
+        self._last_failures: dict[str, dict[str, Any]] = {}
+        self._wall_clock = wall_clock
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         # Why the start failed: a server cannot tell.
@@ -152,7 +155,9 @@ class AppContext:
 
     def note_failure(self, name: str, error: ExpertError) -> None:
         """Log and count a failure of an expert; never with what was asked or answered."""
-        self.failures[name].add(error.kind)
+        now = self._wall_clock()
+        self._failed[name, int(now // 60)] += 1
+        self._last_failures[name] = {"kind": error.kind, "time": now}
         # What is not HTTP, or not an answer, is quoted in the detail.
         detail = "" if error.kind == "garbled" else f" ({error.detail})"
         said = f"The expert {name} {error.description}{detail}."
@@ -258,11 +263,23 @@ class AppContext:
                     }
                     for name, client in self.clients.items()
                 },
-                "failures": {name: found.document() for name, found in self.failures.items()},
+                "failures": self._failures(),
                 "started": self.started,
                 "draining": self.draining,
             }
         )
+
+    def _failures(self) -> dict[str, Any]:
+        """Failed attempts of the last hour, and the last failure, by expert."""
+        hour = int(self._wall_clock() // 60) - 60
+        self._failed = Counter({key: n for key, n in self._failed.items() if key[1] > hour})
+        attempts: Counter[str] = Counter()
+        for (name, _), count in self._failed.items():
+            attempts[name] += count
+        return {
+            name: {"attempts": attempts[name], "last": self._last_failures.get(name)}
+            for name in self.names
+        }
 
 
 def label_of(name: str) -> tuple[bytes, bytes]:
