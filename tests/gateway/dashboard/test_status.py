@@ -49,6 +49,8 @@ def test_the_document_is_json_and_adds_up(document):
     assert sum(line["count"] for line in again["shares"]["experts"]) == again["shares"]["window"]
     assert again["latency"]["latency_ms"]["p50"] <= again["latency"]["latency_ms"]["p95"]
     assert [line["breaker"] for line in again["experts"]] == ["closed", "half-open", "open"]
+    assert [line["open_keys"] for line in again["experts"]] == [2, 0, 0]
+    assert [line["cool_down"] for line in again["experts"]] == [0, 11.2, 0]
     assert again["spend"] == make_spend()
     assert again["troubles"] == []
 

@@ -51,20 +51,20 @@ def test_half_open_lets_a_few_probes_through_and_one_success_closes(provoked):
     assert breaker.state(5.0) == "half-open"
     probes = []
     while breaker.allows(5.0, None):
-        probes.append(breaker.take(5.0, None))
+        probes.append(breaker.take(None))
     assert len(probes) == MAX_PROBES
     breaker.succeeded(5.5, None, probes[0])
     assert breaker.state(5.5) == "closed"
     # The others are no probes any more: one that fails is a single failure.
     fail(breaker, 6.0, probes=probes[1], provoked=provoked)
-    breaker.released(probes[2])
+    breaker.released(None, probes[2])
     assert breaker.state(6.0) == "closed"
 
 
 @pytest.mark.parametrize("provoked", [False, True])
 def test_a_probe_that_fails_opens_again_for_the_whole_time(provoked):
     breaker = broken(provoked=provoked)
-    first, second = breaker.take(6.0, None), breaker.take(6.0, None)
+    first, second = breaker.take(None), breaker.take(None)
     fail(breaker, 7.0, probes=first, provoked=provoked)
     breaker.succeeded(7.1, None, second)
     assert breaker.state(11.9) == "open"
@@ -75,7 +75,14 @@ def test_a_probe_that_says_nothing_leaves_its_place_to_the_next():
     breaker = broken()
     for _ in range(MAX_PROBES + 1):
         assert breaker.allows(6.0, None)
-        breaker.released(breaker.take(6.0, None))
+        breaker.released(None, breaker.take(None))
+
+
+def test_no_key_can_take_the_probes_of_the_others():
+    breaker = broken(provoked=False)
+    while breaker.allows(6.0, "anna"):
+        breaker.take("anna")
+    assert breaker.allows(6.0, "ben")
 
 
 def test_what_began_before_the_opening_does_not_close():
@@ -151,9 +158,9 @@ def test_failures_that_nobody_provokes_count_for_everybody():
 
 def test_one_key_cannot_keep_a_breaker_open_that_opened_for_everybody():
     breaker = broken(provoked=False)
-    fail(breaker, 6.0, key="anna", probes=breaker.take(6.0, "anna"))
+    fail(breaker, 6.0, key="anna", probes=breaker.take("anna"))
     assert breaker.state(6.0) == "half-open"
-    breaker.succeeded(6.1, "ben", breaker.take(6.1, "ben"))
+    breaker.succeeded(6.1, "ben", breaker.take("ben"))
     assert breaker.state(6.1) == "closed"
 
 
@@ -161,9 +168,9 @@ def test_a_probe_that_fails_where_every_key_does_opens_for_everybody_again():
     breaker = Breaker(SETTINGS)
     fail(breaker, key="anna", times=2)
     fail(breaker, key="ben", times=2)
-    fail(breaker, 6.0, key="anna", probes=breaker.take(6.0, "anna"))
+    fail(breaker, 6.0, key="anna", probes=breaker.take("anna"))
     assert breaker.state(6.0) == "open"
-    breaker.succeeded(11.5, "ben", breaker.take(11.5, "ben"))
+    breaker.succeeded(11.5, "ben", breaker.take("ben"))
     # An expert that is back is back for every key.
     assert breaker.allows(11.5, "anna")
 
@@ -180,8 +187,8 @@ def test_changes_are_reported_once():
     said = []
     breaker = Breaker(SETTINGS, said.append)
     fail(breaker, key="anna", times=10)
-    fail(breaker, 6.0, key="anna", probes=breaker.take(6.0, "anna"))
-    breaker.succeeded(12.0, "anna", breaker.take(12.0, "anna"))
+    fail(breaker, 6.0, key="anna", probes=breaker.take("anna"))
+    breaker.succeeded(12.0, "anna", breaker.take("anna"))
     fail(breaker, 30.0, key="ben", times=10, provoked=False)
     assert [" ".join(line.split()[:2]) for line in said] == ["failed 3", "is asked", "failed 3"]
     assert ["anna" in line for line in said] == [True, True, False]

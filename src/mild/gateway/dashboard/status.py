@@ -194,7 +194,7 @@ def latency_document(recent: Sequence[Record]) -> dict[str, Any]:
 def expert_lines(
     names: Sequence[str], found: LedgerSnapshot, workers: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One line per expert: the last hour, latencies, failures, breaker and capacity.
+    """One line per expert: the last hour, latencies, failures, its breaker, cool-down and capacity.
 
     A request that nobody answered counts as a failure of the expert that was asked first.
     """
@@ -213,6 +213,8 @@ def expert_lines(
         states = [
             state for worker in workers if (state := (worker.get("breakers") or {}).get(name))
         ]
+        pauses = [(worker.get("cool_downs") or {}).get(name, 0.0) for worker in workers]
+        open_keys = [(worker.get("open_keys") or {}).get(name, 0) for worker in workers]
         seats = [place for worker in workers if (place := (worker.get("capacity") or {}).get(name))]
         faults = [
             fault for worker in workers if (fault := (worker.get("failures") or {}).get(name))
@@ -236,6 +238,8 @@ def expert_lines(
                 "breaker": _worst(states),
                 "breakers_not_closed": sum(state != "closed" for state in states),
                 "workers": len(states),
+                "open_keys": max(open_keys, default=0),
+                "cool_down": max(pauses, default=0.0),
                 "in_flight": max(flying, default=None),
                 "max_in_flight": max(limits, default=None),
             }

@@ -137,9 +137,11 @@ class AppContext:
             return "draining"
         if self.access.refuses_all:
             return "store_unavailable"
-        if not any(client.is_available() for client in self.clients.values()):
-            return "experts_unavailable"
-        return None
+        clients = self.clients.values()
+        if any(client.is_available() for client in clients):
+            return None
+        cooling = any(client.cool_down() for client in clients)
+        return "experts_cooling_down" if cooling else "experts_unavailable"
 
     def refused(self, refusal: Refusal) -> None:
         """Count and log a request that was refused before the ledger."""

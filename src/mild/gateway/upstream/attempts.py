@@ -298,10 +298,11 @@ def _refusal(
         if "full" in reasons:
             message = "The experts have no room for another request at the moment."
             return Refusal(429, message, code="overloaded", retry_after=soonest)
-        code = "experts_cooling_down" if "pause" in reasons else "experts_unavailable"
         said = ", ".join(f"{name} {_REASONS[why]}" for name, (_, why) in found.items())
         message = f"No expert is asked at the moment: {said}."
-        return Refusal(503, message, code=code, retry_after=soonest)
+        if "pause" in reasons:
+            return Refusal(503, message, code="experts_cooling_down", retry_after=soonest)
+        return Refusal(503, message, code="experts_unavailable", retry_after=soonest)
     client, error = last
     status = {"rate": 429, "timeout": 504}.get(error.kind, 502)
     wait = error.retry_after

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from mild.endpoints.expert import BreakerSettings
 
 STATES = ("closed", "half-open", "open")
-# Requests that a half-open circuit lets through at a time.
+# Requests of one key that half-open circuits let through at a time.
 MAX_PROBES = 3
 # Keys that are remembered; of each so many calls, or twice as many as open its circuit.
 MAX_KEYS = 256
@@ -19,10 +19,10 @@ class Circuit:
     """The calls of one key, or of everybody, and since when no more are let through.
 
     It opens after enough failures, if they are at least half of the last calls in the window. Half-open,
-    it lets a few requests through, the probes.
+    it lets a few requests of each key through, the probes.
     """
 
-    __slots__ = ("_report", "_settings", "_whose", "calls", "opened", "probes")
+    __slots__ = ("_report", "_settings", "_whose", "calls", "opened")
 
     def __init__(
         self, settings: BreakerSettings, report: Callable[[str], None], whose: str = ""
@@ -31,7 +31,6 @@ class Circuit:
         self._report = report
         self._whose = whose
         self.opened: float | None = None
-        self.probes = 0
         # Time, and whether it failed.
         self.calls: deque[tuple[float, bool]] = deque(maxlen=max(MAX_CALLS, 2 * settings.failures))
 
@@ -46,10 +45,6 @@ class Circuit:
         if self.opened is None:
             return 0.0
         return max(0.0, self.opened + self._settings.open_seconds - now)
-
-    def allows(self, now: float) -> bool:
-        """Whether a request would be let through."""
-        return self.opened is None or (self.probes < MAX_PROBES and not self.wait(now))
 
     def counts(self, now: float) -> tuple[int, int]:
         """Good and failed calls in the window."""
@@ -70,12 +65,12 @@ class Circuit:
         if self.opened is None:
             seconds = self._settings.open_seconds
             self._report(f"{why}{self._whose} and is not asked for {seconds:g} s")
-        self.opened, self.probes = now, 0
+        self.opened = now
 
     def close(self) -> None:
         """Let everything through."""
         self._report(f"is asked again{self._whose}")
-        self.opened, self.probes = None, 0
+        self.opened = None
         self.calls.clear()
 
 
@@ -97,7 +92,7 @@ class Breaker:
     ...     breaker.failed(now, "anna", [], provoked=True)
     >>> breaker.allows(2.0, "anna"), breaker.allows(2.0, "ben"), breaker.state(2.0)
     (False, True, 'closed')
-    >>> breaker.succeeded(6.5, "anna", breaker.take(6.5, "anna"))
+    >>> breaker.succeeded(6.5, "anna", breaker.take("anna"))
     >>> breaker.allows(6.5, "anna")
     True
     """
@@ -109,6 +104,8 @@ class Breaker:
         self._report = report
         self._everybody = Circuit(settings, report)
         self._keys: OrderedDict[str | None, Circuit] = OrderedDict()
+        # The keys of the probes that are under way.
+        self._probing: list[str | None] = []
 
     def state(self, now: float) -> str:
         """The state for everybody; requests without a key are everybody where no key is in use."""
@@ -125,22 +122,25 @@ class Breaker:
 
     def allows(self, now: float, key: str | None) -> bool:
         """Whether a request of a key would be let through."""
-        return all(circuit.allows(now) for circuit in self._met(key))
+        if self.wait(now, key):
+            return False
+        is_closed = all(circuit.opened is None for circuit in self._met(key))
+        return is_closed or self._probing.count(key) < MAX_PROBES
 
     def wait(self, now: float, key: str | None) -> float:
         """Seconds until a request of a key may be let through again."""
         return max(circuit.wait(now) for circuit in self._met(key))
 
-    def take(self, now: float, key: str | None) -> Probes:
+    def take(self, key: str | None) -> Probes:
         """Let a request through that is allowed. It must end in one of the three below."""
-        probing = [circuit for circuit in self._met(key) if circuit.opened is not None]
-        for circuit in probing:
-            circuit.probes += 1
-        return [(circuit, circuit.opened) for circuit in probing if circuit.opened is not None]
+        probes = [(one, one.opened) for one in self._met(key) if one.opened is not None]
+        if probes:
+            self._probing.append(key)
+        return probes
 
     def succeeded(self, now: float, key: str | None, probes: Probes) -> None:
         """An answer began."""
-        for circuit in _still(probes):
+        for circuit in self.released(key, probes):
             circuit.close()
             if circuit is self._everybody:
                 self._keys.clear()
@@ -158,9 +158,7 @@ class Breaker:
         began: float | None = None,
     ) -> None:
         """A request failed, perhaps through its own fault; ``began`` is when its answer did."""
-        probing = _still(probes)
-        self.released(probes)
-        everybody = self._everybody
+        probing, everybody = self.released(key, probes), self._everybody
         if not provoked:
             everybody.fail(now, everybody in probing)
             return
@@ -171,10 +169,14 @@ class Breaker:
         if everybody.opened is None or everybody in probing:
             self._judge(now)
 
-    def released(self, probes: Probes) -> None:
-        """A request ended without telling anything about the expert."""
-        for circuit in _still(probes):
-            circuit.probes -= 1
+    def released(self, key: str | None, probes: Probes) -> list[Circuit]:
+        """A request ended without telling anything about the expert.
+
+        Returns the circuits whose probe it was, if they neither closed nor opened again meanwhile.
+        """
+        if probes:
+            self._probing.remove(key)
+        return [circuit for circuit, opened in probes if circuit.opened == opened]
 
     def _judge(self, now: float) -> None:
         """Open the circuit for everybody if enough keys see mostly failures."""
@@ -202,8 +204,3 @@ class Breaker:
                 self._keys.popitem(last=False)
         self._keys.move_to_end(key)
         return found
-
-
-def _still(probes: Probes) -> list[Circuit]:
-    """The circuits that have neither closed nor opened again since a probe was let through."""
-    return [circuit for circuit, opened in probes if circuit.opened == opened]

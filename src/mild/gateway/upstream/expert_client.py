@@ -41,6 +41,7 @@ class Permit:
         if self._client is not None and self._began is None:
             self._began = self._client.clock()
             self._breaker.succeeded(self._began, self._key, self._probes)
+            self._probes = []
 
     def release(self, error: ExpertError | None = None, *, conclusive: bool = True) -> None:
         """End the attempt; with ``conclusive`` False its end says nothing about the expert."""
@@ -53,7 +54,7 @@ class Permit:
         if error is not None:
             client.note_pause(error)
         if error is None or error.kind == "rate" or error.status == 404:
-            self._breaker.released(self._probes)
+            self._breaker.released(self._key, self._probes)
             return
         # Any other failure may be one that the request provokes.
         provoked = error.kind != "connect"
@@ -91,10 +92,10 @@ class ExpertClient:
 
     def acquire(self, path: str = _CHAT, key: str | None = None) -> Permit | None:
         """A permit for a request of a key, or None if the expert is not asked, or full."""
-        now, breaker = self.clock(), self.breaker(path)
-        if self.cool_down() or not breaker.allows(now, key) or not self.capacity.take():
+        breaker = self.breaker(path)
+        if self.cool_down() or not breaker.allows(self.clock(), key) or not self.capacity.take():
             return None
-        return Permit(self, breaker, key, breaker.take(now, key))
+        return Permit(self, breaker, key, breaker.take(key))
 
     def is_free(self, path: str = _CHAT, key: str | None = None) -> bool:
         """Whether ``acquire`` would give a permit."""
