@@ -68,6 +68,19 @@ def test_a_json_line_has_the_fields_of_its_event_and_no_secret():
     assert LogFormatter(False, redact).format(record) == "warning: bad [secret]"
 
 
+def test_an_error_is_written_without_its_message():
+    try:
+        int(PROMPT)
+    except ValueError as error:
+        info = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("mild.gateway", logging.ERROR, "f", 1, "It failed.", (), info)
+    line = json.loads(LogFormatter(as_json=True).format(record))["message"]
+    assert line.startswith("It failed.\n")
+    assert line.endswith("ValueError")
+    assert "int(PROMPT)" in line
+    assert PROMPT not in line
+
+
 async def test_a_storm_of_failures_is_one_line_for_each_class(caplog):
     quick = {"retries": 0, "breaker": {"failures": 100}}
     script = ["500"] * 6 + ["garbage"] * 3

@@ -6,6 +6,7 @@ import json
 import logging
 import logging.config
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,10 @@ class LogFormatter(logging.Formatter):
         }
         more = {name: value for name, value in vars(record).items() if name not in _COMMON}
         return json.dumps(line | more, default=str)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
+        """Frames and type of an error; its message may quote a request."""
+        return "".join(traceback.format_tb(ei[2])) + ei[0].__name__
 
 
 def configure_logging(
