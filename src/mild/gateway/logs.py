@@ -81,13 +81,7 @@ class _Events:
 
 
 class EventLog:
-    """Writes the first event of a class at once, and then one line a minute with their number.
-
-    Examples
-    --------
-    >>> log = EventLog(clock=lambda: 0.0)
-    >>> log.note(("cheap", "server"), "The expert cheap failed.", expert="cheap")
-    """
+    """Writes the first event of a class at once, and then one line a minute with their number."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

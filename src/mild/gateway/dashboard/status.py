@@ -196,8 +196,12 @@ def expert_lines(
 ) -> list[dict[str, Any]]:
     """One line per expert: the last hour, latencies, failures, its breaker, cool-down and capacity.
 
-    A request that nobody answered counts as a failure of the expert that was asked first.
+    A request that nobody answered counts as a failure of the expert that was chosen.
     """
+
+    def told(what: str, name: str) -> list[Any]:
+        return [one for worker in workers if (one := (worker.get(what) or {}).get(name))]
+
     lines = []
     for name in names:
         hour = [row for row in found.minutes if row[1] == name]
@@ -210,15 +214,7 @@ def expert_lines(
         passed_by = sum(
             record.chosen == name and record.expert not in (name, None) for record in found.recent
         )
-        states = [
-            state for worker in workers if (state := (worker.get("breakers") or {}).get(name))
-        ]
-        pauses = [(worker.get("cool_downs") or {}).get(name, 0.0) for worker in workers]
-        open_keys = [(worker.get("open_keys") or {}).get(name, 0) for worker in workers]
-        seats = [place for worker in workers if (place := (worker.get("capacity") or {}).get(name))]
-        faults = [
-            fault for worker in workers if (fault := (worker.get("failures") or {}).get(name))
-        ]
+        states, seats, faults = (told(what, name) for what in ("breakers", "capacity", "failures"))
         newest = [fault["last"] for fault in faults if fault["last"]]
         # Capacity is shared: each worker tells that of all.
         flying = [place.get("in_flight") or 0 for place in seats]
@@ -238,8 +234,8 @@ def expert_lines(
                 "breaker": _worst(states),
                 "breakers_not_closed": sum(state != "closed" for state in states),
                 "workers": len(states),
-                "open_keys": max(open_keys, default=0),
-                "cool_down": max(pauses, default=0.0),
+                "open_keys": max(told("open_keys", name), default=0),
+                "cool_down": max(told("cool_downs", name), default=0.0),
                 "in_flight": max(flying, default=None),
                 "max_in_flight": max(limits, default=None),
             }
