@@ -60,7 +60,9 @@ REFUSED = (503, "experts_unavailable")
 @pytest.mark.parametrize(
     ("fault", "more"), [("500", {}), ("hang", {}), ("reset", {}), ("cut", {"stream": True})]
 )
-async def test_what_a_key_provokes_closes_the_expert_for_that_key_only(tmp_path, fault, more):
+async def test_what_a_key_provokes_closes_the_expert_for_that_key_only(
+    tmp_path, fault, more, caplog
+):
     """Six requests with different texts, each of which makes the expert fail."""
     async with FakeUpstream(script=[fault] * 6) as up, keyed(tmp_path, up) as (g, ask_with):
         for k in range(6):
@@ -73,6 +75,11 @@ async def test_what_a_key_provokes_closes_the_expert_for_that_key_only(tmp_path,
         health = json.loads((await ask(g.port, None, "/health", "GET")).body)
     assert health["experts"] == {"one": "closed"}
     assert health["open_keys"] == {"one": 1}
+    # One line for the operator, with the names and without the texts.
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "mild.gateway"]
+    assert "expert one" in line
+    assert "key-0" in line
+    assert "text" not in line
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,15 @@ class AppContext:
         self._row[0] += by
         self.metrics.add("mild_in_flight", by=by)
 
+    def expert_states(self) -> dict[str, dict[str, Any]]:
+        """By expert: its breaker for everybody, keys whose own one is open, seconds of cool-down."""
+        clients = self.clients.items()
+        return {
+            "breakers": {name: client.state() for name, client in clients},
+            "open_keys": {name: client.open_keys() for name, client in clients},
+            "cool_downs": {name: client.cool_down() for name, client in clients},
+        }
+
     def not_ready(self) -> str | None:
         """Why every request would be answered with 503, as a code; None if one may be served."""
         if self.draining:
@@ -238,11 +247,7 @@ class AppContext:
     def _publish(self) -> None:
         """What this worker says about itself, for the page and the metrics."""
         metrics, ledger = self.metrics, self.ledger
-        states: dict[str, Any] = {
-            "breakers": {name: client.state() for name, client in self.clients.items()},
-            "open_keys": {name: client.open_keys() for name, client in self.clients.items()},
-            "cool_downs": {name: client.cool_down() for name, client in self.clients.items()},
-        }
+        states = self.expert_states()
         for name in self.clients:
             state = STATES.index(states["breakers"][name])
             metrics.put("mild_breaker_state", name, value=state)

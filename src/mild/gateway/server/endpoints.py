@@ -214,17 +214,14 @@ class Endpoints:
         return why, found
 
     async def _health(self, request: Request) -> Response:
-        context = self._context
+        context, states = self._context, self._context.expert_states()
         return JSONResponse(
             {
                 "status": "draining" if context.draining else "ok",
                 "version": __version__,
                 "router": context.serving.fingerprint,
-                "experts": {name: client.state() for name, client in context.clients.items()},
-                "open_keys": {name: client.open_keys() for name, client in context.clients.items()},
-                "cool_downs": {
-                    name: client.cool_down() for name, client in context.clients.items()
-                },
+                "experts": states.pop("breakers"),
+                **states,
                 "in_flight": context.total_in_flight,
             }
         )

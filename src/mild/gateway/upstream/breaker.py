@@ -12,7 +12,7 @@ STATES = ("closed", "half-open", "open")
 MAX_PROBES = 3
 # Keys that are remembered; of each so many calls, or twice as many as open its circuit.
 MAX_KEYS = 256
-MAX_CALLS = 64
+MAX_CALLS = 128
 
 
 class Circuit:
@@ -48,9 +48,10 @@ class Circuit:
 
     def counts(self, now: float) -> tuple[int, int]:
         """Good and failed calls in the window."""
-        start = now - self._settings.window_seconds
-        recent = [failed for when, failed in self.calls if when > start]
-        return len(recent) - sum(recent), sum(recent)
+        while self.calls and self.calls[0][0] <= now - self._settings.window_seconds:
+            self.calls.popleft()
+        bad = sum(failed for _, failed in self.calls)
+        return len(self.calls) - bad, bad
 
     def fail(self, now: float, probing: bool) -> None:
         """Count a failure; what began before the circuit opened says nothing, unless it is a probe."""
@@ -166,7 +167,8 @@ class Breaker:
         if began is not None and (began, False) in own.calls:
             own.calls.remove((began, False))
         own.fail(now, own in probing)
-        if everybody.opened is None or everybody in probing:
+        good, bad = own.counts(now)
+        if bad > good and (everybody.opened is None or everybody in probing):
             self._judge(now)
 
     def released(self, key: str | None, probes: Probes) -> list[Circuit]:
