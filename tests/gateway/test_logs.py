@@ -174,3 +174,15 @@ async def test_a_refused_start_is_one_line_in_the_format_of_the_log(tmp_path, fa
     found = json.loads(line)
     assert (found["level"], found["logger"]) == ("error", "mild.gateway")
     assert (str(port) if fault == "port" else "prot") in found["message"]
+
+
+async def test_cool_downs_of_an_expert_are_few_lines(caplog):
+    now = [0.0]
+    up = FakeUpstream(script=["429"] * 5)
+    async with solo(up, one={"retries": 0}, clock=lambda: now[0]) as (_, g):
+        for _ in range(5):
+            assert (await ask(g.port, chat(PROMPT))).status == 429
+            now[0] += 1.5
+        lines = [line for line in messages(caplog) if "pause" in line]
+    assert len(lines) == 1
+    assert caplog.records[0].expert == "one"

@@ -106,7 +106,13 @@ class AppContext:
         self._seed = seed
         self.clients = {
             expert.name: ExpertClient(
-                expert, shared.counters, worker, 1 + k * EXPERT_COLUMNS, clock, wall_clock
+                expert,
+                shared.counters,
+                worker,
+                1 + k * EXPERT_COLUMNS,
+                clock,
+                wall_clock,
+                self.events,
             )
             for k, expert in enumerate(settings.experts)
         }
