@@ -194,6 +194,8 @@ class ServerSettings:
     trusted_proxies: tuple[_Network, ...] = ()
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 @dataclass(frozen=True, config=CONFIG)

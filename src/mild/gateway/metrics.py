@@ -44,6 +44,7 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_requests_total": ("counter", "Accepted requests by outcome.", ("expert", "outcome")),
     "mild_refused_total": ("counter", "Requests refused before the ledger.", ("status",)),
     "mild_attempts_total": ("counter", "Requests sent to experts.", ("expert", "result")),
+    "mild_streams_cut_total": ("counter", "Streams that an expert broke off.", ("expert",)),
     "mild_fallbacks_total": ("counter", "Answered by another expert than chosen.", ("expert",)),
     "mild_explored_total": ("counter", "Decisions drawn at random.", ()),
     "mild_tokens_total": ("counter", "Tokens as the experts report them.", ("expert", "direction")),

@@ -16,6 +16,7 @@ from gateway.gateway_cases import (
     gateway,
     priced_router,
     reply,
+    request_bytes,
     rows,
     said,
     scored_router,
@@ -346,6 +347,18 @@ def test_a_request_with_all_its_attempts_ends_in_time(first):
     else:
         assert (found.status, row.outcome, row.error) == (504, "failed", "total_timeout")
         assert json.loads(found.body)["error"]["code"] == "total_timeout"
+
+
+async def test_the_overhead_does_not_count_the_client_s_upload():
+    async with solo() as (_, g), Client(g.port) as client:
+        data = request_bytes(chat())
+        client.send(data[:-5])
+        await asyncio.sleep(0.3)
+        client.send(data[-5:])
+        found = await client.answer()
+        (row,) = await rows(g)
+    assert float(found.headers["x-mild-overhead-ms"]) < 150
+    assert row.latency_ms < 300
 
 
 async def test_the_overhead_is_never_negative():

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mild.endpoints.prices import Usage
 from mild.errors import InvalidInputError
 from mild.gateway.access.dollars import dollars_of, parts_of, shown_dollars
 from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key
@@ -77,6 +78,9 @@ class Access:
             None if dollars is None else parts_of(dollars)
             for dollars in (limits.budget_day, limits.budget_month)
         )
+        self._always_reserves = any(budget is not None for budget in self._budgets) and all(
+            expert.price.of(Usage(1, 1)) > 0 for expert in settings.experts
+        )
         # What may be spent in a day while the store is lost.
         self._allowance = self._credit = parts_of(limits.lost_allowance)
         self._renews = 0.0
@@ -90,6 +94,14 @@ class Access:
     def trouble(self) -> str | None:
         """Why the store cannot be reached; None if it can."""
         return self._writer.trouble
+
+    @property
+    def refuses_all(self) -> bool:
+        """Whether every request is refused because the store is lost."""
+        if self.trouble is None:
+            return False
+        renewed = self._allowance and self._clock() >= self._renews
+        return self._sheds or (self._always_reserves and not self._credit and not renewed)
 
     async def start(self) -> None:
         """Open the store and read the keys. Raises MildError if the store cannot be used."""

@@ -33,9 +33,9 @@ class Record:
     expected_cost : what the router expected of ``chosen``, in its own units
     price : dollars, by the usage that the expert reported
     tokens_in, tokens_out : likewise
-    latency_ms : from the request to the last byte
-    first_byte_ms : from the request to the first byte of the answer
-    overhead_ms : what the gateway itself added
+    latency_ms : from the end of the request's body to the last byte
+    first_byte_ms : from there to the first byte of the answer
+    overhead_ms : what the gateway itself added, without the upload and the experts
     status : HTTP status of the answer
     outcome : "ok", "cut" (broken behind the first byte), "cancelled" (the client left), "refused" (budget
         or rate), "failed"

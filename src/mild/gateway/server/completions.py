@@ -289,6 +289,7 @@ class CompletionHandler:
             record.outcome = "refused" if early else "failed"
             record.status = refusal.status
             record.error = refusal.code or refusal.kind
+            self.context.note_shed(refusal)
             response = refusal_response(refusal, self.request.endpoint)
             response.headers["x-mild-request-id"] = self.request.request_id
             redact = self.context.redact
@@ -301,6 +302,8 @@ class CompletionHandler:
             if self._response is not None:
                 self._response.close(error)
                 name = self._response.client.name
+                self.context.metrics.add("mild_streams_cut_total", name)
+                self.context.note_failure(name, error)
                 message = f"The expert {name} {error.description} in the middle of the stream."
                 broken = Refusal(502, message, code="stream_broken")
                 content = error_event(broken, self.request.endpoint, self._translator)
@@ -433,8 +436,10 @@ class CompletionHandler:
         text = UsageMeter(self.request.bytes_in)
         return sum((text.dollars(expert.price) for expert in self._upstream.lost), 0.0)
 
-    def _report(self, client: ExpertClient, result: str) -> None:
+    def _report(self, client: ExpertClient, result: str, error: ExpertError | None) -> None:
         self.context.metrics.add("mild_attempts_total", client.name, result)
+        if error is not None:
+            self.context.note_failure(client.name, error)
 
     def _settle(self) -> None:
         """End the reservation with what was spent: of attempts that failed, the text at most."""

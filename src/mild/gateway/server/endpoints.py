@@ -74,7 +74,10 @@ class Completions:
         start = time.perf_counter()
         context, serving = self._context, self._context.serving
         caller = context.access.identify(authorization_of(scope["headers"]))
+        reading = time.perf_counter()
         body = await Request(scope, receive).body()
+        # How long the client takes to send its request is neither overhead nor latency.
+        start += time.perf_counter() - reading
         endpoint, which = COMPLETIONS[scope["path"]], context.settings.routing.text
         request = CompletionRequest(scope["headers"], endpoint, body, which)
         selector = serving.selector
@@ -227,8 +230,10 @@ class Endpoints:
         return JSONResponse("I'm alive!")
 
     async def _readiness(self, request: Request) -> Response:
-        if self._context.draining:
-            return JSONResponse({"status": "draining"}, 503)
+        reason = self._context.not_ready()
+        if reason is not None:
+            status = "draining" if reason == "draining" else "unavailable"
+            return JSONResponse({"status": status, "reason": reason}, 503)
         return JSONResponse({"status": "ready", "router": self._context.serving.fingerprint})
 
     async def _metrics(self, request: Request) -> Response:

@@ -21,8 +21,6 @@ from mild.gateway.server.body import BodyMemory
 if TYPE_CHECKING:
     from mild.gateway.server.context import AppContext
 
-logger = logging.getLogger("mild.gateway")
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Headers = Sequence[tuple[bytes, bytes]]
 Scope = MutableMapping[str, Any]
@@ -51,7 +49,8 @@ def refusal_response(refusal: Refusal, path: str = "") -> Response:
 def error_response(context: AppContext, error: Exception, path: str) -> Response:
     """The answer to a request that met an error of our own, which is counted and logged."""
     context.metrics.add("mild_errors_total")
-    logger.error("error while serving a request", exc_info=error)
+    said = "error while serving a request"
+    context.events.note(("internal", type(error).__name__), said, logging.ERROR, error)
     message = "The gateway failed to serve this request."
     return refusal_response(Refusal(500, message, code="internal_error"), path)
 
@@ -113,7 +112,7 @@ class RequestGuard:
             if length is not None and (len(length) > 18 or int(length or 0) > self._max_body):
                 raise _body_too_large(self._max_body)
         except Refusal as refusal:
-            context.metrics.refused(refusal.status)
+            context.refused(refusal)
             await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
         body = LimitedBody(receive, self._max_body, self._memory)

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn import Config
 
+from mild.endpoints.redaction import redactor
 from mild.errors import InvalidInputError, MildError
 from mild.gateway.config import LimitSettings, ServerSettings, Settings
 from mild.gateway.config_checks import check_against
+from mild.gateway.logs import configure_logging
 from mild.gateway.server.state import StateFile
 
 if TYPE_CHECKING:
@@ -96,11 +98,11 @@ def raise_file_limit(limits: LimitSettings) -> None:
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < needed:
-        print(
-            f"warning: a process may open {allowed} files, and limits.max_connections and max_in_flight "
-            f"need {needed}; lower them, or raise the limit (ulimit -Hn).",
-            file=sys.stderr,
-            flush=True,
+        logger.warning(
+            "a process may open %d files, and limits.max_connections and max_in_flight need %d; "
+            "lower them, or raise the limit (ulimit -Hn).",
+            allowed,
+            needed,
         )
 
 
@@ -111,6 +113,8 @@ def serve_settings(
     after: Callable[[str], str] = lambda url: "",
 ) -> int:
     """Bind the port and serve until a signal says to stop; the exit status."""
+    server = settings.server
+    configure_logging(server.log_format, server.log_level, redactor(settings.experts))
     try:
         sock = bind(settings.host, settings.port)
     except OSError as error:
@@ -124,20 +128,17 @@ def serve_settings(
     # What cannot be served is said once, before any worker starts.
     router = load()
     check_against(settings, router)
-    check_tls(settings.server)
+    check_tls(server)
     raise_file_limit(settings.limits)
     state = StateFile(port)
 
     def announce() -> None:
         state.write({"pid": os.getpid(), "port": port, "workers": settings.workers})
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-        scheme = "http" if settings.server.tls_certificate is None else "https"
+        scheme = "http" if server.tls_certificate is None else "https"
         url = f"{scheme}://{shown}:{port}"
         print(f"mild serves {what} on {url} (model: mild){after(url)}", flush=True)
 
-    for level, name in ((logging.WARNING, "warning"), (logging.ERROR, "error")):
-        logging.addLevelName(level, name)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         if settings.workers > 1:
             return Supervisor(settings, load, sock, state, announce).run()
@@ -232,11 +233,9 @@ def make_server(
     from mild.gateway.server.protocol import GatewayProtocol, GatewayServer
 
     limits, tls = context.settings.limits, context.settings.server
-    protocol: Any = partial(GatewayProtocol, limits, context.metrics.refused)
+    protocol: Any = partial(GatewayProtocol, limits, context.refused)
     drain: Any = limits.drain_seconds
     keep_alive: Any = limits.keep_alive_seconds
-    # What uvicorn would log is said elsewhere, or is the fault of a client.
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = Config(
         create_app(context, ready),
         http=protocol,
@@ -329,11 +328,7 @@ class Supervisor:
             from prometheus_client.multiprocess import mark_process_dead
 
             mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
-            print(
-                f"warning: worker {k} ended ({worker.exitcode}); another one is started",
-                file=sys.stderr,
-                flush=True,
-            )
+            logger.warning("worker %d ended (%s); another one is started", k, worker.exitcode)
             self._workers[k] = self._start(k)
         return None
 
@@ -358,5 +353,5 @@ class Supervisor:
         try:
             _serve(self._settings, self._load, self._sock, self._state, k, self._shared)
         except MildError as error:
-            print(f"error: {error}", file=sys.stderr, flush=True)
+            logger.error("%s", error)
             sys.exit(START_FAILED)

@@ -53,7 +53,9 @@ class GatewayServer(Server):
 class GatewayProtocol(HttpToolsProtocol):
     """One connection."""
 
-    def __init__(self, limits: LimitSettings, refused: Callable[[int], None], **parts: Any) -> None:
+    def __init__(
+        self, limits: LimitSettings, refused: Callable[[Refusal], None], **parts: Any
+    ) -> None:
         super().__init__(**parts)
         self._limits = limits
         self._refused = refused
@@ -285,7 +287,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what cannot be read as a request, and close."""
-        self._refused(refusal.status)
+        self._refused(refusal)
         active = self._active
         if active is None or not self._is_busy or not active.response_started:
             body = refusal.body()

@@ -112,7 +112,7 @@ async def ask_experts(
     clients: Sequence[ExpertClient],
     request: UpstreamRequest,
     reserve: Callable[[Expert], Awaitable[None]],
-    report: Callable[[ExpertClient, str], None],
+    report: Callable[[ExpertClient, str, ExpertError | None], None],
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
 
@@ -154,7 +154,7 @@ async def _attempt(
     permit: Permit,
     request: UpstreamRequest,
     reserve: Callable[[Expert], Awaitable[None]],
-    report: Callable[[ExpertClient, str], None],
+    report: Callable[[ExpertClient, str, ExpertError | None], None],
 ) -> UpstreamResponse | ExpertError:
     """One attempt; its error if it came to nothing."""
     response: EndpointResponse | None = None
@@ -179,7 +179,7 @@ async def _attempt(
         request.asking = None
         if error.may_cost:
             request.lost.append(client.expert)
-        report(client, error.kind)
+        report(client, error.kind, error)
         if request.trace is not None:
             request.trace.fail_attempt(error)
         request.errors.append(f"{client.name}: {error}")
@@ -194,7 +194,7 @@ async def _attempt(
     answered = found.document is not None or found.events is not None
     if answered:
         permit.answered()
-    report(client, "ok" if answered else "client_error")
+    report(client, "ok" if answered else "client_error", None)
     return found
 
 

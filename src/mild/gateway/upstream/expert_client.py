@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
 from mild.endpoints.client import EndpointClient
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
+from mild.gateway.logs import EventLog, logger
 from mild.gateway.shared import Counters
 from mild.gateway.upstream.breaker import STATES, Breaker, Probes
 from mild.gateway.upstream.capacity import Capacity
@@ -18,8 +18,6 @@ COOL_DOWN_SECONDS = 1.0
 # Statuses with which an expert asks for a pause: with 429 always, with the others if it says how long.
 _PAUSES = (429, 503, 529)
 _CHAT = "/chat/completions"
-
-logger = logging.getLogger("mild.gateway")
 
 
 class Permit:
@@ -73,6 +71,7 @@ class ExpertClient:
         column: int,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        events: EventLog | None = None,
     ) -> None:
         self.expert = expert
         self.name = expert.name
@@ -80,6 +79,7 @@ class ExpertClient:
         self._breakers: dict[str, Breaker] = {}
         self.capacity = Capacity(expert, counters, worker, column, wall_clock)
         self.clock = clock
+        self._events = events or EventLog(clock)
         self._rows, self._row, self._column = counters.rows, counters.rows[worker], column + 4
         self.end_cool_down()
 
@@ -103,6 +103,11 @@ class ExpertClient:
             return False
         return self.capacity.is_free()
 
+    def is_available(self) -> bool:
+        """Whether a client may ask it at one path at least, its capacity aside."""
+        states = {breaker.state(self.clock()) for breaker in self._breakers.values()}
+        return not self.cool_down() and states != {"open"}
+
     def wait(self, path: str = _CHAT, key: str | None = None) -> tuple[float, str]:
         """Seconds until it may be free, and why it is not: "failed", "pause" or "full"."""
         now, breaker = self.clock(), self.breaker(path)
@@ -121,9 +126,9 @@ class ExpertClient:
         if error.status in _PAUSES and (error.status == 429 or error.retry_after is not None):
             seconds = min(seconds, self.expert.breaker.max_cool_down_seconds)
             if seconds and not self.cool_down():
-                self._report(
-                    f"asked for a pause (status {error.status}): not asked for {seconds:g} s"
-                )
+                pause = f"a pause (status {error.status}): not asked for {seconds:g} s"
+                said = f"The expert {self.name} asked for {pause}."
+                self._events.note((self.name, "pause"), said, expert=self.name)
             self._row[self._column] = max(self._row[self._column], self.clock() + seconds)
 
     def end_cool_down(self) -> None:
@@ -141,4 +146,4 @@ class ExpertClient:
         return max(counts, default=0)
 
     def _report(self, change: str) -> None:
-        logger.warning("The expert %s %s.", self.name, change)
+        logger.warning("The expert %s %s.", self.name, change, extra={"expert": self.name})
