@@ -177,7 +177,7 @@ class CompletionRequest:
         """The body as it came, with the expert's name for the model; or in the expert's API."""
         if not self.is_native(expert):
             return replace_model(self._translated_body(expert), _name_json(expert.model))
-        body = replace_model(self._body, _name_json(expert.model), every=True)
+        body = replace_model(self._body, _name_json(expert.model))
         if not self.adds_usage(expert):
             return body
         if self._options is None:
