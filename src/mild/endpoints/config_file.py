@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import os
 import re
 import tomllib
 import types
@@ -139,20 +140,27 @@ class ConfigFile:
             return None
 
 
-def read_toml(path: Path) -> ConfigFile:
-    """Read a TOML file; DataFileError if it cannot be read, or is not TOML."""
+def read_file(path: Path) -> tuple[bytes, os.stat_result]:
+    """The bytes of a configuration and its status; DataFileError if it cannot be read, or is too long."""
     try:
         with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
+            raw, status = file.read(MAX_BYTES + 1), os.fstat(file.fileno())
+    except OSError as error:
+        raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}.") from error
+    if len(raw) > MAX_BYTES:
+        raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
+    return raw, status
+
+
+def read_toml(path: Path) -> ConfigFile:
+    """Read a TOML file; DataFileError if it cannot be read, or is not TOML."""
+    raw, _ = read_file(path)
+    try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         # The parser's time grows with the square of the depth.
         if _DEEP_KEY.search(text):
             raise RecursionError
         content = tomllib.loads(text)
-    except OSError as error:
-        raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise DataFileError(
             f"{path}: a TOML file must be UTF-8; byte {error.start} is not."
