@@ -16,49 +16,34 @@ from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.batching import TextBatch
 from mild.gateway.selection.models import ModelRequest
-from mild.gateway.selection.needs import declares_limits, missing_of, request_needs
+from mild.gateway.selection.needs import missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 
 
 class Scores(NamedTuple):
-    """What a router makes of one text.
+    """What a router makes of one text."""
 
-    Attributes
-    ----------
-    best : index of the expert that it chooses
-    order : every expert that can be chosen, the one to ask first in front
-    probabilities : of each expert; None for one that cannot serve the request, 0 for a fallback
-    costs : expected, of each expert, as they are shown; None where the router has not learned them
-    values : what the choice maximises, of each expert: minus the expected cost where there are costs
-    novel : whether it is the expert for novel texts that is chosen
-    """
-
-    best: int
-    order: list[int]
-    probabilities: list[float | None]
-    costs: list[float] | None
-    values: list[float]
-    novel: bool = False
+    best: int  # the expert that it chooses
+    order: list[int]  # every expert that can be chosen, the one to ask first in front
+    probabilities: list[
+        float | None
+    ]  # None for one that cannot serve the request, 0 for a fallback
+    costs: (
+        list[float] | None
+    )  # expected, as they are shown; None where the router has not learned them
+    values: list[float]  # what the choice maximises: minus the expected cost where there are costs
+    novel: bool = False  # whether it is the expert for novel texts that is chosen
 
 
 class Selection(NamedTuple):
-    """Who is asked, in which order, and what the ledger is told about it.
+    """Who is asked, in which order, and what the ledger is told about it."""
 
-    Attributes
-    ----------
-    order : names of the experts, the one to ask first in front
-    chosen : the expert drawn; None where the client named one
-    propensity : with which it was drawn
-    expected : cost by expert name; None where the router knows none
-    pinned_by : twelve bytes, the request whose decision is followed
-    """
-
-    order: list[str]
-    chosen: str | None = None
+    order: list[str]  # names of the experts, the one to ask first in front
+    chosen: str | None = None  # the expert drawn; None where the client named one
     probabilities: list[float | None] | None = None
-    propensity: float | None = None
-    expected: dict[str, float] | None = None
-    pinned_by: bytes | None = None
+    propensity: float | None = None  # with which it was drawn
+    expected: dict[str, float] | None = None  # cost by name; None where the router knows none
+    pinned_by: bytes | None = None  # twelve bytes, the request whose decision is followed
     explored: bool = False
 
 
@@ -106,7 +91,6 @@ class ExpertSelector:
         self._fallbacks = [expert for expert in experts if expert.role == "fallback"]
         kept_back = {expert.name for expert in self._fallbacks}
         self._candidates = [k for k, name in enumerate(self.names) if name not in kept_back]
-        self._limited = any(map(declares_limits, experts))
         # Units of the router's costs per dollar; None if the router does not say.
         self._price_weight = router.info.price_weight
         if routing.price_weight is not None:
@@ -156,8 +140,6 @@ class ExpertSelector:
         Refusal
             400 if no expert that the router may choose can
         """
-        if not self._limited:
-            return {}
         needs = request_needs(document, bytes_in)
         missing = {name: missing_of(expert, needs) for name, expert in self._experts.items()}
         missing = {name: why for name, why in missing.items() if why}
@@ -190,7 +172,6 @@ class ExpertSelector:
         request: bytes,
         document: Mapping[str, Any],
         bytes_in: int,
-        alone: bool = False,
     ) -> Selection:
         """Select for one request.
 
@@ -201,7 +182,6 @@ class ExpertSelector:
         session : of the request; None without one
         request : twelve bytes, its number
         document, bytes_in : the request in the form of chat completions, and its length
-        alone : whether no other request is served that could be scored with it
 
         Raises
         ------
@@ -211,7 +191,7 @@ class ExpertSelector:
         if model.expert is not None:
             return Selection([model.expert])
         missing = self.cannot_serve(document, bytes_in)
-        scores = await self._batch.score(text, model.price_weight, alone=alone)
+        scores = await self._batch.score(text, model.price_weight)
         scores = self.restrict(scores, missing)
         pin = self._find_pin(session, scores)
         best = scores.best

@@ -341,7 +341,6 @@ class CompletionHandler:
             request.number,
             request.document,
             request.bytes_in,
-            context.in_flight == 1,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)
