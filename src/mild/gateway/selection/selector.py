@@ -48,17 +48,10 @@ class Selection(NamedTuple):
 
 
 class ExpertSelector:
-    """Selects experts with one router.
+    """Selects experts with one router; MildError if it has no text step, or takes no other price weight.
 
-    Attributes
-    ----------
-    names : of the router's experts, in its order
-    fixed : why another price weight is refused; None if it is not
-
-    Raises
-    ------
-    MildError
-        the router has no text step, or takes no other price weight
+    ``names`` are those of its experts, in its order; ``fixed`` says why another price weight is refused,
+    None if it is not.
     """
 
     def __init__(
@@ -133,13 +126,7 @@ class ExpertSelector:
             )
 
     def cannot_serve(self, document: Mapping[str, Any], bytes_in: int) -> dict[str, str]:
-        """Why experts cannot serve a request, by their names.
-
-        Raises
-        ------
-        Refusal
-            400 if no expert that the router may choose can
-        """
+        """Why experts cannot serve a request, by their names; Refusal 400 if none of the router's can."""
         needs = request_needs(document, bytes_in)
         missing = {name: missing_of(expert, needs) for name, expert in self._experts.items()}
         missing = {name: why for name, why in missing.items() if why}
@@ -173,20 +160,10 @@ class ExpertSelector:
         document: Mapping[str, Any],
         bytes_in: int,
     ) -> Selection:
-        """Select for one request.
+        """Select for one request; Refusal 400 if no expert can serve it.
 
-        Parameters
-        ----------
-        model : what the client asks for
-        text : what the router reads
-        session : of the request; None without one
-        request : twelve bytes, its number
-        document, bytes_in : the request in the form of chat completions, and its length
-
-        Raises
-        ------
-        Refusal
-            400 if no expert can serve the request
+        ``text`` is what the router reads, ``request`` the number of the request, twelve bytes,
+        ``document`` its content in any of the APIs, and ``bytes_in`` its length.
         """
         if model.expert is not None:
             return Selection([model.expert])
