@@ -50,9 +50,8 @@ class Collected:
     path: Path | None  # file of the table; None if none was written
     ledger: Path  # file of the answers
     columns: dict[str, Any]  # of the table, as Arrow arrays
-    summary: dict[
-        str, Any
-    ]  # per expert what was asked, answered, failed, spent and right, and the sums
+    # Per expert what was asked, answered, failed, spent and right, and the sums.
+    summary: dict[str, Any]
     interrupted: bool  # whether Ctrl-C ended it early
     like: Any = None  # the frame of the questions, if they were one
 

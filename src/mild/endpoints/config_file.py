@@ -193,7 +193,7 @@ def key_lines(text: str) -> dict[Location, int]:
             table = _key_path(header[1])
             found.setdefault(table, number)
         elif assigned := _ASSIGNED.match(line):
-            found.setdefault((*table, *_key_path(f"{assigned[1]} = 0")), number)
+            found.setdefault((*table, *_key_path(assigned[1])), number)
     return found
 
 
@@ -209,19 +209,9 @@ def line_of(lines: dict[Location, int], path: Location) -> int | None:
     return None
 
 
-def _key_path(snippet: str) -> Location:
-    """Keys from the outside in, as the parser itself reads them."""
-    try:
-        node = tomllib.loads(snippet)
-    except tomllib.TOMLDecodeError:
-        return ()
-    path = []
-    while isinstance(node, dict) and node:
-        key, node = next(iter(node.items()))
-        path.append(key)
-        if isinstance(node, list):
-            node = node[0]
-    return tuple(path)
+def _key_path(text: str) -> Location:
+    """Keys from the outside in, without their quotes."""
+    return tuple(part.strip("\"'") for part in re.findall(_PART, text))
 
 
 def shown_value(value: object) -> str:
