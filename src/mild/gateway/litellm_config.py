@@ -116,7 +116,8 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     provider, slash, name = model.partition("/")
     address = None if base is None else base.rstrip("/")
     if not slash:
-        provider, name = _provider_of(model), model
+        provider = next((name for name, starts in _BARE if model.startswith(starts)), "")
+        name = model
     own = f"{provider} has a protocol of its own: give the address of a LiteLLM proxy as api_base"
     if provider in _FOREIGN or (provider in _TRANSLATED and address is not None and slash):
         return own
@@ -138,11 +139,6 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     if address is not None:
         return Endpoint(address, model)
     return "its provider is not known, and it has no api_base"
-
-
-def _provider_of(model: str) -> str:
-    """Provider of a name without one, by how it begins."""
-    return next((name for name, starts in _BARE if model.startswith(starts)), "")
 
 
 def read_litellm(
