@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-_BLANK = re.compile(r"[ \t\r\n]*")
+# What stands before a key of an object, with its quote, and behind it.
+_KEY = re.compile(r'[ \t\r\n]*[{,][ \t\r\n]*"')
+_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 # Digits of a number that Python reads; longer ones are of no interest to the gateway.
 _LONG = 4000
 
@@ -54,7 +56,7 @@ def replace_model(body: bytes, name: bytes) -> bytes:
     """
     try:
         return replace_values(body.decode("utf-8"), {"model": name.decode("utf-8")}).encode("utf-8")
-    except (ValueError, RecursionError, IndexError):
+    except (ValueError, RecursionError):
         return body
 
 
@@ -67,25 +69,17 @@ def replace_values(text: str, values: Mapping[str, str]) -> str:
     '{"a":1, "b" : "x"}'
     """
     parts: list[str] = []
-    done = 0
-    place = _skip(text, _skip(text, 0) + 1)
-    while text[place] == '"':
-        key, place = scanstring(text, place + 1)
-        start = _skip(text, _skip(text, place) + 1)
-        _, end = _decoder.raw_decode(text, start)
+    done = place = 0
+    while quote := _KEY.match(text, place):
+        key, place = scanstring(text, quote.end())
+        colon = _COLON.match(text, place)
+        if colon is None:
+            raise ValueError("it is not JSON")
+        _, place = _decoder.raw_decode(text, colon.end())
         if key in values:
-            parts += [text[done:start], values[key]]
-            done = end
-        place = _skip(text, end)
-        if text[place] == ",":
-            place = _skip(text, place + 1)
+            parts += [text[done : colon.end()], values[key]]
+            done = place
     return "".join([*parts, text[done:]])
-
-
-def _skip(text: str, place: int) -> int:
-    found = _BLANK.match(text, place)
-    assert found is not None
-    return found.end()
 
 
 def _short_int(digits: str) -> int:
