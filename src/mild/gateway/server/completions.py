@@ -178,7 +178,7 @@ class CompletionRequest:
         """The body as it came, with the expert's name for the model; or in the expert's API."""
         if not self.is_native(expert):
             return replace_model(self._translated_body(expert), _name_json(expert.model))
-        body = replace_model(self._body, _name_json(expert.model), every=True)
+        body = replace_model(self._body, _name_json(expert.model))
         if not self.adds_usage(expert):
             return body
         if self._options is None:
@@ -345,7 +345,6 @@ class CompletionHandler:
             request.number,
             request.document,
             request.bytes_in,
-            context.in_flight == 1,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)
