@@ -89,7 +89,7 @@ class KeptLedger:
         self.records = []
         self.documents = []
         self.registered = {}
-        self.dropped = self.waiting = self.written = 0
+        self.dropped = self.waiting = self.waiting_bytes = self.written = 0
         self.trouble = None
 
     def start(self):

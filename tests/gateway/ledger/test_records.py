@@ -18,9 +18,9 @@ def test_a_record_comes_back_from_its_row():
         "r", 1.5, "k", "mild", "a", "b", [0.25, None, 0.75], 0.5, 0.1, 0.002, 3, 4, 5.0, 6.0, 7.0, 200,
         "cut", 2, True, "s", "f", "text", "why", "r0",
     )  # fmt: skip
-    assert from_row(as_row(full, keep_text=True).values()) == full
+    assert from_row(as_row(full).values()) == full
     bare = Record("r", 1.5, "k", "mild")
-    assert from_row(as_row(bare, keep_text=True).values()) == bare
+    assert from_row(as_row(bare).values()) == bare
 
 
 def test_the_text_is_kept_only_where_the_settings_say_so(tmp_path):

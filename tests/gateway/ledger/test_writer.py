@@ -10,6 +10,7 @@ from ledger_cases import EXPERTS, Keep, record, write_all, writing
 from mild.errors import DataFileError
 from mild.gateway.ledger import LedgerWriter, read_ledger
 from mild.gateway.ledger.reading import read_experts
+from mild.gateway.ledger.writer import RECORD_BYTES
 
 
 def eventually(found, seconds=10.0):
@@ -54,7 +55,7 @@ def test_without_a_path_nothing_is_written(tmp_path):
 
 
 def test_a_full_queue_drops_and_counts_and_never_waits(ledger_place):
-    writer = LedgerWriter(Keep(ledger_place), EXPERTS, waiting=100)
+    writer = LedgerWriter(Keep(ledger_place), EXPERTS, max_waiting_bytes=100 * RECORD_BYTES)
     started = time.perf_counter()
     for number in range(20_000):
         writer.write(record(number))
