@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from ledger_cases import record, write_all
+from mild.features.terms import abridge
 from mild.gateway.ledger import Record, read_ledger
 from mild.gateway.ledger.records import COLUMNS, as_row, from_row
 
@@ -39,3 +40,20 @@ def test_any_text_can_be_stored(tmp_path, text):
     (found,) = read_ledger(path)
     stored = text.replace("\ud800", "?").replace("\0", "\ufffd")
     assert found.text == found.asked == found.error == stored
+
+
+def test_what_clients_and_experts_wrote_is_cut(ledger_place):
+    long = "".join(f"{number} " for number in range(100_000))
+    rows = [
+        record(0, text=long, asked=long, error=long),
+        record(1, text=long, outcome="refused"),
+        record(2, text=long, outcome="failed"),
+    ]
+    write_all(ledger_place, rows, keep_text=True)
+    first, refused, failed = read_ledger(ledger_place)
+    assert (first.asked, first.error) == (long[:256], long[:256])
+    assert first.text == failed.text == abridge(long)
+    assert len(first.text) < 8300
+    assert refused.text is None
+    # The records of who wrote them are as they were.
+    assert rows[0].text == rows[1].text == long

@@ -219,6 +219,11 @@ class Endpoints:
                 "router": context.serving.fingerprint,
                 "experts": {name: client.state() for name, client in context.clients.items()},
                 "in_flight": context.total_in_flight,
+                "troubles": [
+                    name
+                    for name, part in (("store", context.access), ("ledger", context.ledger))
+                    if part.trouble is not None
+                ],
             }
         )
 
