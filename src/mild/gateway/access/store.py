@@ -8,7 +8,6 @@ reserved can exceed it.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -20,11 +19,12 @@ from mild.errors import DataFileError, InvalidInputError, MildError
 from mild.gateway.access import tables
 from mild.gateway.access.keys import Key
 from mild.gateway.access.tables import accounts, keys, processes, request_counts, reservations
-from mild.gateway.database import Address, CommitUnknownError, DatabaseError
+from mild.gateway.database import CommitUnknownError, DatabaseError
 from mild.gateway.database.engine import (
     MEMORY,
     Database,
     Location,
+    file_identity,
     open_database,
     shown_place,
     upsert,
@@ -343,20 +343,19 @@ class AccessStore:
         return self._database
 
     def _connect(self) -> None:
-        database, place = self._database, self._place
+        database = self._database
         gone = database is not None and database.is_gone()
-        if database is not None and (gone or database.broken):
+        if database is not None and (database.broken or (gone and file_identity(self._place))):
             database.close()
             self._database = None
-        # A new file would be without keys and spend; one that was put in its place is read from the start.
-        is_file = not isinstance(place, Address) and place != MEMORY
-        if gone or (self._is_open and is_file and not os.path.exists(place)):
+        if self._database is None:
+            self._database = open_database(self._place, self._patience)
+        if gone:
+            # No new file, without keys and spend. One that was put in its place is used from now on.
             raise DatabaseError(
                 "its file was deleted or replaced while the gateway ran; put it back from a backup, or "
                 "restart the gateway to begin with an empty one"
             )
-        if self._database is None:
-            self._database = open_database(place, self._patience)
 
     def _run(self, job: Callable[[sa.Connection], Result]) -> Result:
         """Run a transaction; again on a new connection if the old one had been lost."""
