@@ -54,6 +54,7 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_ledger_dropped_total": ("counter", "Ledger rows lost.", ()),
     "mild_in_flight": ("sum", "Requests being served.", ()),
     "mild_ledger_waiting": ("sum", "Ledger rows not yet written.", ()),
+    "mild_ledger_waiting_bytes": ("sum", "Bytes of ledger rows not yet written.", ()),
     "mild_ledger_trouble": ("max", "1 if the ledger cannot be written.", ()),
     "mild_store_trouble": ("max", "1 if the store cannot be reached.", ()),
     "mild_breaker_state": ("max", "0 closed, 1 half-open, 2 open.", ("expert",)),

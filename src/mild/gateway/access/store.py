@@ -24,6 +24,7 @@ from mild.gateway.database.engine import (
     MEMORY,
     Database,
     Location,
+    file_identity,
     open_database,
     shown_place,
     upsert,
@@ -342,11 +343,19 @@ class AccessStore:
         return self._database
 
     def _connect(self) -> None:
-        if self._database is not None and self._database.broken:
-            self._database.close()
+        database = self._database
+        gone = database is not None and database.is_gone()
+        if database is not None and (database.broken or (gone and file_identity(self._place))):
+            database.close()
             self._database = None
         if self._database is None:
             self._database = open_database(self._place, self._patience)
+        if gone:
+            # No new file, without keys and spend. One that was put in its place is used from now on.
+            raise DatabaseError(
+                "its file was deleted or replaced while the gateway ran; put it back from a backup, or "
+                "restart the gateway to begin with an empty one"
+            )
 
     def _run(self, job: Callable[[sa.Connection], Result]) -> Result:
         """Run a transaction; again on a new connection if the old one had been lost."""

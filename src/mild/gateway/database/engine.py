@@ -28,7 +28,7 @@ except ImportError as missing:
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
 # Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
-SCHEMA = "0003"
+SCHEMA = "0004"
 OLD = "old"
 metadata = sa.MetaData()
 
@@ -77,7 +77,7 @@ class Database:
     One that is ``broken`` was lost: open another. ``schema`` is the revision of its tables, "" without any.
     """
 
-    def __init__(self, engine: sa.Engine, reading: bool = False) -> None:
+    def __init__(self, engine: sa.Engine, reading: bool = False, place: Location = MEMORY) -> None:
         self.broken = False
         self.schema = ""
         self.is_postgres = engine.dialect.name == "postgresql"
@@ -91,6 +91,8 @@ class Database:
         except (sa.exc.DBAPIError, self._driver.Error) as error:
             raise DatabaseError(_failure(getattr(error, "orig", error))) from error
         self._raw: Any = self._connection.connection.driver_connection
+        self._place = place
+        self._identity = file_identity(place)
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
@@ -113,6 +115,10 @@ class Database:
     def time(self, now: float) -> float:
         """Seconds since 1970 by the server's clock; ``now`` for a file, which is on one machine."""
         return float(self._connection.scalar(_CLOCK) or 0.0) if self.is_postgres else now
+
+    def is_gone(self) -> bool:
+        """Whether the file was deleted or replaced: what is written would be lost."""
+        return file_identity(self._place) != self._identity
 
     def close(self) -> None:
         """Close the connection."""
@@ -170,7 +176,7 @@ def open_database(place: Location, patience: float = 5.0, reading: bool = False)
     if not (reading or place == MEMORY or isinstance(place, Address)):
         _create_file(Path(place))
     try:
-        database = Database(_engine(place, patience, reading), reading)
+        database = Database(_engine(place, patience, reading), reading, place)
         try:
             database.schema = schema_of(database, place, reading)
             if database.schema < SCHEMA and not reading:
@@ -194,6 +200,17 @@ def inspect_database(place: Location) -> str:
         return schema_of(database, place)
     finally:
         database.close()
+
+
+def file_identity(place: Location) -> tuple[int, int] | None:
+    """Device and inode of a file; None if there is no file, or the place is not one."""
+    if isinstance(place, Address) or place == MEMORY:
+        return None
+    try:
+        found = os.stat(place)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def shown_place(place: Location) -> str:

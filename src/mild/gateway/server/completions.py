@@ -26,6 +26,7 @@ from mild.endpoints.translation.fields import (
     is_native,
 )
 from mild.endpoints.translation.requests import translate_request
+from mild.features.terms import abridge
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.access.keys import ANONYMOUS
 from mild.gateway.ledger.records import Record
@@ -137,8 +138,7 @@ class CompletionRequest:
     def forget(self, *, keep_text: bool) -> None:
         """Drop what is needed for the choice alone: parsed, a body takes many times its bytes."""
         self._document = None
-        if not keep_text:
-            self.text = ""
+        self.text = abridge(self.text) if keep_text else ""
 
     def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""

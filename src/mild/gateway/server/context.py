@@ -262,6 +262,7 @@ class AppContext:
         metrics.add("mild_ledger_dropped_total", by=ledger.dropped - self._dropped)
         self._dropped = ledger.dropped
         metrics.put("mild_ledger_waiting", value=ledger.waiting)
+        metrics.put("mild_ledger_waiting_bytes", value=ledger.waiting_bytes)
         metrics.put("mild_ledger_trouble", value=float(ledger.trouble is not None))
         metrics.put("mild_store_trouble", value=float(self.access.trouble is not None))
         ledger.publish(

@@ -223,6 +223,11 @@ class Endpoints:
                 "experts": states.pop("breakers"),
                 **states,
                 "in_flight": context.total_in_flight,
+                "troubles": [
+                    name
+                    for name, part in (("store", context.access), ("ledger", context.ledger))
+                    if part.trouble is not None
+                ],
             }
         )
 
