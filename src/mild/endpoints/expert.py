@@ -254,9 +254,8 @@ class Expert:
     @functools.cached_property
     def own_bytes(self) -> int:
         """Bytes that ``with_own_fields`` adds to a request; 0 if it changes none."""
-        fields = {"system": self.system, "temperature": self.temperature, **self.extra}
-        fields = {name: value for name, value in fields.items() if value is not None}
-        return len(json.dumps(fields)) if fields else 0
+        empty: Document = {"messages": []}
+        return len(json.dumps(self.with_own_fields(empty, CHAT))) - len(json.dumps(empty))
 
     def with_own_fields(self, request: Document, endpoint: str) -> Document:
         """A request to an endpoint, in this expert's API, with ``system``, ``temperature`` and ``extra``.

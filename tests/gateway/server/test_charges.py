@@ -170,6 +170,7 @@ async def test_usage_is_plausible_up_to_the_context_and_max_tokens(context):
     ("limits", "reserved"),
     [
         ({"context": 2000}, 2000),
+        ({"max_output": 500, "context": 2000}, 500),
         ({"context": 2000, "max_tokens": 8000}, 2000),
         ({}, 1_000_000),
         ({"context": 3_000_000}, 3_000_000),
@@ -178,7 +179,8 @@ async def test_usage_is_plausible_up_to_the_context_and_max_tokens(context):
 async def test_max_tokens_above_the_limit_of_the_expert_reserves_the_limit(limits, reserved):
     one = {"price_out": 1.0, **limits}
     budget = {"budget_day": reserved * 1e-6 * 0.999}
-    document = chat("Hello", max_tokens=10**13)
+    # By its name, an expert is asked whatever it declares.
+    document = chat("Hello", model="one", max_tokens=10**13)
     async with solo(one=one, access_settings=budget) as (_, g):
         refused = await ask(g.port, document)
     async with solo(one=one, access_settings={"budget_day": reserved * 1.001e-6}) as (_, g):

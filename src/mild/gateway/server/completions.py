@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
-from mild.endpoints.prices import (
-    LONGEST_CONTEXT,
-    Usage,
-    UsageMeter,
-    asked_answers,
-    asked_tokens,
-    charged_tokens,
-)
+from mild.endpoints.prices import LONGEST_CONTEXT, Usage, UsageMeter, asked_answers, asked_tokens
 from mild.endpoints.translation.answers import ECHOED, translate_answer
 from mild.endpoints.translation.fields import (
     CHAT,
@@ -52,7 +45,7 @@ from mild.gateway.server.relay import (
 )
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
-from mild.gateway.upstream.json_edit import replace_model, replace_values
+from mild.gateway.upstream.json_edit import replace_model
 
 if TYPE_CHECKING:
     from mild.gateway.server.context import AppContext, Serving
@@ -129,9 +122,7 @@ class CompletionRequest:
         self._wants_usage = not (self.streamed and endpoint in (CHAT, COMPLETIONS)) or not (
             options is None or (isinstance(options, dict) and not options.get("include_usage"))
         )
-        self._options: str | None = None
-        if not self._wants_usage and "stream_options" in document:
-            self._options = json.dumps({**(options or {}), "include_usage": True})
+        self._has_options = "stream_options" in document
         # Bodies that are written anew, by all that they depend on but the model.
         self._written: dict[tuple[Any, ...], bytes] = {}
 
@@ -188,15 +179,13 @@ class CompletionRequest:
 
     def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model; written anew where it must change."""
-        if expert.own_bytes or not self.is_native(expert):
-            return replace_model(self._written_body(expert), _name_json(expert.model))
-        body = replace_model(self._body, _name_json(expert.model), every=True)
-        if not self.adds_usage(expert):
-            return body
-        if self._options is None:
-            place = body.index(b"{") + 1
-            return body[:place] + _USAGE + body[place:]
-        return replace_values(body.decode(), {"stream_options": self._options}).encode()
+        adds_usage, name = self.adds_usage(expert), _name_json(expert.model)
+        changes = expert.own_bytes or (adds_usage and self._has_options)
+        if changes or not self.is_native(expert):
+            return replace_model(self._written_body(expert), name)
+        body = replace_model(self._body, name, every=True)
+        place = body.index(b"{") + 1
+        return body[:place] + _USAGE + body[place:] if adds_usage else body
 
     def echo(self) -> dict[str, Any]:
         """Fields that an answer in another API depends on, or repeats; parsed again, and not kept."""
@@ -452,9 +441,12 @@ class CompletionHandler:
 
     def _lost_dollars(self) -> float:
         """What attempts that failed behind the request may be charged: the text in, by the estimate."""
-        size = self.request.bytes_for
-        lost = [(expert.price, charged_tokens(size(expert))) for expert in self._upstream.lost]
-        return sum((price.of(Usage(tokens, 0)) for price, tokens in lost), 0.0)
+        lost = self._upstream.lost
+        return sum((one.price.of(self._charged(one, UsageMeter())) for one in lost), 0.0)
+
+    def _charged(self, expert: Expert, meter: UsageMeter) -> Usage:
+        request = self.request
+        return meter.charged(request.bytes_for(expert), request.max_tokens(expert), expert.context)
 
     def _report(self, client: ExpertClient, result: str) -> None:
         self.context.metrics.add("mild_attempts_total", client.name, result)
@@ -467,10 +459,9 @@ class CompletionHandler:
             response.close(conclusive=False)  # where it was not closed yet, the client left
             record.expert = response.client.name
         # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
-        expert, request = self._upstream.asking, self.request
+        expert = self._upstream.asking
         if expert is not None:
-            size, most = request.bytes_for(expert), request.max_tokens(expert)
-            usage = self._usage.charged(size, most, expert.context)
+            usage = self._charged(expert, self._usage)
             if response is not None:
                 record.tokens_in, record.tokens_out = usage.tokens_in, usage.tokens_out
             if expert.price.known:
