@@ -271,8 +271,8 @@ class Expert:
         path = upstream_endpoint(endpoint, self.api)
         if path == EMBEDDINGS:
             return request
-        request, own = dict(request), request.get("system")
-        turns = request.get("messages")
+        request = dict(request)
+        own, turns = request.get("system"), request.get("messages")
         if self.system is not None and path == CHAT and isinstance(turns, list):
             request["messages"] = [{"role": "system", "content": self.system}, *turns]
         elif self.system is not None and path == MESSAGES:

@@ -45,7 +45,7 @@ from mild.gateway.server.relay import (
 )
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
-from mild.gateway.upstream.json_edit import replace_model
+from mild.gateway.upstream.json_edit import replace_model, replace_values
 
 if TYPE_CHECKING:
     from mild.gateway.server.context import AppContext, Serving
@@ -122,7 +122,9 @@ class CompletionRequest:
         self._wants_usage = not (self.streamed and endpoint in (CHAT, COMPLETIONS)) or not (
             options is None or (isinstance(options, dict) and not options.get("include_usage"))
         )
-        self._has_options = "stream_options" in document
+        self._options: str | None = None
+        if not self._wants_usage and "stream_options" in document:
+            self._options = json.dumps({**(options or {}), "include_usage": True})
         # Bodies that are written anew, by all that they depend on but the model.
         self._written: dict[tuple[Any, ...], bytes] = {}
 
@@ -179,13 +181,15 @@ class CompletionRequest:
 
     def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model; written anew where it must change."""
-        adds_usage, name = self.adds_usage(expert), _name_json(expert.model)
-        changes = expert.own_bytes or (adds_usage and self._has_options)
-        if changes or not self.is_native(expert):
-            return replace_model(self._written_body(expert), name)
-        body = replace_model(self._body, name, every=True)
-        place = body.index(b"{") + 1
-        return body[:place] + _USAGE + body[place:] if adds_usage else body
+        if expert.own_bytes or not self.is_native(expert):
+            return replace_model(self._written_body(expert), _name_json(expert.model))
+        body = replace_model(self._body, _name_json(expert.model), every=True)
+        if not self.adds_usage(expert):
+            return body
+        if self._options is None:
+            place = body.index(b"{") + 1
+            return body[:place] + _USAGE + body[place:]
+        return replace_values(body.decode(), {"stream_options": self._options}).encode()
 
     def echo(self) -> dict[str, Any]:
         """Fields that an answer in another API depends on, or repeats; parsed again, and not kept."""

@@ -47,17 +47,17 @@ def stream_translator(endpoint: str, expert: Expert, request: dict[str, Any]) ->
     return _MessageRelay(expert.name) if expert.api == "anthropic" else None
 
 
-class _MessageRelay(MessageReader):
+class _MessageRelay:
     """Anthropic's events to a client of the same API: only the model is renamed."""
 
     def __init__(self, model: str) -> None:
-        super().__init__()
+        self.reader = MessageReader()
         self._model = model
 
     def feed(self, document: dict[str, Any], event: bytes) -> bytes:
         """The event as the client gets it."""
         message = document.get("message")
-        self.observe(document)
+        self.reader.observe(document)
         if document.get("type") != "message_start" or not isinstance(message, dict):
             return event
         changed = {**document, "message": {**message, "model": self._model}}
@@ -187,8 +187,8 @@ class StreamRelay:
             self._error = ("garbled", str(error))
             return b""
         if b'"usage"' in data:
-            self._usage.read(translator.usage, self._written)
-        self._finished, self._done = translator.finished, translator.done
+            self._usage.read(translator.reader.usage, self._written)
+        self._finished, self._done = translator.reader.finished, translator.reader.done
         return changed
 
 
