@@ -47,7 +47,7 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_streams_cut_total": ("counter", "Streams that an expert broke off.", ("expert",)),
     "mild_fallbacks_total": ("counter", "Answered by another expert than chosen.", ("expert",)),
     "mild_explored_total": ("counter", "Decisions drawn at random.", ()),
-    "mild_tokens_total": ("counter", "Tokens as the experts report them.", ("expert", "direction")),
+    "mild_tokens_total": ("counter", "Tokens that are charged.", ("expert", "direction")),
     "mild_dollars_total": ("counter", "Dollars spent.", ("expert",)),
     "mild_reloads_total": ("counter", "Router reloads of workers.", ("result",)),
     "mild_errors_total": ("counter", "Errors in the gateway itself.", ()),

@@ -40,7 +40,7 @@ class Request:
 
 def relay(*pieces, name=b'"small"', strip=False):
     events, request = Events(pieces), Request()
-    usage = UsageMeter(0)
+    usage = UsageMeter()
 
     async def run():
         response = SimpleNamespace(events=events, first=await events.next())
@@ -71,7 +71,7 @@ def test_a_translated_stream_of_another_shape_is_cut(endpoint, bad):
     async def run():
         response = SimpleNamespace(events=events, first=await events.next())
         translator = StreamTranslator(endpoint, "openai", "small", {})
-        relay = StreamRelay(response, b'"small"', UsageMeter(0), False, bytes, translator)
+        relay = StreamRelay(response, b'"small"', UsageMeter(), False, bytes, translator)
         await relay.run(request.write, lambda: None)
 
     with pytest.raises(ExpertError) as found:
@@ -114,7 +114,7 @@ def test_what_came_together_with_an_error_goes_out_before_it():
     assert fault.kind == "server"
     assert said == b"".join(words)
     assert not ended
-    assert usage.pieces_out == 3
+    assert (usage.events, usage.bytes_out) == (3, 3)
 
 
 def test_an_error_event_without_the_word_in_its_data_is_no_content():

@@ -32,8 +32,8 @@ class Record:
         not serve the request
     propensity : probability in (0, 1] with which ``chosen`` was drawn, exploration included
     expected_cost : what the router expected of ``chosen``, in its own units
-    price : dollars, by the usage that the expert reported
-    tokens_in, tokens_out : likewise
+    price : dollars that were charged
+    tokens_in, tokens_out : likewise, by the usage that the expert reported or by an estimate
     latency_ms : from the end of the request's body to the last byte
     first_byte_ms : from there to the first byte of the answer
     overhead_ms : what the gateway itself added, without the upload and the experts

@@ -19,7 +19,7 @@ from mild.endpoints.client import EndpointResponse
 from mild.endpoints.errors import ExpertError, status_error
 from mild.endpoints.expert import Expert
 from mild.endpoints.replies import error_message
-from mild.endpoints.translation.fields import upstream_endpoint
+from mild.endpoints.translation.fields import ANSWERS, MESSAGES, upstream_endpoint
 from mild.gateway.refusals import Refusal
 from mild.gateway.tracing import RequestTrace
 from mild.gateway.upstream.events import EventReader, event_data
@@ -228,6 +228,11 @@ async def _open_response(
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
         raise ExpertError("server", "an error with status 200", status)
+    path = _endpoint_path(client, request)
+    answers = document.get(ANSWERS[path])
+    # Only a message may be empty.
+    if not isinstance(answers, list) or not (answers or path == MESSAGES):
+        raise ExpertError("garbled", f"a body without {ANSWERS[path]}")
     content = request.read(client.expert, document, content)
     return UpstreamResponse(client, permit, response, content, document)
 
