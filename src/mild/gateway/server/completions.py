@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage, UsageMeter, asked_answers, asked_tokens, charged_tokens
+from mild.endpoints.redaction import StreamRedactor
 from mild.endpoints.translation.answers import ECHOED, translate_answer
 from mild.endpoints.translation.fields import (
     CHAT,
@@ -354,7 +355,7 @@ class CompletionHandler:
             strip = request.adds_usage(expert)
             self._translator = stream_translator(request.endpoint, expert, request.echo())
             relay = StreamRelay(
-                response, name, self._usage, strip, context.redact, self._translator
+                response, name, self._usage, strip, StreamRedactor(context.redact), self._translator
             )
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
@@ -363,15 +364,14 @@ class CompletionHandler:
             response.close(finished=True)
             return
         if response.document is not None:
-            content = response.content
+            content = context.redact(response.content)
             self._usage.read(response.document)
             self._usage.pieces_out = charged_tokens(len(content))
         else:
-            content = client_error_content(response, request.endpoint)
+            content = context.redact(client_error_content(response, request.endpoint), error=True)
             self._usage.tokens_in = self._usage.tokens_out = 0
             self._record.error = "client_error"
         response.close()
-        content = context.redact(content)
         headers = self._headers(b"application/json")
         headers.append((b"content-length", b"%d" % len(content)))
         await self._begin(status, headers)
@@ -469,7 +469,7 @@ class CompletionHandler:
         if record.error is None and self._upstream.errors and record.outcome != "ok":
             record.error = self._upstream.errors[-1]
         if record.error is not None:
-            record.error = self.context.redact(record.error)
+            record.error = self.context.redact(record.error, error=True)
         if self.context.settings.ledger.keep_text:
             record.text = self.request.text
         if self._trace is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import UsageMeter
+from mild.endpoints.redaction import StreamRedactor
 from mild.endpoints.translation.answers import translate_error
 from mild.endpoints.translation.fields import RESPONSES, TranslationError, is_native
 from mild.endpoints.translation.streams import MessageReader, StreamTranslator
@@ -77,7 +78,7 @@ class StreamRelay:
         name: bytes,
         usage: UsageMeter,
         strip: bool,
-        redact: Callable[[bytes], bytes],
+        redact: StreamRedactor,
         translator: Translator | None = None,
     ) -> None:
         self._response = response
@@ -123,13 +124,13 @@ class StreamRelay:
             event = await events.next()
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")
+        last = b""
         if self._translator is not None:
             try:
                 last = self._translator.finish()
             except TranslationError as error:
                 raise ExpertError("garbled", str(error)) from None
-            await write(self._redact(last), True)
-        await write(b"", False)
+        await write(self._redact(last, last=True), False)
 
     def _changed(self, event: bytes) -> bytes:
         """The event as the client gets it; empty if it is left out."""
