@@ -469,7 +469,7 @@ class CompletionHandler:
         if record.error is None and self._upstream.errors and record.outcome != "ok":
             record.error = self._upstream.errors[-1]
         if record.error is not None:
-            record.error = self.context.redact(record.error, error=True)
+            record.error = self.context.redact(record.error)
         if self.context.settings.ledger.keep_text:
             record.text = self.request.text
         if self._trace is not None:

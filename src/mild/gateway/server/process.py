@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn import Config
 
+from mild.endpoints.redaction import Redactor
 from mild.errors import InvalidInputError, MildError
 from mild.gateway.config import LimitSettings, Settings
 from mild.gateway.config_checks import check_against, check_tls
@@ -113,6 +114,8 @@ def serve_settings(
     for level, name in ((logging.WARNING, "warning"), (logging.ERROR, "error")):
         logging.addLevelName(level, name)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Redactor(settings.experts).filter_log)
     try:
         if settings.workers > 1:
             return Supervisor(settings, load, sock, state, announce).run()
