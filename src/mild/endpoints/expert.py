@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
@@ -162,6 +162,8 @@ class Expert:
     for). The reader of the file sets ``secret``, the key itself, and ``place``, file and line for messages.
     """
 
+    internal: ClassVar = ("name", "secret", "place")
+    other_keys: ClassVar = tuple(ALIASES.values())
     name: str
     base_url: Annotated[str, Rule("must be text in quotes"), AfterValidator(check_base_url)] = ""
     model: Text = ""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, PlainValidator
 from pydantic.dataclasses import dataclass
@@ -136,12 +136,14 @@ class AccessSettings:
     requests_per_minute: Annotated[int, whole(1)] | None = None
     when_store_lost: Literal["shed", "serve"] | None = None
     lost_allowance: Amount = 0.0
+    trust_loopback: Flag = True
 
 
 @dataclass(frozen=True, config=CONFIG)
 class LedgerSettings:
     """Where decisions are written: a file, or the database of the store; ``path`` None for nowhere."""
 
+    other_keys: ClassVar = ("enabled",)
     path: Path | Address | None = None
     keep_text: Flag = False
     keep_days: Positive = 30.0
@@ -206,6 +208,8 @@ class Settings:
     what the files say and mild does not use; ``source`` is the file, ``lines`` where its keys stand in it.
     """
 
+    internal: ClassVar = ("notes", "source", "lines")
+    other_keys: ClassVar = ("litellm", "store_env", "store_file")
     experts: tuple[Expert, ...] = ()
     router: Path | None = None
     host: Annotated[
@@ -231,6 +235,13 @@ class Settings:
         return name if line is None else f"{self.source}, line {line}: {name}"
 
     @property
+    def url(self) -> str:
+        """Where the gateway listens."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        scheme = "http" if self.server.tls_certificate is None else "https"
+        return f"{scheme}://{host}:{self.port}"
+
+    @property
     def requires_key(self) -> bool:
         """Whether a request without a known key is refused.
 
@@ -238,7 +249,8 @@ class Settings:
         (False, True)
         """
         stated = self.access.require_key
-        return not is_loopback(self.host) if stated is None else stated
+        trusted = self.access.trust_loopback and is_loopback(self.host)
+        return not trusted if stated is None else stated
 
     @property
     def sheds(self) -> bool:
@@ -274,7 +286,7 @@ def read_settings(
     """
     config = _open(path)
     data: dict[str, Any] = dict(config.content)
-    for key in {"notes", "source", "lines"} & data.keys():
+    for key in data.keys() & Settings.internal:
         config.add((key,), "is unknown")
     experts, notes = _experts(
         config, data.pop("experts", {}), data.pop("litellm", None), environment

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 
 import pytest
 
@@ -273,6 +274,51 @@ def test_answers_and_streams_do_not_show_the_key(shown):
         assert b"[secret]" in found.body
         assert SECRET.encode() not in found.body
         assert ESCAPED.encode() not in found.body
+
+
+def stream_of(parts):
+    """A streamed answer with this text, as an expert sends it."""
+    deltas = [
+        f'{{"choices": [{{"index": 0, "delta": {{"content": "{part}"}}}}]}}' for part in parts
+    ]
+    deltas += ['{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}', "[DONE]"]
+    content = "".join(f"data: {delta}\n\n" for delta in deltas)
+    return reply(200, content, content_type="text/event-stream")
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+async def test_a_key_that_is_streamed_in_parts_does_not_reach_the_client(size, path):
+    parts = [SECRET[k : k + size] for k in range(0, len(SECRET), size)]
+    upstream = FakeUpstream(script=[stream_of(["It is ", *parts, " indeed"])])
+    asked = chat(stream=True, max_tokens=9)
+    if path == "/v1/responses":
+        asked = {"model": "mild", "input": "What?", "stream": True}
+    async with solo(upstream, one={"secret": Secret(SECRET, "a test"), "retries": 0}) as (_, g):
+        found = await ask(g.port, asked, path)
+    assert (found.status, found.whole) == (200, True)
+    assert b"[secret]" in found.body
+    assert b"indeed" in found.body
+    texts = re.findall(r'"(?:content|text|delta)": ?"([^"]*)"', found.body.decode())
+    assert SECRET[:4] not in "".join(texts)
+
+
+def test_a_short_key_is_taken_out_of_errors_only():
+    async def run():
+        one = {"secret": Secret("ollama", "a test"), "retries": 0}
+        content = b'{"choices": [{"message": {"content": "Install ollama"}}], "model": "x"}'
+        script = [
+            reply(200, content),
+            stream_of(["Install ollama"]),
+            reply(400, b'{"error": {"message": "wrong key ollama for ollama-7b"}}'),
+        ]
+        async with solo(FakeUpstream(script=script), one=one) as (_, g):
+            return [await ask(g.port, chat(stream=streamed)) for streamed in (False, True, False)]
+
+    plain, streamed, error = asyncio.run(run())
+    assert json.loads(plain.body)["choices"][0]["message"]["content"] == "Install ollama"
+    assert said(streamed.body) == "Install ollama"
+    assert json.loads(error.body)["error"]["message"] == "wrong key [secret] for ollama-7b"
 
 
 def test_a_stream_with_a_byte_order_mark_is_read():

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mild.endpoints.prices import Usage
-from mild.errors import InvalidInputError
-from mild.gateway.access.dollars import dollars_of, parts_of, shown_dollars
+from mild.gateway.access.dollars import checked_parts, dollars_of, parts_of, shown_dollars
 from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key
 from mild.gateway.access.periods import periods_at
 from mild.gateway.access.store import WINDOW, AccessStore, Account, Claim, Settlement, StoreError
@@ -132,12 +131,12 @@ class Access:
         budget is left; 503 if the store cannot be asked.
         """
         reservation = self._new_reservation(caller)
-        await self._claim(reservation, _checked_parts(dollars), caller)
+        await self._claim(reservation, checked_parts(dollars), caller)
         return reservation
 
     async def enlarge(self, reservation: Reservation, dollars: float) -> None:
         """Raise the reserved amount to ``dollars``, for an expert that may cost more; as ``reserve``."""
-        more = _checked_parts(dollars) - reservation.amount
+        more = checked_parts(dollars) - reservation.amount
         if more > 0 and reservation.is_open:
             await self._claim(reservation, more)
 
@@ -322,9 +321,3 @@ def _unavailable() -> Refusal:
         code="store_unavailable",
         retry_after=1.0,
     )
-
-
-def _checked_parts(dollars: float) -> int:
-    if not math.isfinite(dollars) or dollars < 0:
-        raise InvalidInputError(f"dollars must be a finite number of at least 0; got {dollars!r}.")
-    return parts_of(dollars)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from mild.errors import InvalidInputError
+
 BILLION = 1_000_000_000
 # Beyond this no price is meant, and SQLite's integers would end.
 _MOST = 1e9
@@ -18,6 +20,14 @@ def parts_of(dollars: float) -> int:
     parts = min(dollars, _MOST) * BILLION
     # The product has an error of its own, which must not become a billionth.
     return math.ceil(parts - max(1e-3, parts * 2.0**-51))
+
+
+def checked_parts(dollars: float, parameter: str = "dollars") -> int:
+    """``parts_of`` a finite amount that is not negative; refuse any other."""
+    if not math.isfinite(dollars) or dollars < 0:
+        rule = f"must be a finite number of at least 0; got {dollars!r}."
+        raise InvalidInputError(parameter=parameter, rule=rule)
+    return parts_of(dollars)
 
 
 def dollars_of(parts: int) -> float:

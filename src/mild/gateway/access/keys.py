@@ -19,6 +19,8 @@ from mild.gateway.refusals import Refusal
 PREFIX = "mild-"
 # Scope in which requests without a key are counted.
 ANONYMOUS = "anonymous"
+# Names under which metrics and ledger count requests without a key, and all keys together.
+_RESERVED = (ANONYMOUS, "all")
 _RANDOM_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 # Longer ones are no keys of ours and are not hashed.
@@ -128,5 +130,11 @@ def check_key_name(name: str) -> str:
         raise InvalidInputError(
             "the name of a key must be up to 64 letters, digits and . _ @ -, and begin with a letter "
             f"or digit; got {name!r}."
+        )
+    if name in _RESERVED:
+        raise InvalidInputError(
+            f"the name of a key must not be {' or '.join(_RESERVED)}: metrics and ledger use these for "
+            f"requests without a key and for all keys together; got {name!r}.",
+            code="reserved_key_name",
         )
     return name

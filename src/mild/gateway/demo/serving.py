@@ -27,6 +27,8 @@ PATIENCE = 300.0
 # Seconds that a stand-in takes: a little, so that streams can be seen.
 SECONDS = {"smollm2": 0.01, "gemma3": 0.03, "rules": 0.0}
 
+_IGNORED = "stand-ins ignore temperature, seed and logprobs, and call one tool at a time"
+
 
 def demo_router() -> Router:
     """The router of the demo, as it travels with the package."""
@@ -97,6 +99,7 @@ def _first_steps(settings: Settings, url: str) -> str:
     return (
         f"\nstand-in experts: {named or 'none'}; status page: {url}/"
         + "".join(f"\nendpoint: {expert.name} at {expert.base_url}" for expert in real)
+        + (f"\n{_IGNORED}" if named else "")
         + f"\ntry: curl {url}/v1/chat/completions -d "
         '\'{"model": "mild", "messages": [{"role": "user", "content": "What is 17 * 23?"}]}\''
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import LONGEST_CONTEXT, Usage, UsageMeter, asked_answers, asked_tokens
+from mild.endpoints.redaction import StreamRedactor
 from mild.endpoints.translation.answers import ECHOED, translate_answer
 from mild.endpoints.translation.fields import (
     CHAT,
@@ -376,7 +377,7 @@ class CompletionHandler:
             strip = request.adds_usage(expert)
             self._translator = stream_translator(request.endpoint, expert, request.echo())
             self._relay = StreamRelay(
-                response, name, self._usage, strip, context.redact, self._translator
+                response, name, self._usage, strip, StreamRedactor(context.redact), self._translator
             )
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
@@ -385,14 +386,13 @@ class CompletionHandler:
             response.close(finished=True)
             return
         if response.document is not None:
-            content = response.content
+            content = context.redact(response.content)
             self._usage.add(response.document, True)
         else:
-            content = client_error_content(response, request.endpoint)
+            content = context.redact(client_error_content(response, request.endpoint), error=True)
             self._usage = UsageMeter(Usage(0, 0), final=True)
             self._record.error = "client_error"
         response.close()
-        content = context.redact(content)
         headers = self._headers(b"application/json")
         headers.append((b"content-length", b"%d" % len(content)))
         await self._begin(status, headers)

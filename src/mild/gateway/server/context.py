@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from mild.artifact import Router
 from mild.endpoints.errors import ExpertError
-from mild.endpoints.redaction import redactor
+from mild.endpoints.redaction import Redactor
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
 from mild.gateway.config_checks import check_against
@@ -98,7 +98,7 @@ class AppContext:
         self.failure: Exception | None = None
         self.started = wall_clock()
         self.labels = {name: label_of(name) for name in self.names}
-        self.redact = redactor(settings.experts)
+        self.redact = Redactor(settings.experts)
         self._counters = shared.counters
         self._row = shared.counters.rows[worker]
         self._row[0] = 0.0

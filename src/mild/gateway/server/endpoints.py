@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from mild._version import __version__
 from mild.endpoints.expert import is_loopback
+from mild.endpoints.prices import charged_tokens
 from mild.endpoints.translation.fields import EMBEDDINGS
 from mild.features.terms import shorten
 from mild.gateway.access import Caller
@@ -120,6 +121,7 @@ class Endpoints:
             Route("/v1/models", self._models),
             Route("/v1/models/{name:path}", self._model),
             Route("/v1/route", self._route, methods=["POST"]),
+            Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/health", self._health),
             Route("/health/liveliness", self._liveliness),
             Route("/health/readiness", self._readiness),
@@ -190,6 +192,19 @@ class Endpoints:
                 "why": why,
             }
         )
+
+    async def _count_tokens(self, request: Request) -> Response:
+        """Tokens of a message, by the estimate that charges without usage go by; nobody is asked."""
+        context = self._context
+        caller = self._identify(request)
+        await context.access.admit(caller)
+        context.access.settle(await context.access.reserve(caller, 0.0), 0.0)
+        body = await request.body()
+        document = parse_body(body)
+        read_model(document.get("model"), context.names, context.serving.selector.fixed is None)
+        check_required(document, ("messages",))
+        tokens = charged_tokens(text_bytes(document, body))
+        return JSONResponse({"input_tokens": tokens}, headers={"x-mild-estimate": "input_tokens"})
 
     async def _explain(self, router: Router, text: str) -> tuple[dict[str, Any], Explanation]:
         """The evidence behind a decision and the whole explanation, found in a thread: it takes a while."""

@@ -38,6 +38,9 @@ COMPLETIONS = {
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
+# Headers that proxies and tunnels add.
+_PROXY_PREFIXES = (b"x-forwarded-", b"cf-")
+_PROXY_HEADERS = (b"forwarded", b"x-real-ip", b"via")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
@@ -175,7 +178,7 @@ def _read_headers(headers: Headers) -> tuple[bytes | None, bytes | None, bool]:
             length = value
         elif name == b"x-request-id":
             given = value if _REQUEST_ID.fullmatch(value) else None
-        elif name.startswith(b"x-forwarded-") or name in (b"forwarded", b"x-real-ip"):
+        elif name.startswith(_PROXY_PREFIXES) or name in _PROXY_HEADERS:
             forwarded = True
     return length, given, forwarded
 
@@ -204,9 +207,12 @@ class ProxyCheck:
     def __init__(self, settings: Settings) -> None:
         proxies = settings.server.trusted_proxies
         self._trusted = [ipaddress.ip_network(proxy) for proxy in proxies]
+        self._trusts_loopback = settings.access.trust_loopback
 
     def is_local(self, scope: Scope, forwarded: bool) -> bool:
         """Whether the client is on this machine; one whom only an unknown proxy knows is not."""
+        if not self._trusts_loopback:
+            return False
         peer = _parse_address((scope.get("client") or ("",))[0])
         if not forwarded:
             return peer is not None and peer.is_loopback

@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import socket
-import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -21,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn import Config
 
-from mild.endpoints.redaction import redactor
+from mild.endpoints.redaction import Redactor
 from mild.errors import InvalidInputError, MildError
-from mild.gateway.config import LimitSettings, ServerSettings, Settings
-from mild.gateway.config_checks import check_against
+from mild.gateway.config import LimitSettings, Settings
+from mild.gateway.config_checks import check_against, check_tls
 from mild.gateway.logs import configure_logging
 from mild.gateway.server.state import StateFile
 
@@ -66,29 +65,6 @@ def bind(host: str, port: int) -> socket.socket:
     return server
 
 
-def check_tls(server: ServerSettings) -> None:
-    """Refuse a certificate and key that cannot be used; uvicorn would say so in a traceback."""
-    if server.tls_certificate is None or server.tls_key is None:
-        return
-
-    def refuse_password() -> str:
-        raise InvalidInputError(
-            f"tls_key must be a key without a passphrase; {server.tls_key} has one.",
-            parameter="tls_key",
-        )
-
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(server.tls_certificate, server.tls_key, refuse_password)
-    except OSError as error:
-        reason = getattr(error, "reason", None) or error.strerror or error
-        raise InvalidInputError(
-            "tls_certificate and tls_key must be PEM files that belong together; "
-            f"{server.tls_certificate} and {server.tls_key}: {reason}.",
-            parameter="tls_certificate",
-        ) from error
-
-
 def raise_file_limit(limits: LimitSettings) -> None:
     """Let each process open as many files as its connections need, or say what it cannot have."""
     needed = limits.max_connections + limits.max_in_flight + SPARE_FILES
@@ -114,7 +90,7 @@ def serve_settings(
 ) -> int:
     """Bind the port and serve until a signal says to stop; the exit status."""
     server = settings.server
-    configure_logging(server.log_format, server.log_level, redactor(settings.experts))
+    configure_logging(server.log_format, server.log_level, partial(Redactor(settings.experts), error=True))
     try:
         sock = bind(settings.host, settings.port)
     except OSError as error:
@@ -134,9 +110,7 @@ def serve_settings(
 
     def announce() -> None:
         state.write({"pid": os.getpid(), "port": port, "workers": settings.workers})
-        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-        scheme = "http" if server.tls_certificate is None else "https"
-        url = f"{scheme}://{shown}:{port}"
+        url = settings.url
         print(f"mild serves {what} on {url} (model: mild){after(url)}", flush=True)
 
     try:

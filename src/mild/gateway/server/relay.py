@@ -12,6 +12,7 @@ from typing import Any
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import UsageMeter
+from mild.endpoints.redaction import StreamRedactor
 from mild.endpoints.translation.answers import translate_error
 from mild.endpoints.translation.fields import RESPONSES, TranslationError, is_native
 from mild.endpoints.translation.streams import MessageReader, StreamTranslator
@@ -80,7 +81,7 @@ class StreamRelay:
         name: bytes,
         usage: UsageMeter,
         strip: bool,
-        redact: Callable[[bytes], bytes],
+        redact: StreamRedactor,
         translator: Translator | None = None,
     ) -> None:
         self._response = response
@@ -126,13 +127,13 @@ class StreamRelay:
             event = await events.next()
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")
+        last = b""
         if self._translator is not None:
             try:
                 last = self._translator.finish()
             except TranslationError as error:
                 raise ExpertError("garbled", str(error)) from None
-            await write(self._redact(last), True)
-        await write(b"", False)
+        await write(self._redact(last, last=True), False)
 
     async def read_usage(self) -> None:
         """Count what has arrived for a client that has left, and wait for the usage if it comes next.
