@@ -90,17 +90,17 @@ class EndpointResponse:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _classify(error, self._expert, "nothing more came") from None
 
-    async def read_all(self) -> bytes:
-        """The whole body."""
+    async def read_all(self, most: int = MAX_BODY_BYTES) -> bytes:
+        """The whole body. Raises ExpertError for one of more than ``most`` bytes."""
         content = self._response.content
-        if content.is_eof() and content.total_bytes <= MAX_BODY_BYTES:
+        if content.is_eof() and content.total_bytes <= most:
             # It came with its head, as most do.
             return await self.read()
         body = bytearray()
         while piece := await self.read():
             body += piece
-            if len(body) > MAX_BODY_BYTES:
-                raise ExpertError("garbled", f"an answer of more than {MAX_BODY_BYTES:,} bytes")
+            if len(body) > most:
+                raise ExpertError("garbled", f"an answer of more than {most:,} bytes")
         return bytes(body)
 
     def close(self, *, finished: bool = False) -> None:

@@ -73,7 +73,7 @@ class Completions:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         context, serving = self._context, self._context.serving
-        caller = context.access.identify(authorization_of(scope["headers"]))
+        caller = scope["mild.caller"]
         body = await Request(scope, receive).body()
         endpoint, which = COMPLETIONS[scope["path"]], context.settings.routing.text
         request = CompletionRequest(scope["headers"], endpoint, body, which)
@@ -145,7 +145,6 @@ class Endpoints:
     async def _route(self, request: Request) -> Response:
         """The decision alone, and why; nobody is asked, nothing is spent."""
         context, serving = self._context, self._context.serving
-        self._identify(request)
         body = await request.body()
         document = parse_body(body)
         selector, names = serving.selector, serving.selector.names
