@@ -12,7 +12,7 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, gateway, solo
 from gateway.gateway_cases import expert as make_expert
 from gateway.process_cases import served, write_files
-from mild.endpoints.redaction import redactor
+from mild.endpoints.redaction import Redactor
 from mild.endpoints.secrets import Secret
 from mild.gateway.logs import EventLog, LogFormatter
 
@@ -53,7 +53,7 @@ def test_what_is_left_is_written_at_the_end(caplog):
 
 def test_a_json_line_has_the_fields_of_its_event_and_no_secret():
     secret = "sk-0123456789abcdef"
-    redact = redactor([make_expert("one", "http://x/v1", secret=Secret(secret, "a test"))])
+    redact = Redactor([make_expert("one", "http://x/v1", secret=Secret(secret, "a test"))])
     record = logging.LogRecord("mild.gateway", logging.WARNING, "f", 1, "bad %s", (secret,), None)
     record.expert, record.created, record.msecs = "one", 0.0, 7.0
     line = json.loads(LogFormatter(as_json=True, redact=redact).format(record))

@@ -113,10 +113,12 @@ class LimitSettings:
     max_header_bytes: Annotated[int, whole(1024)] = 32_768
     header_seconds: Positive = 10.0
     body_seconds: Positive = 60.0
+    min_body_rate: Amount = 1000.0
     keep_alive_seconds: Positive = 75.0
     max_connections: Annotated[int, whole(1)] = 4096
     max_in_flight: Annotated[int, whole(1)] = 1000
     max_bytes_in_flight: Annotated[int, whole(1024)] = 100_000_000
+    max_unread_bytes: Annotated[int, whole(1024)] = 96_000_000
     total_seconds: Positive | None = None
     drain_seconds: Amount = 30.0
 

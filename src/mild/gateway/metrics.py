@@ -51,6 +51,7 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_dollars_total": ("counter", "Dollars spent.", ("expert",)),
     "mild_reloads_total": ("counter", "Router reloads of workers.", ("result",)),
     "mild_errors_total": ("counter", "Errors in the gateway itself.", ()),
+    "mild_unread_cut_total": ("counter", "Connections cut whose clients did not read.", ()),
     "mild_ledger_dropped_total": ("counter", "Ledger rows lost.", ()),
     "mild_in_flight": ("sum", "Requests being served.", ()),
     "mild_ledger_waiting": ("sum", "Ledger rows not yet written.", ()),

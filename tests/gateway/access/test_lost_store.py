@@ -168,8 +168,8 @@ async def test_each_worker_keeps_to_its_share_of_the_minute(postgres, server):
     await stop(server, *both)
     for access, caller in zip(both, callers, strict=True):
         for _ in range(5):
-            access.settle(await access.reserve(caller, 0.0), 0.0)
-        assert (await refused(access.reserve(caller, 0.0))) == (429, "rate_limit_exceeded")
+            await access.admit(caller)
+        assert (await refused(access.admit(caller))) == (429, "rate_limit_exceeded")
     await start(server, *both)
     for access in both:
         await access.close()

@@ -29,7 +29,7 @@ from mild.endpoints.translation.fields import (
 from mild.endpoints.translation.requests import translate_request
 from mild.features.terms import abridge
 from mild.gateway.access import Caller, Reservation
-from mild.gateway.access.keys import ANONYMOUS
+from mild.gateway.access.keys import ANONYMOUS, revoked_key
 from mild.gateway.ledger.records import Record
 from mild.gateway.metrics import NO_EXPERT
 from mild.gateway.refusals import Refusal
@@ -271,6 +271,8 @@ class CompletionHandler:
         self._translator: Translator | None = None
         self._started = False
         self._refused = False
+        self._revoked = False
+        self._deadline = asyncio.timeout(self.context.settings.longest_request)
         self._trace = None
         if self.context.tracing is not None:
             self._trace = self.context.tracing.start(request.endpoint, request.headers, self.start)
@@ -305,8 +307,14 @@ class CompletionHandler:
         except Refusal as refusal:
             early = self._refused or self._upstream.attempts == 0
             record.outcome = "refused" if early else "failed"
-            record.status = refusal.status
             record.error = refusal.code or refusal.kind
+            if self._started and self._response is not None:
+                record.outcome = "cut"
+                self._response.close(conclusive=False)
+                content = error_event(refusal, self.request.endpoint, self._translator)
+                await self._write(content, True)
+                return
+            record.status = refusal.status
             self.context.note_shed(refusal)
             response = refusal_response(refusal, self.request.endpoint)
             response.headers["x-mild-request-id"] = self.request.request_id
@@ -342,22 +350,27 @@ class CompletionHandler:
     async def _serve_in_time(self) -> None:
         """Serve within the time of the whole request: reservations end soon after it."""
         seconds = self.context.settings.longest_request
+        access = self.context.access
         try:
-            async with asyncio.timeout(seconds):
+            async with self._deadline:
+                access.watch(self.caller, self._revoke)
                 await self._serve()
         except TimeoutError:
+            if self._revoked:
+                raise revoked_key() from None
             if self._started:
                 raise ExpertError("timeout", f"took longer than {seconds:g} s") from None
             message = f"The request was not answered within {seconds:g} s."
             raise Refusal(504, message, code="total_timeout") from None
+        finally:
+            access.unwatch(self._revoke)
+
+    def _revoke(self) -> None:
+        self._revoked = True
+        self._deadline.reschedule(asyncio.get_running_loop().time())
 
     async def _serve(self) -> None:
         context, request = self.context, self.request
-        try:
-            await context.access.admit(self.caller)
-        except Refusal:
-            self._refused = True
-            raise
         self._selection = await self.serving.selector.select(
             self.model,
             request.text,
@@ -395,9 +408,14 @@ class CompletionHandler:
         response.close()
         headers = self._headers(b"application/json")
         headers.append((b"content-length", b"%d" % len(content)))
+        # Only the client can delay it now.
+        self.context.access.unwatch(self._revoke)
+        self._deadline.reschedule(None)
         await self._begin(status, headers)
-        await self._write(content, False)
+        await self._write(content, True)
         self._note_start()
+        # Waits until most of it was read: who does not read keeps the place.
+        await self._write(b"", False)
 
     async def _begin(self, status: int, headers: Headers) -> None:
         self._started = True

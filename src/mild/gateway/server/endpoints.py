@@ -74,7 +74,7 @@ class Completions:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         context, serving = self._context, self._context.serving
-        caller = context.access.identify(authorization_of(scope["headers"]))
+        caller = scope["mild.caller"]
         reading = time.perf_counter()
         body = await Request(scope, receive).body()
         # How long the client takes to send its request is neither overhead nor latency.
@@ -150,7 +150,6 @@ class Endpoints:
     async def _route(self, request: Request) -> Response:
         """The decision alone, and why; nobody is asked, nothing is spent."""
         context, serving = self._context, self._context.serving
-        self._identify(request)
         body = await request.body()
         document = parse_body(body)
         selector, names = serving.selector, serving.selector.names
@@ -195,11 +194,7 @@ class Endpoints:
 
     async def _count_tokens(self, request: Request) -> Response:
         """Tokens of a message, by the estimate that charges without usage go by; nobody is asked."""
-        context = self._context
-        caller = self._identify(request)
-        await context.access.admit(caller)
-        context.access.settle(await context.access.reserve(caller, 0.0), 0.0)
-        body = await request.body()
+        context, body = self._context, await request.body()
         document = parse_body(body)
         read_model(document.get("model"), context.names, context.serving.selector.fixed is None)
         check_required(document, ("messages",))

@@ -207,7 +207,7 @@ def make_server(
     from mild.gateway.server.protocol import GatewayProtocol, GatewayServer
 
     limits, tls = context.settings.limits, context.settings.server
-    protocol: Any = partial(GatewayProtocol, limits, context.refused)
+    protocol: Any = partial(GatewayProtocol, context, {})
     drain: Any = limits.drain_seconds
     keep_alive: Any = limits.keep_alive_seconds
     config = Config(
@@ -276,8 +276,12 @@ class Supervisor:
         self._signal_all(signal.SIGTERM)
         end = time.monotonic() + self._settings.limits.drain_seconds + KILL_SECONDS
         while any(worker.exitcode is None for worker in self._workers):
-            # A second signal does not wait.
-            if time.monotonic() > end or self._signals:
+            # A second signal does not wait for requests, only for what they leave to be written.
+            if self._signals:
+                self._signals.clear()
+                self._signal_all(signal.SIGTERM)
+                end = min(end, time.monotonic() + KILL_SECONDS)
+            if time.monotonic() > end:
                 self._signal_all(signal.SIGKILL)
             time.sleep(0.01)
         return status
@@ -320,7 +324,7 @@ class Supervisor:
 
     def _serve(self, k: int) -> None:
         """What a worker does."""
-        # Ctrl-C reaches the whole group; the parent passes it on.
+        # The parent passes it on; also while the server does not run yet.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._state.leave()

@@ -33,6 +33,10 @@ MAX_WAIT = 5.0
 # Of a server error so many bytes are looked at, if they come within so many seconds.
 _MAX_ERROR_BYTES = 65_536
 _ERROR_SECONDS = 1.0
+# An error that is passed on has at most so many bytes.
+_MAX_REFUSAL_BYTES = 1_000_000
+# A larger answer is parsed in a thread: to count its brackets takes a while.
+_LARGE_BYTES = 2**20
 _UNSUPPORTED = re.compile(rb"(?i)unsupported|not supported|(?:does not|doesn't) support")
 _REASONS = {"failed": "failed repeatedly", "pause": "asked for a pause"}
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
@@ -206,7 +210,8 @@ async def _open_response(
     if not 200 <= status < 300:
         error = status_error(status, f"status {status}", headers)
         if error.kind == "client_error":
-            return UpstreamResponse(client, permit, response, await response.read_all())
+            content = await response.read_all(_MAX_REFUSAL_BYTES)
+            return UpstreamResponse(client, permit, response, content)
         content = await _read_error(response) if status >= 500 else b""
         if not _UNSUPPORTED.search(content):
             raise error
@@ -223,7 +228,10 @@ async def _open_response(
         return UpstreamResponse(client, permit, response, events=events, first=first)
     content = await response.read_all()
     try:
-        document = parse_object(content)
+        if len(content) < _LARGE_BYTES:
+            document = parse_object(content)
+        else:
+            document = await asyncio.to_thread(parse_object, content)
     except ValueError as error:
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
