@@ -353,8 +353,9 @@ class AccessStore:
         second = int(now)
         counted = [{"scope": s, "second": second, "requests": n} for s, n in taken.items()]
         rows = {"reservations": made, "request_counts": counted, "accounts": changed}
+        values = {name: json.dumps(some) for name, some in rows.items()} | {"ids": ids}
         for statement in _writing(connection.dialect.name, bool(counted)):
-            connection.execute(statement, {"ids": ids, **rows})
+            connection.execute(statement, values)
         return after
 
     def _opened(self) -> Database:

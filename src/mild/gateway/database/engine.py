@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -110,7 +111,7 @@ class Database:
         except BaseException as error:
             with suppress(sa.exc.SQLAlchemyError):
                 self._connection.rollback()
-            if isinstance(error, sa.exc.StatementError | sa.exc.InvalidRequestError):
+            if isinstance(error, sa.exc.DBAPIError | sa.exc.InvalidRequestError):
                 raise self._explain(error, committing) from error
             raise
 
@@ -137,7 +138,7 @@ class Database:
         if self.broken:
             return CommitUnknownError(reason) if committing else DatabaseError(reason)
         driver = self._driver
-        invalid = isinstance(cause, driver.DataError | driver.IntegrityError | TypeError) or (
+        invalid = isinstance(cause, driver.DataError | driver.IntegrityError) or (
             isinstance(cause, driver.InterfaceError | driver.ProgrammingError) and not state
         )
         return InvalidRowError(reason) if invalid else DatabaseError(reason)
@@ -153,7 +154,7 @@ def upsert(
     """Insert rows; of one that exists, replace these columns or add to them, or leave it as it is."""
     if rows:
         statement = upsert_from_json(connection.dialect.name, table, replace, add)
-        connection.execute(statement, {table.name: rows})
+        connection.execute(statement, {table.name: json.dumps(rows, allow_nan=False)})
 
 
 @cache
@@ -171,11 +172,11 @@ def upsert_from_json(
 
 @cache
 def insert_from_json(dialect: str, table: sa.Table) -> Any:
-    """One statement for any number of rows, which are the parameter of the table's name."""
-    given = sa.bindparam(table.name, type_=sa.JSON)
+    """One statement for any number of rows: a JSON list, the parameter of the table's name."""
+    given = sa.bindparam(table.name, type_=sa.Text)
     if dialect == "postgresql":
         columns = [sa.column(one.name, one.type) for one in table.c]
-        records = sa.func.json_to_recordset(given).table_valued(*columns)
+        records = sa.func.json_to_recordset(sa.cast(given, sa.JSON)).table_valued(*columns)
         rows = sa.select(records.render_derived(with_types=True))
     else:
         value = sa.func.json_each(given).table_valued("value").c.value
