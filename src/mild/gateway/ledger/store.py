@@ -99,7 +99,7 @@ class LedgerStore:
         with self._database.transaction() as connection:
             now = self._database.time(now)
             row = {"pid": self._worker, "time": now, "document": json.dumps(document, default=str)}
-            upsert(connection, workers, [row], replace=["time", "document"])
+            upsert(connection, workers, [row], replace=("time", "document"))
             connection.execute(workers.delete().where(workers.c.time < now - _SILENT))
 
     def retire(self) -> None:
