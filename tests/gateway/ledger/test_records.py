@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from ledger_cases import record, write_all
-from mild.features.terms import abridge
+from mild.core.long_texts import abridge
 from mild.gateway.ledger import Record, read_ledger
 from mild.gateway.ledger.records import COLUMNS, as_row, from_row
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mild.core.long_texts import abridge
 from mild.endpoints.replies import storable
-from mild.features.terms import abridge
 from mild.gateway.database.engine import metadata
 
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")

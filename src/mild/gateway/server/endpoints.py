@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mild._version import __version__
+from mild.core.long_texts import shorten
 from mild.endpoints.expert import is_loopback
 from mild.endpoints.translation.fields import EMBEDDINGS
-from mild.features.terms import shorten
 from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, ModelRequest, read_model
