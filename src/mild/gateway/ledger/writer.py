@@ -22,7 +22,7 @@ logger = logging.getLogger("mild.gateway.ledger")
 # Bytes of records that wait at most; beyond, the newest are dropped and counted.
 WAITING_BYTES = 64_000_000
 # Bytes of a record besides its text.
-RECORD_BYTES = 1500
+RECORD_BYTES = 1000
 # Rows in one transaction.
 BATCH = 1_000
 # Seconds between looks at the queue; a record is in the file after about this long.
@@ -222,10 +222,10 @@ class LedgerWriter:
                     size = 1
                     continue
                 self.dropped += 1
-            # Only now: if the ledger fails in between, the rest is tried again.
-            del self._batch[: len(some)]
             with self._lock:
                 self.waiting_bytes -= sum(map(_bytes_of, some))
+            # Only now: if the ledger fails in between, the rest is tried again.
+            del self._batch[: len(some)]
 
     def _disconnect(self) -> None:
         store, self._store = self._store, None
