@@ -62,19 +62,15 @@ class LedgerStore:
     """One connection, used by one thread; every method raises DatabaseError when it fails."""
 
     def __init__(self, place: Location, patience: float = 5.0) -> None:
-        self._database = open_database(place, patience)
+        self.database = open_database(place, patience)
         self._worker = str(os.getpid())
-        if self._database.is_postgres:
+        if self.database.is_postgres:
             self._worker = f"{socket.gethostname()}:{self._worker}"
         self._known: set[str] = set()
 
     def close(self) -> None:
         """Close the connection."""
-        self._database.close()
-
-    def is_gone(self) -> bool:
-        """Whether the file was deleted or replaced."""
-        return self._database.is_gone()
+        self.database.close()
 
     def append(self, records: Sequence[Record], experts: Mapping[str, Sequence[str]]) -> None:
         """Insert rows and their sums, all or none; rows whose request id exists are left out."""
@@ -83,7 +79,7 @@ class LedgerStore:
             {"fingerprint": router, "experts": json.dumps(list(experts.get(router, ())))}
             for router in sorted(named)
         ]
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             # A commit may have happened whose answer was lost.
             ids = [record.request_id for record in records]
             query = sa.select(decisions.c.request_id).where(decisions.c.request_id.in_(ids))
@@ -97,21 +93,21 @@ class LedgerStore:
 
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
         """Say how this process is; forget those that have been silent for long."""
-        with self._database.transaction() as connection:
-            now = self._database.time(now)
+        with self.database.transaction() as connection:
+            now = self.database.time(now)
             row = {"pid": self._worker, "time": now, "document": json.dumps(document, default=str)}
             upsert(connection, workers, [row], replace=["time", "document"])
             connection.execute(workers.delete().where(workers.c.time < now - _SILENT))
 
     def retire(self) -> None:
         """Remove this process from the list of workers."""
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             connection.execute(workers.delete().where(workers.c.pid == self._worker))
 
     def newest(self, now: float) -> float | None:
         """Time of the newest row that is not from the future."""
         time = decisions.c.time
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             return connection.scalar(sa.select(sa.func.max(time)).where(time <= now))
 
     def drop_before(self, time: float, now: float, rows: int) -> int:
@@ -119,7 +115,7 @@ class LedgerStore:
 
         A row from the future, when the clock was wrong, goes with those that were written at the same time.
         """
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             connection.execute(minutes.delete().where(minutes.c.minute < int(time // 60)))
         column = decisions.c
         ids = sa.select(column.id).order_by(column.time)
@@ -156,7 +152,7 @@ class LedgerStore:
 
     def bytes_used(self, connection: sa.Connection) -> int:
         """Bytes of the rows: of a file without its free pages, of a database by a sample of the rows."""
-        if not self._database.is_postgres:
+        if not self.database.is_postgres:
             free = max(0, _pragma(connection, "freelist_count") - _SPARE)
             return (_pragma(connection, "page_count") - free) * _pragma(connection, "page_size")
         id = decisions.c.id
@@ -172,9 +168,9 @@ class LedgerStore:
 
     def shrink(self) -> bool:
         """Give free pages of a file back to the file system; whether there were any."""
-        if self._database.is_postgres:
+        if self.database.is_postgres:
             return False
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             free = _pragma(connection, "freelist_count") - _SPARE
             for _ in range(max(0, min(free, _PAGES))):
                 connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
@@ -183,8 +179,8 @@ class LedgerStore:
     @contextmanager
     def _deleting(self) -> Iterator[sa.Connection]:
         """A transaction in which no other process deletes rows."""
-        with self._database.transaction() as connection:
-            if self._database.is_postgres:
+        with self.database.transaction() as connection:
+            if self.database.is_postgres:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_DELETE_LOCK)))
             yield connection
 

@@ -182,7 +182,7 @@ class LedgerWriter:
     def _work(self) -> None:
         """Everything that is due, in short transactions."""
         assert self.path is not None
-        if self._store is not None and self._store.is_gone():
+        if self._store is not None and self._store.database.is_gone():
             place = shown_place(self.path)
             logger.warning("the ledger %s was deleted or replaced; it is created anew.", place)
             self._disconnect()

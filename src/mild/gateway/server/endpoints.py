@@ -212,6 +212,7 @@ class Endpoints:
 
     async def _health(self, request: Request) -> Response:
         context = self._context
+        found = {"store": context.access.trouble, "ledger": context.ledger.trouble}
         return JSONResponse(
             {
                 "status": "draining" if context.draining else "ok",
@@ -219,11 +220,7 @@ class Endpoints:
                 "router": context.serving.fingerprint,
                 "experts": {name: client.state() for name, client in context.clients.items()},
                 "in_flight": context.total_in_flight,
-                "troubles": [
-                    name
-                    for name, part in (("store", context.access), ("ledger", context.ledger))
-                    if part.trouble is not None
-                ],
+                "troubles": [name for name, trouble in found.items() if trouble is not None],
             }
         )
 
