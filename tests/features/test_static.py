@@ -10,10 +10,10 @@ import pytest
 from safetensors.numpy import load as unpack
 from safetensors.numpy import save as pack
 
+from mild.core.long_texts import abridge
 from mild.errors import ArtifactError, DataFileError, MissingExtraError
 from mild.features import StaticFeatures
 from mild.features.static import find_static, read_table, read_tokenizer
-from mild.features.terms import abridge
 
 pytest.importorskip("tokenizers")
 

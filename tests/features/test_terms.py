@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mild.core.long_texts import abridge, shorten
 from mild.features import HashingFeatures
 from mild.features.terms import (
     CHUNK_CHARACTERS,
     NUMBER_NAMES,
-    abridge,
     chunks,
     count_buckets,
     count_known,
@@ -22,7 +22,6 @@ from mild.features.terms import (
     hash_terms,
     index_of,
     lay_out,
-    shorten,
     term_texts,
 )
 

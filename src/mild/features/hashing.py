@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.core.arrays import check_integer
+from mild.core.long_texts import FIRST, LAST
 from mild.core.threads import thread_count
 from mild.features.base import (
     Rows,
@@ -21,8 +22,6 @@ from mild.features.base import (
     check_text,
 )
 from mild.features.terms import (
-    FIRST,
-    LAST,
     NUMBER_NAMES,
     Buffer,
     Ints,

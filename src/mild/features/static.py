@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as unpack
 
+from mild.core.long_texts import FIRST, LAST, shorten
 from mild.errors import ArtifactError, DataFileError, MissingExtraError, counted
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import (
@@ -23,7 +24,6 @@ from mild.features.pretrained import (
     package_folder,
     read_json,
 )
-from mild.features.terms import FIRST, LAST, shorten
 
 # Texts whose tokens are held at a time.
 BATCH = 512

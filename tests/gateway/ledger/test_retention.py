@@ -152,10 +152,10 @@ def test_refused_rows_are_found_by_their_index(tmp_path):
     path = write_all(tmp_path / "l.db", [record()])
     found = []
     store = LedgerStore(path)
-    store._database._raw.set_trace_callback(found.append)
-    store.drop_refused(10, 10)
-    (statement,) = (text for text in found if text.startswith("DELETE"))
-    plan = store._database._raw.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
+    store.database._raw.set_trace_callback(found.append)
+    store.drop_excess(0, 0, 10, 10)
+    statement = next(text for text in found if text.startswith("DELETE"))
+    plan = store.database._raw.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
     store.close()
     assert any("decisions_refused" in line[3] for line in plan)
 

@@ -1,6 +1,7 @@
 """The ledger in PostgreSQL: once each, whatever happens to the server."""
 
 import os
+import random
 import threading
 import time
 
@@ -32,6 +33,11 @@ def store(postgres):
 
 def ids(place):
     return sorted(int(entry.request_id[1:]) for entry in read_ledger(place))
+
+
+def used(store):
+    with store.database.transaction() as connection:
+        return store.bytes_used(connection)
 
 
 def eventually(found, seconds=10.0):
@@ -154,14 +160,23 @@ def test_old_rows_go_by_days_and_by_bytes(postgres, store):
     assert ids(postgres.address) == [2, 3]
     rows = [record(i, time=now + i, text="x" * 500) for i in range(10, 2010)]
     store.append(rows, {})
-    assert 1_000_000 < store.bytes_used() < 3_000_000
+    assert 1_000_000 < used(store) < 3_000_000
     small = Retention(days=None, bytes=500_000)
     while small.sweep(store, now, 0):
         pass
-    assert store.bytes_used() <= 500_000
+    assert used(store) <= 500_000
     left = ids(postgres.address)
     assert left == list(range(2010 - len(left), 2010))
     assert len(left) > 300
+
+
+def test_bytes_are_estimated_where_rows_are_missing_and_differ(postgres, store):
+    texts = [random.Random(i).randbytes(1500).hex() if i < 2000 else None for i in range(4000)]
+    store.append([record(i, text=text) for i, text in enumerate(texts)], {})
+    for gap in ("id BETWEEN 2500 AND 3600", "id BETWEEN 300 AND 1500"):
+        postgres.query(f"DELETE FROM decisions WHERE {gap}")
+        (size,) = postgres.query("SELECT sum(pg_column_size(decisions.*) + 150) FROM decisions")[0]
+        assert used(store) == pytest.approx(float(size), rel=0.2)
 
 
 def test_a_newer_schema_is_refused_by_who_writes_and_who_reads(postgres):

@@ -24,7 +24,8 @@ def gateway_at(folder, up, **ledger):
     )
 
 
-async def test_refused_bodies_of_one_key_erase_no_row_of_another(tmp_path):
+async def test_refused_bodies_of_one_key_erase_no_row_of_another(tmp_path, monkeypatch):
+    monkeypatch.setattr("mild.gateway.ledger.store.PAUSE", 0.05)
     with open_store(None, str(tmp_path / "mild.sqlite")) as store:
         alice = add_key(store, "alice")
         poor = add_key(store, "poor", budget_day=1e-6)
@@ -41,6 +42,8 @@ async def test_refused_bodies_of_one_key_erase_no_row_of_another(tmp_path):
         assert await send(poor, [large] * 130) == [402] * 130
         assert await send(alice, ["last"]) == [200]
         assert await asyncio.to_thread(g.ledger.flush)
+        # Time for retention.
+        await asyncio.sleep(0.7)
     found = list(read_ledger(tmp_path / "ledger.sqlite"))
     mine = [entry.text for entry in found if entry.key == "alice"]
     assert mine == ["a question " * 100] * 10 + ["last"]

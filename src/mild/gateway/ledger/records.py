@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mild.core.long_texts import abridge
 from mild.endpoints.replies import storable
-from mild.features.terms import abridge
 from mild.gateway.database.engine import metadata
 
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
@@ -44,8 +44,8 @@ class Record:
     streamed : whether the answer was a stream
     session : hash of the session's name
     router : fingerprint of the router that decided
-    text : what was routed, only where the settings keep it; without the middle of a long text, and None
-        for a refused request
+    text : what was routed, only where the settings keep it and an expert was asked; without the middle of
+        a long text
     error : why it failed, in a word or a sentence
     pinned_by : request whose decision this one follows because their session is pinned. Such a row
         repeats ``chosen`` and ``propensity`` of that request: nothing new was drawn
@@ -110,7 +110,8 @@ decisions = sa.Table(
 
 def shorten_record(record: Record, keep_text: bool) -> Record:
     """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
-    text = record.text if keep_text and record.outcome != "refused" else None
+    asked_one = record.attempts and record.outcome != "refused"
+    text = record.text if keep_text and asked_one else None
     text = text and abridge(text)
     asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
     if (asked, error, text) == (record.asked, record.error, record.text):

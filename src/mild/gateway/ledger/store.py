@@ -6,7 +6,8 @@ import json
 import math
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,19 +62,15 @@ class LedgerStore:
     """One connection, used by one thread; every method raises DatabaseError when it fails."""
 
     def __init__(self, place: Location, patience: float = 5.0) -> None:
-        self._database = open_database(place, patience)
+        self.database = open_database(place, patience)
         self._worker = str(os.getpid())
-        if self._database.is_postgres:
+        if self.database.is_postgres:
             self._worker = f"{socket.gethostname()}:{self._worker}"
         self._known: set[str] = set()
 
     def close(self) -> None:
         """Close the connection."""
-        self._database.close()
-
-    def is_gone(self) -> bool:
-        """Whether the file was deleted or replaced."""
-        return self._database.is_gone()
+        self.database.close()
 
     def append(self, records: Sequence[Record], experts: Mapping[str, Sequence[str]]) -> None:
         """Insert rows and their sums, all or none; rows whose request id exists are left out."""
@@ -82,7 +79,7 @@ class LedgerStore:
             {"fingerprint": router, "experts": json.dumps(list(experts.get(router, ())))}
             for router in sorted(named)
         ]
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             # A commit may have happened whose answer was lost.
             ids = [record.request_id for record in records]
             query = sa.select(decisions.c.request_id).where(decisions.c.request_id.in_(ids))
@@ -96,21 +93,21 @@ class LedgerStore:
 
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
         """Say how this process is; forget those that have been silent for long."""
-        with self._database.transaction() as connection:
-            now = self._database.time(now)
+        with self.database.transaction() as connection:
+            now = self.database.time(now)
             row = {"pid": self._worker, "time": now, "document": json.dumps(document, default=str)}
             upsert(connection, workers, [row], replace=("time", "document"))
             connection.execute(workers.delete().where(workers.c.time < now - _SILENT))
 
     def retire(self) -> None:
         """Remove this process from the list of workers."""
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             connection.execute(workers.delete().where(workers.c.pid == self._worker))
 
     def newest(self, now: float) -> float | None:
         """Time of the newest row that is not from the future."""
         time = decisions.c.time
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             return connection.scalar(sa.select(sa.func.max(time)).where(time <= now))
 
     def drop_before(self, time: float, now: float, rows: int) -> int:
@@ -118,73 +115,74 @@ class LedgerStore:
 
         A row from the future, when the clock was wrong, goes with those that were written at the same time.
         """
-        column = decisions.c
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             connection.execute(minutes.delete().where(minutes.c.minute < int(time // 60)))
+        column = decisions.c
         ids = sa.select(column.id).order_by(column.time)
         kept = ids.where(column.time.between(time, now)).limit(1).scalar_subquery()
         future = ids.where(column.time > now + DAY, column.id < kept)
-        return self._delete(ids.where(column.time < time).limit(rows)) or self._delete(
-            future.limit(rows)
-        )
+        with self._deleting() as connection:
+            old = ids.where(column.time < time).limit(rows)
+            return _delete(connection, old) or _delete(connection, future.limit(rows))
 
-    def drop_refused(self, kept: int, rows: int) -> int:
-        """Delete the oldest refused rows, but none of the newest; how many were deleted."""
+    def drop_excess(self, limit: float, target: float, refused: int, rows: int) -> int:
+        """Delete rows if they have more bytes than the limit, to have the target; how many were deleted.
+
+        Refused rows go first, except so many of the newest; then those that were written first.
+        """
         column = decisions.c
         newest = sa.select(column.time).where(REFUSED).order_by(column.time.desc())
-        last = newest.offset(kept).limit(1).scalar_subquery()
-        old = sa.select(column.id).where(REFUSED, column.time <= last).order_by(column.time)
-        return self._delete(old.limit(rows))
-
-    def drop_oldest(self, size: float, rows: int) -> int:
-        """Delete the rows that were written first, of about so many bytes; how many were deleted."""
-        column = decisions.c
+        last = newest.offset(refused).limit(1).scalar_subquery()
+        first = sa.select(column.id).where(REFUSED, column.time <= last).order_by(column.time)
         width = sa.func.coalesce(sa.func.length(column.text), 0) + _ROW_BYTES
         oldest = sa.select(column.id, width).order_by(column.id).limit(rows)
-        last = -1
-        with self._database.transaction() as connection:
-            for id, length in connection.execute(oldest):
-                if size <= 0:
-                    break
-                last = id
-                size -= length
-        return self._delete(sa.select(column.id).where(column.id <= last))
-
-    def bytes_used(self) -> int:
-        """Bytes of the rows: of a file without its free pages, of a database by a sample of the rows."""
-        with self._database.transaction() as connection:
-            if not self._database.is_postgres:
-                free = max(0, _pragma(connection, "freelist_count") - _SPARE)
-                return (_pragma(connection, "page_count") - free) * _pragma(connection, "page_size")
-            id = decisions.c.id
-            first, last = connection.execute(sa.select(sa.func.min(id), sa.func.max(id))).one()
-            if first is None:
+        with self._deleting() as connection:
+            used = self.bytes_used(connection)
+            if used <= limit:
                 return 0
-            # Every so many ids: rows differ in size, and ids of deleted rows are missing.
-            step = max(1, (last - first + 1) // _SAMPLE)
-            ids = list(range(first, last + 1, step))
-            some = sa.select(decisions).where(id.in_(ids)).subquery("sampled")
-            width = sa.func.pg_column_size(sa.literal_column("sampled.*")) + _ROW_OVERHEAD
-            total = connection.scalar(sa.select(sa.func.sum(width)).select_from(some))
-        return int(total or 0) * step
+            if deleted := _delete(connection, first.limit(rows)):
+                return deleted
+            ids = []
+            for id, size in connection.execute(oldest).all():
+                if used <= target:
+                    break
+                ids.append(id)
+                used -= size
+            return _delete(connection, ids)
+
+    def bytes_used(self, connection: sa.Connection) -> int:
+        """Bytes of the rows: of a file without its free pages, of a database by a sample of the rows."""
+        if not self.database.is_postgres:
+            free = max(0, _pragma(connection, "freelist_count") - _SPARE)
+            return (_pragma(connection, "page_count") - free) * _pragma(connection, "page_size")
+        id = decisions.c.id
+        first, last = connection.execute(sa.select(sa.func.min(id), sa.func.max(id))).one()
+        if first is None:
+            return 0
+        # Every so many ids: rows differ in size, and ids of deleted rows are missing.
+        step = max(1, (last - first + 1) // _SAMPLE)
+        ids = range(first, last + 1, step)
+        some = sa.select(decisions).where(id.in_(ids)).subquery("sampled")
+        width = sa.func.pg_column_size(sa.literal_column("sampled.*")) + _ROW_OVERHEAD
+        return step * int(connection.scalar(sa.select(sa.func.sum(width)).select_from(some)) or 0)
 
     def shrink(self) -> bool:
         """Give free pages of a file back to the file system; whether there were any."""
-        if self._database.is_postgres:
+        if self.database.is_postgres:
             return False
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             free = _pragma(connection, "freelist_count") - _SPARE
             for _ in range(max(0, min(free, _PAGES))):
                 connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
         return free > 0
 
-    def _delete(self, ids: sa.Select[Any]) -> int:
-        with self._database.transaction() as connection:
-            if self._database.is_postgres:
-                lock = sa.select(sa.func.pg_try_advisory_xact_lock(_DELETE_LOCK))
-                if not connection.scalar(lock):
-                    return 0
-            return connection.execute(decisions.delete().where(decisions.c.id.in_(ids))).rowcount
+    @contextmanager
+    def _deleting(self) -> Iterator[sa.Connection]:
+        """A transaction in which no other process deletes rows."""
+        with self.database.transaction() as connection:
+            if self.database.is_postgres:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_DELETE_LOCK)))
+            yield connection
 
 
 @dataclass
@@ -224,17 +222,18 @@ class Retention:
         if self.days is not None and now - self._jumped >= SETTLED_SECONDS:
             deleted = store.drop_before(now - self.days * DAY, now, rows)
         if deleted == 0 and self.bytes is not None:
-            used = store.bytes_used()
-            self._over = used > self.bytes * (SLACK if self._over else 1.0)
-            if self._over:
-                refused = int(self.bytes * REFUSED_SHARE / REFUSED_BYTES)
-                deleted = store.drop_refused(refused, rows) or store.drop_oldest(
-                    used - self.bytes * SLACK, rows
-                )
+            target = self.bytes * SLACK
+            refused = int(self.bytes * REFUSED_SHARE / REFUSED_BYTES)
+            deleted = store.drop_excess(target if self._over else self.bytes, target, refused, rows)
+            self._over = deleted > 0
         if store.shrink() or deleted:
             return True
         self._due, self._written = now + PAUSE, 0
         return False
+
+
+def _delete(connection: sa.Connection, ids: Any) -> int:
+    return connection.execute(decisions.delete().where(decisions.c.id.in_(ids))).rowcount
 
 
 def _pragma(connection: sa.Connection, name: str) -> int:

@@ -22,7 +22,7 @@ logger = logging.getLogger("mild.gateway.ledger")
 # Bytes of records that wait at most; beyond, the newest are dropped and counted.
 WAITING_BYTES = 64_000_000
 # Bytes of a record besides its text.
-RECORD_BYTES = 1500
+RECORD_BYTES = 1000
 # Rows in one transaction.
 BATCH = 1_000
 # Seconds between looks at the queue; a record is in the file after about this long.
@@ -182,7 +182,7 @@ class LedgerWriter:
     def _work(self) -> None:
         """Everything that is due, in short transactions."""
         assert self.path is not None
-        if self._store is not None and self._store.is_gone():
+        if self._store is not None and self._store.database.is_gone():
             place = shown_place(self.path)
             logger.warning("the ledger %s was deleted or replaced; it is created anew.", place)
             self._disconnect()
@@ -222,10 +222,10 @@ class LedgerWriter:
                     size = 1
                     continue
                 self.dropped += 1
-            # Only now: if the ledger fails in between, the rest is tried again.
-            del self._batch[: len(some)]
             with self._lock:
                 self.waiting_bytes -= sum(map(_bytes_of, some))
+            # Only now: if the ledger fails in between, the rest is tried again.
+            del self._batch[: len(some)]
 
     def _disconnect(self) -> None:
         store, self._store = self._store, None

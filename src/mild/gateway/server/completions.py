@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from mild.core.long_texts import abridge
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import LONGEST_CONTEXT, Usage, UsageMeter, asked_answers, asked_tokens
@@ -27,7 +28,6 @@ from mild.endpoints.translation.fields import (
     is_native,
 )
 from mild.endpoints.translation.requests import translate_request
-from mild.features.terms import abridge
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.access.keys import ANONYMOUS, revoked_key
 from mild.gateway.ledger.records import Record

@@ -13,10 +13,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mild._version import __version__
+from mild.core.long_texts import shorten
 from mild.endpoints.expert import is_loopback
 from mild.endpoints.prices import charged_tokens
 from mild.endpoints.translation.fields import EMBEDDINGS
-from mild.features.terms import shorten
 from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, ModelRequest, read_model
@@ -225,6 +225,7 @@ class Endpoints:
 
     async def _health(self, request: Request) -> Response:
         context, states = self._context, self._context.expert_states()
+        found = {"store": context.access.trouble, "ledger": context.ledger.trouble}
         return JSONResponse(
             {
                 "status": "draining" if context.draining else "ok",
@@ -233,11 +234,7 @@ class Endpoints:
                 "experts": states.pop("breakers"),
                 **states,
                 "in_flight": context.total_in_flight,
-                "troubles": [
-                    name
-                    for name, part in (("store", context.access), ("ledger", context.ledger))
-                    if part.trouble is not None
-                ],
+                "troubles": [name for name, trouble in found.items() if trouble is not None],
             }
         )
 
