@@ -208,7 +208,7 @@ LIMITS = {"x-ratelimit-remaining-requests": "9", "x-ratelimit-reset-tokens": "6m
 
 @pytest.mark.parametrize("status", [200, 400])
 async def test_rate_limit_headers_are_passed_on(status):
-    content = b'{"choices": []}' if status == 200 else b'{"error": {"message": "no"}}'
+    content = b'{"choices": [{}]}' if status == 200 else b'{"error": {"message": "no"}}'
     more = {**LIMITS, "retry-after": "7", "server": "x", "x-ratelimit-key": SECRET}
     async with FakeUpstream(script=[reply(status, content, **more)]) as up:
         secret = Secret(SECRET, "a test")

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, reply, request_bytes, rows, solo
+from gateway.gateway_cases import Client, ask, chat, reply, request_bytes, rows, said, solo
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
@@ -197,3 +197,10 @@ async def test_a_body_without_an_answer_is_none(path, api, body):
         (row,) = await rows(g)
     assert (found.status, up.asked, row.attempts) == (200, 2, 2)
     assert b"one two three" in found.body
+
+
+async def test_a_stream_that_begins_without_an_answer_is_none():
+    stream = reply(200, b"data: {}\n\ndata: [DONE]\n\n", content_type="text/event-stream")
+    async with solo(FakeUpstream(script=[stream]), one={"retries": 1}) as (up, g):
+        found = await ask(g.port, chat(stream=True))
+    assert (found.whole, up.asked, said(found.body)) == (True, 2, "one two three")

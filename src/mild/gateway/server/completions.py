@@ -154,8 +154,8 @@ class CompletionRequest:
         if self.endpoint == EMBEDDINGS:
             return 0
         asked = max(self._asked_tokens, asked_tokens(expert.extra)) or expert.max_tokens
-        longest = expert.context or LONGEST_CONTEXT
-        return min(asked, expert.max_output or longest, longest) * self._answers
+        limit = expert.max_output or expert.context or LONGEST_CONTEXT
+        return min(asked, limit) * self._answers
 
     def bytes_for(self, expert: Expert) -> int:
         """Bytes of the text that this expert may count."""

@@ -261,7 +261,7 @@ async def _first_event(events: EventReader) -> bytes:
         data = event_data(event)
         if not data:
             continue
-        if data == b"[DONE]":
+        if data in (b"[DONE]", b"{}"):
             raise ExpertError("garbled", "a stream without content")
         if is_error(event, data):
             raise ExpertError("server", "an error as the first event")
