@@ -119,7 +119,11 @@ def test_a_changed_program_is_another_expert(tmp_path):
         ),
         ("extra.seed = 1", "extra.at = 2024-01-01", "line 12: experts.small.extra must hold only"),
         ("[prompts]", "[prompt]", "line 23: prompt is unknown; did you mean prompts?"),
-        ('numeric = "{query}!"', 'numeric = "hm"', "line 24: prompts.numeric must hold {query}."),
+        (
+            'numeric = "{query}!"',
+            'numeric = "hm"',
+            "line 24: prompts.numeric must hold {query}; got text.",
+        ),
         ("[experts.rules]", "[experts.'']", "line 19: experts. must have a name"),
         (
             "max_tokens = 7",

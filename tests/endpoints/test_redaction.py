@@ -1,5 +1,4 @@
 import json
-import logging
 import time
 
 import pytest
@@ -71,20 +70,6 @@ def test_many_backslashes_take_no_longer():
     start = time.process_time()
     assert KEY.encode() not in of(KEY)(content)
     assert time.process_time() - start < 1.0
-
-
-def test_logs_show_no_secret(caplog):
-    logger = logging.getLogger("redaction")
-    caplog.handler.addFilter(of(KEY).filter_log)
-    try:
-        try:
-            raise ValueError(f"wrong header {KEY}")
-        except ValueError:
-            logger.exception("key %s", KEY)
-    finally:
-        caplog.handler.filters.clear()
-    assert caplog.text.count("[secret]") == 2
-    assert KEY not in caplog.text
 
 
 def chunk(text, field="content"):

@@ -217,6 +217,7 @@ OF_EXPERT = [
     ('embeddings = "yes"', "embeddings"),
     ('embeddings = true\napi = "anthropic"', "embeddings"),
     ("breaker.failures = 0", "breaker.failures"),
+    ("breaker.max_cool_down_seconds = 0", "breaker.max_cool_down_seconds"),
     ("breaker.fails = 1", "breaker.fails"),
     (f'api_key = "{SECRET}"', "api_key"),
     (f'api_key_env = "{SECRET}"', "api_key_env"),

@@ -191,8 +191,8 @@ def test_a_list_of_models_must_have_one(tmp_path, params, said):
         ("model_list: &a [*a]", ": it must have at most 100,000 values."),
         (BOMB, ": it must have at most 100,000 values."),
         ("a: !!python/object:os.system 1", ", line 1: it is not YAML: "),
-        ("[" * 5000, ": it must be nested at most 100 deep."),
-        ("a: \x07", ": it is not YAML in UTF-8."),
+        ("[" * 5000, ": it is not YAML in UTF-8, or nested too deeply."),
+        ("a: \x07", ": it is not YAML in UTF-8, or nested too deeply."),
     ],
 )
 def test_a_file_that_is_none_of_litellms_is_refused(tmp_path, text, said):
@@ -300,13 +300,12 @@ def merges(depth, width):
         "".join(" " * n + "a:\n" for n in range(600)),
         "- " * 5000 + "x",
         "? " * 3000 + "x",
-        "a:\n" + "- 1\n" * 20_001,
         "# " + "x" * 250_000,
     ],
-    ids=["merge bomb", "merges itself", "indents", "lists", "keys", "values", "long"],
+    ids=["merge bomb", "merges itself", "indents", "lists", "keys", "long"],
 )
 def test_a_file_that_would_exhaust_the_reader_is_refused(tmp_path, text):
     file = tmp_path / "config.yaml"
     file.write_text(text)
-    with pytest.raises(DataFileError, match=r"must (be|have) .*at most"):
+    with pytest.raises(DataFileError, match=r"must have at most|nested too deeply"):
         read_settings(file, {})

@@ -298,7 +298,12 @@ class ExpertQueue:
         run, shared, name = self._run, self._shared, self._expert.name
         key, prompt = run.keys[place], run.prompts[place]
         most = self._most(prompt)
-        await self._take_turn(most)
+        # The pace of the expert.
+        await shared.sleep(self._requests.book())
+        if most is not None:
+            await shared.sleep(self._tokens.book(most.tokens_in + most.tokens_out))
+        while (held := self._requests.held()) and not shared.stop.is_set():
+            await shared.sleep(held)
         if self._stops():
             return False
         # After the wait, and with no wait between this and the sending.
@@ -338,15 +343,6 @@ class ExpertQueue:
         run.answers[key] = answer
         run.spent += answer.price
         return True
-
-    async def _take_turn(self, most: Usage | None) -> None:
-        """Wait for the pace of the expert."""
-        shared = self._shared
-        await shared.sleep(self._requests.book())
-        if most is not None:
-            await shared.sleep(self._tokens.book(most.tokens_in + most.tokens_out))
-        while (held := self._requests.held()) and not shared.stop.is_set():
-            await shared.sleep(held)
 
     async def _ask(self, prompt: str) -> Reply:
         expert = self._expert
@@ -438,10 +434,12 @@ async def ask_pending(
                     if run.pending():
                         group.create_task(ExpertQueue(run, shared).run())
         except BaseExceptionGroup as errors:
-            known = errors.subgroup(MildError)
+            known: BaseException | None = errors.subgroup(MildError)
             if known is None:
                 raise
-            raise _first_error(known) from None
+            while isinstance(known, BaseExceptionGroup):
+                known = known.exceptions[0]
+            raise known from None
 
 
 def _open_client(run: ExpertRun) -> EndpointClient:
@@ -455,8 +453,3 @@ def _open_client(run: ExpertRun) -> EndpointClient:
     seconds = 2 * run.expert.total_seconds
     expert = replace(run.expert, first_byte_seconds=seconds, idle_seconds=seconds)
     return EndpointClient(expert)
-
-
-def _first_error(errors: BaseExceptionGroup[MildError]) -> MildError:
-    error = errors.exceptions[0]
-    return _first_error(error) if isinstance(error, BaseExceptionGroup) else error

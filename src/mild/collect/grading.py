@@ -50,15 +50,10 @@ def make_scorer(command: str | None, timeout_s: float = 60.0) -> Scorer | None:
         words = shlex.split(command)
     except ValueError:
         words = []
-    if not words:
-        raise OptionError(
-            parameter="scorer",
-            rule=f"must be a command, such as 'python score.py'; got {command!r}.",
-        )
-    if shutil.which(words[0]) is None:
-        raise OptionError(
-            parameter="scorer", rule=f"must be a command that can be run; there is no {words[0]!r}."
-        )
+    if not words or shutil.which(words[0]) is None:
+        got = f"there is no {words[0]!r}" if words else f"got {command!r}"
+        rule = f"must be a command that can be run, such as 'python score.py'; {got}."
+        raise OptionError(parameter="scorer", rule=rule)
     return Scorer(tuple(words), timeout_s)
 
 
@@ -98,14 +93,14 @@ async def grade_runs(
 
     async def work() -> None:
         for k, i in queue:
-            response = runs[k].answers[runs[k].keys[i]].response
-            key = _score_key(scorer, questions[i], response)
+            task = _task(questions[i], runs[k].answers[runs[k].keys[i]].response)
+            key = request_key("score", list(scorer.command), task)
             known = ledger.score(key)
             if known is None:
                 if stop is not None and stop.is_set():
                     continue
                 try:
-                    known = await _ask_scorer(scorer, questions[i], response)
+                    known = await _ask_scorer(scorer, task)
                 except ExpertError as error:
                     grades.unscored[redact(error.detail)] += 1
                     continue
@@ -118,8 +113,8 @@ async def grade_runs(
     return grades
 
 
-async def _ask_scorer(scorer: Scorer, question: Question, response: str) -> float:
-    said = await run_program(scorer.command, _task(question, response), scorer.timeout_s)
+async def _ask_scorer(scorer: Scorer, task: str) -> float:
+    said = await run_program(scorer.command, task, scorer.timeout_s)
     try:
         score = float(said)
     except ValueError:
@@ -134,10 +129,6 @@ def _task(question: Question, response: str) -> str:
     answer = answers[0] if len(answers) == 1 else list(answers) or None
     task = {"query": question.query, "answer": answer, "response": response}
     return json.dumps(task, ensure_ascii=False) + "\n"
-
-
-def _score_key(scorer: Scorer, question: Question, response: str) -> str:
-    return request_key("score", list(scorer.command), _task(question, response))
 
 
 def score_response(question: Question, response: str, tolerance: float = TOLERANCE) -> float:

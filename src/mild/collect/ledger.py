@@ -77,8 +77,13 @@ class Ledger:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._database = self._open()
-        # Requests that were in flight when an earlier run was ended.
-        self.lost = self._close_flights()
+        # Requests that were in flight when an earlier run was ended may have been paid for: keep that,
+        # and ask them again.
+        rows = self._database.execute("SELECT key, expert, reserved FROM in_flight").fetchall()
+        for key, expert, reserved in rows:
+            reason = "the run ended while this request was in flight"
+            self.record_failure(key, expert, reason, reserved)
+        self.lost = len(rows)
 
     def __enter__(self) -> Ledger:
         return self
@@ -213,14 +218,6 @@ class Ledger:
                 "Another version of mild wrote it; name another --ledger."
             )
         database.commit()
-
-    def _close_flights(self) -> int:
-        """Requests left in flight may have been paid for: keep that, and ask them again."""
-        rows = self._database.execute("SELECT key, expert, reserved FROM in_flight").fetchall()
-        for key, expert, reserved in rows:
-            reason = "the run ended while this request was in flight"
-            self.record_failure(key, expert, reason, reserved)
-        return len(rows)
 
 
 def _file_digest(path: Path) -> str:

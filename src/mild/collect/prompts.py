@@ -11,34 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
-from pydantic import AfterValidator
 from pydantic.dataclasses import dataclass
 
-from mild.endpoints.config_file import CONFIG, Text, problem
+from mild.endpoints.config_file import CONFIG, Rule
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _must_hold(*places: str) -> AfterValidator:
-    def check(template: str) -> str:
-        for place in places:
-            if place not in template:
-                problem(f"must hold {place}")
-        return template
-
-    return AfterValidator(check)
-
-
-_Template = Annotated[Text, _must_hold("{query}")]
+_Template = Annotated[str, Rule("must hold {query}", lambda text: "{query}" in text)]
+_Choice = Annotated[_Template, Rule("must hold {options}", lambda text: "{options}" in text)]
 
 
 @dataclass(config=CONFIG)
 class Prompts:
     """A template per kind of question: the table ``[prompts]`` of a file."""
 
-    choice: Annotated[Text, _must_hold("{query}", "{options}")] = (
-        "{query}\n\n{options}\n\nAnswer with one letter ({letters}) and nothing else."
-    )
+    choice: _Choice = "{query}\n\n{options}\n\nAnswer with one letter ({letters}) and nothing else."
     exact: _Template = "{query}\n\nAnswer with the answer alone, as short as possible."
     contains: _Template = "{query}"
     numeric: _Template = "{query}\n\nEnd with the answer as a number."

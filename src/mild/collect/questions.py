@@ -62,6 +62,8 @@ def read_questions(
 ) -> Questions:
     """Read questions from a .parquet, .csv or .jsonl file, or from a frame of pandas, polars or pyarrow.
 
+    ``Questions`` are returned as they are.
+
     Parameters
     ----------
     source : file or frame with a column ``query`` (or prompt, question), a column ``answer`` (or target,
@@ -77,6 +79,8 @@ def read_questions(
     -----
     The answer of a choice may be a letter, the text of an option, or its number from 0.
     """
+    if isinstance(source, Questions):
+        return source
     if score is not None:
         check_option("score", score, [kind for kind in KINDS if kind != "command"])
     if not isinstance(source, str | os.PathLike):

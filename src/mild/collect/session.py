@@ -50,9 +50,8 @@ class Collected:
     path: Path | None  # file of the table; None if none was written
     ledger: Path  # file of the answers
     columns: dict[str, Any]  # of the table, as Arrow arrays
-    summary: dict[
-        str, Any
-    ]  # per expert what was asked, answered, failed, spent and right, and the sums
+    # Per expert what was asked, answered, failed, spent and right, and the sums.
+    summary: dict[str, Any]
     interrupted: bool  # whether Ctrl-C ended it early
     like: Any = None  # the frame of the questions, if they were one
 
@@ -152,7 +151,7 @@ def plan_outcomes(
     if out is not None:
         check_output(out, overwrite=True)
     make_scorer(scorer)
-    asked = _questions(questions, query, answer, score, scorer, limit)
+    asked = read_questions(questions, query, answer, score, scorer is not None).first(limit)
     file = find_experts(experts, names, need_secrets=False)
     path = ledger_path(ledger, out)
     with Ledger(path) if path.exists() else contextlib.nullcontext() as book:
@@ -240,7 +239,7 @@ def collect_outcomes(
             raise OptionError(parameter=name, rule=f"must be a number of at least 0; got {value}.")
     file = find_experts(experts, names)
     command = make_scorer(scorer, scorer_timeout)
-    asked = _questions(questions, query, answer, score, scorer, limit)
+    asked = read_questions(questions, query, answer, score, scorer is not None).first(limit)
     with Ledger(ledger_path(ledger, out)) as book:
         runs = plan_runs(asked.items, file.experts, book, file.prompts)
         check_columns(asked, runs)
@@ -302,19 +301,6 @@ def ledger_path(ledger: str | os.PathLike[str] | None, out: str | os.PathLike[st
     return table.with_name(f"{table.stem}.ledger.sqlite")
 
 
-def _questions(
-    questions: Any,
-    query: str | None,
-    answer: str | None,
-    score: str | None,
-    scorer: str | None,
-    limit: int | None,
-) -> Questions:
-    if not isinstance(questions, Questions):
-        questions = read_questions(questions, query, answer, score, scorer is not None)
-    return questions.first(limit)
-
-
 def _run(work: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
     """Run ``work`` with an event that asks it to stop; also from a notebook, which has its own loop."""
     stop: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
@@ -356,7 +342,6 @@ def _summary(runs: Sequence[ExpertRun], grades: Grades, ledger: Ledger) -> dict[
     for run, scores in zip(runs, grades.scores, strict=True):
         answers = [run.answers[key] for key in run.keys if key in run.answers]
         known = [score for score in scores if score is not None]
-        cut = sum(answer.finish == "length" for answer in answers)
         experts[run.expert.name] = {
             "asked": run.asked,
             "requests": run.attempts,
@@ -364,7 +349,7 @@ def _summary(runs: Sequence[ExpertRun], grades: Grades, ledger: Ledger) -> dict[
             "answered": len(answers),
             "failed": run.failed,
             "unasked": len(run.keys) - len(answers),
-            "cut_at_max_tokens": cut,
+            "cut_at_max_tokens": sum(answer.finish == "length" for answer in answers),
             "spent": run.spent if run.expert.price.known else None,
             "maybe_lost": run.lost,
             "accuracy": statistics.fmean(known) if known else None,
@@ -405,29 +390,22 @@ def outcome_columns(
         price = run.expert.price
         answers = [run.answers.get(key) for key in run.keys]
         usages = [answer and answer.usage for answer in answers]
-        made: dict[str, list[Any]] = {
-            "score__": list(own),
-            "correct__": [None if score is None else int(score) for score in own],
+        estimated = [usage and usage.estimated for usage in usages]
+        # Whether the table has a column, and its values.
+        made: dict[str, tuple[bool, list[Any]]] = {
+            "correct__": (not graded, [None if score is None else int(score) for score in own]),
+            "score__": (graded, list(own)),
             # By today's prices: a price that is mended in the file needs no new answers.
-            "cost__": [price.of(a.usage) if a and price.known else None for a in answers],
-            "latency_ms__": [a and round(a.latency_ms, 3) for a in answers],
-            "tokens_in__": [usage and usage.tokens_in for usage in usages],
-            "tokens_out__": [usage and usage.tokens_out for usage in usages],
-            "tokens_estimated__": [usage and usage.estimated for usage in usages],
-            "response__": [a and a.response for a in answers],
+            "cost__": (priced, [price.of(a.usage) if a and price.known else None for a in answers]),
+            "latency_ms__": (True, [a and round(a.latency_ms, 3) for a in answers]),
+            "tokens_in__": (any(usages), [usage and usage.tokens_in for usage in usages]),
+            "tokens_out__": (any(usages), [usage and usage.tokens_out for usage in usages]),
+            "tokens_estimated__": (any(estimated), estimated),
+            "response__": (responses, [a and a.response for a in answers]),
         }
-        left_out = {
-            "correct__": graded,
-            "score__": not graded,
-            "cost__": not priced,
-            "tokens_in__": not any(usages),
-            "tokens_out__": not any(usages),
-            "tokens_estimated__": not any(made["tokens_estimated__"]),
-            "response__": not responses,
-        }
-        for prefix, kind in COLUMNS.items():
-            if not left_out.get(prefix):
-                columns[prefix + run.expert.name] = pa.array(made[prefix], kind)
+        for prefix, (wanted, values) in made.items():
+            if wanted:
+                columns[prefix + run.expert.name] = pa.array(values, COLUMNS[prefix])
     return columns
 
 

@@ -10,6 +10,7 @@ import ssl
 import urllib.request
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
@@ -31,8 +32,6 @@ STALE_SECONDS = 1.0
 MAX_BODY_BYTES = 64_000_000
 # A request is sent at least this fast.
 MIN_BYTES_PER_SECOND = 100_000
-# aiohttp warns about longer bodies of plain bytes.
-_LARGE_BODY = 2**20
 # How the request of this task gets its connection.
 _acquisition: ContextVar[SimpleNamespace] = ContextVar("acquisition")
 
@@ -59,48 +58,33 @@ class _Connector(aiohttp.TCPConnector):
             connection.close()
 
 
+@dataclass(eq=False)
 class EndpointResponse:
     """A response whose head was received. ``close`` returns its connection to the pool."""
 
-    __slots__ = ("_end", "_expert", "_response", "_tasks", "headers", "status")
+    _response: aiohttp.ClientResponse
+    _expert: Expert
+    _tasks: set[asyncio.Task[None]]
+    _end: float  # by the clock of the event loop
 
-    def __init__(
-        self,
-        response: aiohttp.ClientResponse,
-        expert: Expert,
-        tasks: set[asyncio.Task[None]],
-        end: float,
-    ) -> None:
-        self._response = response
-        self._expert = expert
-        self._tasks = tasks
-        # By the clock of the event loop.
-        self._end = end
-        self.status = response.status
-        self.headers = response.headers
+    def __post_init__(self) -> None:
+        self.status, self.headers = self._response.status, self._response.headers
 
     async def read(self) -> bytes:
         """The next piece of the body; empty at its end. Raises ExpertError where it breaks off."""
-        content = self._response.content
         try:
-            if content.is_eof():
-                return await content.readany()
             async with asyncio.timeout_at(self._end):
-                return await content.readany()
+                return await self._response.content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _classify(error, self._expert, "nothing more came") from None
 
-    async def read_all(self) -> bytes:
-        """The whole body."""
-        content = self._response.content
-        if content.is_eof() and content.total_bytes <= MAX_BODY_BYTES:
-            # It came with its head, as most do.
-            return await self.read()
+    async def read_all(self, most: int = MAX_BODY_BYTES) -> bytes:
+        """The whole body. Raises ExpertError for one of more than ``most`` bytes."""
         body = bytearray()
         while piece := await self.read():
             body += piece
-            if len(body) > MAX_BODY_BYTES:
-                raise ExpertError("garbled", f"an answer of more than {MAX_BODY_BYTES:,} bytes")
+            if len(body) > most:
+                raise ExpertError("garbled", f"an answer of more than {most:,} bytes")
         return bytes(body)
 
     def close(self, *, finished: bool = False) -> None:
@@ -195,7 +179,8 @@ class EndpointClient:
             async with head:
                 return await session.post(
                     url,
-                    data=_payload(body),
+                    # aiohttp warns about long bodies of plain bytes.
+                    data=aiohttp.BytesPayload(body) if len(body) < 2**20 else io.BytesIO(body),
                     headers=headers,
                     allow_redirects=False,
                     proxy=self._proxy,
@@ -241,11 +226,6 @@ def _tls_context(file: str | None, folder: str | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
-
-
-def _payload(body: bytes) -> Any:
-    """A body for aiohttp, which looks for the kind of plain bytes every time."""
-    return aiohttp.BytesPayload(body) if len(body) < _LARGE_BODY else io.BytesIO(body)
 
 
 def _no_reply(expert: Expert) -> str:

@@ -57,7 +57,10 @@ def read_expert(
                 f'must not be written in this file; use api_key_env with api_key_header = "{header}"',
             )
     _check_kind(config, location, data, base)
-    for key, value in _usual(defaults, base).items():
+    usual = defaults or {}
+    if base is not None:
+        usual = {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
+    for key, value in usual.items():
         if key not in data and ALIASES.get(key) not in data:
             data[key] = value
     data |= {"name": name, "place": config.place(location)}
@@ -72,12 +75,6 @@ def read_expert(
     return expert if secret is None else dataclasses.replace(expert, secret=secret)
 
 
-def _usual(defaults: Mapping[str, Any] | None, base: Expert | None) -> Mapping[str, Any]:
-    if base is None:
-        return defaults or {}
-    return {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
-
-
 def _check_kind(
     config: ConfigFile, location: tuple[str, ...], table: Mapping[str, Any], base: Expert | None
 ) -> None:
@@ -85,8 +82,6 @@ def _check_kind(
     if base is not None:
         return
     if "command" in table:
-        if "base_url" in table:
-            config.add(location, "must have either base_url and model, or command")
         known = {field.name for field in dataclasses.fields(Expert)} | set(ALIASES.values())
         for key in table.keys() & known - {*_PROGRAM}:
             config.add((*location, key), "must not be given for an expert that is a command")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import os
 import re
 import tomllib
 import types
@@ -139,20 +140,27 @@ class ConfigFile:
             return None
 
 
-def read_toml(path: Path) -> ConfigFile:
-    """Read a TOML file; DataFileError if it cannot be read, or is not TOML."""
+def read_file(path: Path) -> tuple[bytes, os.stat_result]:
+    """The bytes of a configuration and its status; DataFileError if it cannot be read, or is too long."""
     try:
         with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
+            raw, status = file.read(MAX_BYTES + 1), os.fstat(file.fileno())
+    except OSError as error:
+        raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}.") from error
+    if len(raw) > MAX_BYTES:
+        raise DataFileError(f"{path}: it must have at most {MAX_BYTES:,} bytes.")
+    return raw, status
+
+
+def read_toml(path: Path) -> ConfigFile:
+    """Read a TOML file; DataFileError if it cannot be read, or is not TOML."""
+    raw, _ = read_file(path)
+    try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         # The parser's time grows with the square of the depth.
         if _DEEP_KEY.search(text):
             raise RecursionError
         content = tomllib.loads(text)
-    except OSError as error:
-        raise DataFileError(f"{path}: it cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise DataFileError(
             f"{path}: a TOML file must be UTF-8; byte {error.start} is not."
@@ -185,7 +193,7 @@ def key_lines(text: str) -> dict[Location, int]:
             table = _key_path(header[1])
             found.setdefault(table, number)
         elif assigned := _ASSIGNED.match(line):
-            found.setdefault((*table, *_key_path(f"{assigned[1]} = 0")), number)
+            found.setdefault((*table, *_key_path(assigned[1])), number)
     return found
 
 
@@ -201,19 +209,9 @@ def line_of(lines: dict[Location, int], path: Location) -> int | None:
     return None
 
 
-def _key_path(snippet: str) -> Location:
-    """Keys from the outside in, as the parser itself reads them."""
-    try:
-        node = tomllib.loads(snippet)
-    except tomllib.TOMLDecodeError:
-        return ()
-    path = []
-    while isinstance(node, dict) and node:
-        key, node = next(iter(node.items()))
-        path.append(key)
-        if isinstance(node, list):
-            node = node[0]
-    return tuple(path)
+def _key_path(text: str) -> Location:
+    """Keys from the outside in, without their quotes."""
+    return tuple(part.strip("\"'") for part in re.findall(_PART, text))
 
 
 def shown_value(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import itertools
 import math
 import time
 from collections.abc import Mapping
@@ -99,11 +100,11 @@ def rate_limit_headers(headers: Mapping[str, str]) -> dict[str, str]:
     >>> rate_limit_headers({"X-RateLimit-Remaining-Requests": "9", "Server": "x"})
     {'x-ratelimit-remaining-requests': '9'}
     """
-    found: dict[str, str] = {}
-    for name, value in headers.items():
-        key = name.lower()
-        if not key.startswith(("x-ratelimit-", "retry-after")) or len(found) == _MAX_PASSED_ON:
-            continue
-        if key.isascii() and value.isascii() and value.isprintable():
-            found[key] = value
-    return found
+    found = {
+        name.lower(): value
+        for name, value in headers.items()
+        if name.lower().startswith(("x-ratelimit-", "retry-after"))
+        and (name + value).isascii()
+        and value.isprintable()
+    }
+    return dict(itertools.islice(found.items(), _MAX_PASSED_ON))

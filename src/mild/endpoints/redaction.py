@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable
 from typing import AnyStr
@@ -70,13 +69,6 @@ class Redactor:
         if any(map(_unescaped(content).__contains__, self._long)):
             content = self.pattern.sub(_MARK, content)
         return self._short.sub(_MARK, content) if error else content
-
-    def filter_log(self, record: logging.LogRecord) -> bool:
-        """A filter for handlers of logs; tracebacks are covered, too."""
-        record.msg, record.args = self(record.getMessage()), None
-        if record.exc_info:
-            record.exc_text = self(logging.Formatter().formatException(record.exc_info))
-        return True
 
 
 class StreamRedactor:

@@ -33,7 +33,8 @@ def read_reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
         status = code
     if not 200 <= status < 300:
         reason = f"HTTP {status}: {error_message(body)}"
-        if status == 405 or status < 400 or _out_of_money(error):
+        said = (code, error.get("type")) if isinstance(error, dict) else ()
+        if status == 405 or status < 400 or "insufficient_quota" in said:
             raise ExpertError("credentials", reason, status)
         raise status_error(status, reason, headers)
     if error:
@@ -64,13 +65,6 @@ def _parse_json(body: bytes) -> Any:
         return json.loads(body.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
-
-
-def _out_of_money(error: Any) -> bool:
-    return isinstance(error, dict) and "insufficient_quota" in (
-        error.get("code"),
-        error.get("type"),
-    )
 
 
 def _answer(content: Any) -> Reply | None:

@@ -23,10 +23,8 @@ from mild.features.pretrained import (
     package_folder,
     read_json,
 )
-from mild.features.terms import shorten
+from mild.features.terms import FIRST, LAST, shorten
 
-# Characters that are kept of longer texts, as for hashing.
-FIRST, LAST = 6144, 2048
 # Texts whose tokens are held at a time.
 BATCH = 512
 REFERENCE = ("name", "path", "normalize", "table_sha256", "tokenizer_sha256")

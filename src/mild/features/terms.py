@@ -12,6 +12,7 @@ hold bucket numbers. It is not cryptographic.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -30,6 +31,9 @@ SPACE, WORD, MARK = 0, 1, 2
 # Characters per chunk: large enough that threads seldom wait for each other, small enough for the
 # cache. Texts per chunk bound the counters.
 CHUNK_CHARACTERS, CHUNK_TEXTS = 65_536, 256
+# Characters that features keep of a longer text, from its beginning and from its end.
+FIRST, LAST = 6144, 2048
+_OMITTED = re.compile(r" \[(\d{1,12}) characters omitted\] ")
 # Bytes of a piece of a word.
 PIECE = 5
 _RATIO = 0x9E3779B97F4A7C15
@@ -94,6 +98,30 @@ def shorten(text: str, first: int, last: int) -> str:
     return f"{text[:first]} {text[len(text) - last :]}"
 
 
+def abridge(text: str) -> str:
+    """A long text without its middle; hashed and static features are those of the whole text.
+
+    Examples
+    --------
+    >>> abridge("a" * 1_000_000)[6140:6175]
+    'aaaa [991808 characters omitted] aa'
+    """
+    omitted = _whole_length(text) - FIRST - LAST
+    note = f" [{omitted} characters omitted] "
+    if len(text) <= FIRST + LAST + len(note):
+        return text
+    return f"{text[:FIRST]}{note}{text[len(text) - LAST :]}"
+
+
+def _whole_length(text: str) -> int:
+    """Characters of a text before it was abridged."""
+    if len(text) > FIRST + LAST:
+        omitted = _OMITTED.fullmatch(text, FIRST, len(text) - LAST)
+        if omitted:
+            return FIRST + LAST + int(omitted[1])
+    return len(text)
+
+
 def chunks(texts: Sequence[str], longest: int) -> Iterator[slice]:
     """Slices of neighbouring texts that together have a bounded number of characters."""
     start = size = 0
@@ -126,7 +154,7 @@ def lay_out(texts: Sequence[str], first: int, last: int) -> Buffer:
         classes=np.frombuffer(folded.translate(_CLASS_OF), np.uint8),
         raw_ends=raw_ends,
         ends=ends,
-        lengths=np.array([len(text) for text in texts], np.int64),
+        lengths=np.array([_whole_length(text) for text in texts], np.int64),
     )
 
 

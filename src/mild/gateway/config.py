@@ -113,10 +113,12 @@ class LimitSettings:
     max_header_bytes: Annotated[int, whole(1024)] = 32_768
     header_seconds: Positive = 10.0
     body_seconds: Positive = 60.0
+    min_body_rate: Amount = 1000.0
     keep_alive_seconds: Positive = 75.0
     max_connections: Annotated[int, whole(1)] = 4096
     max_in_flight: Annotated[int, whole(1)] = 1000
     max_bytes_in_flight: Annotated[int, whole(1024)] = 100_000_000
+    max_unread_bytes: Annotated[int, whole(1024)] = 96_000_000
     total_seconds: Positive | None = None
     drain_seconds: Amount = 30.0
 
@@ -196,6 +198,8 @@ class ServerSettings:
     trusted_proxies: tuple[_Network, ...] = ()
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -282,18 +286,7 @@ def read_settings(
     Paths in it are relative to its folder. DataFileError has a sentence for every problem, with file,
     line and key; it never shows a secret.
     """
-    file = Path(path)
-    folder = file.resolve().parent
-    if _is_yaml(file):
-        experts, notes = _litellm(file, environment)
-        return Settings(
-            experts=experts,
-            store=str(folder / STORE),
-            ledger=LedgerSettings(folder / LEDGER),
-            notes=notes,
-            source=file,
-        )
-    config = read_toml(file)
+    config = _open(path)
     data: dict[str, Any] = dict(config.content)
     for key in data.keys() & Settings.internal:
         config.add((key,), "is unknown")
@@ -311,11 +304,11 @@ def read_settings(
     data |= {
         "experts": experts,
         "server": _server_table(config),
-        "router": None if router is None else folder / Path(router).expanduser(),
+        "router": None if router is None else _path_in(config, router),
         "store": store,
         "ledger": ledger,
         "notes": notes,
-        "source": file,
+        "source": config.path,
         "lines": config.lines,
     }
     settings = config.validate(Settings, data)
@@ -330,10 +323,7 @@ def read_store(
     path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
 ) -> str | Address:
     """The store that a file names; no other secret is needed for that."""
-    file = Path(path)
-    if _is_yaml(file):
-        return str(file.resolve().parent / STORE)
-    config = read_toml(file)
+    config = _open(path)
     store = _store_location(config, environment)
     config.check()
     return store
@@ -343,10 +333,7 @@ def read_ledger_location(
     path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
 ) -> Path | Address | None:
     """The ledger that a file names; None if none is written."""
-    file = Path(path)
-    if _is_yaml(file):
-        return file.resolve().parent / LEDGER
-    config = read_toml(file)
+    config = _open(path)
     ledger = config.validate(
         LedgerSettings, _ledger_table(config, _store_location(config, environment)), ("ledger",)
     )
@@ -355,8 +342,17 @@ def read_ledger_location(
     return ledger.path
 
 
-def _is_yaml(file: Path) -> bool:
-    return file.suffix.lower() in (".yaml", ".yml")
+def _open(path: str | os.PathLike[str]) -> ConfigFile:
+    """A TOML file; in place of LiteLLM's, one that names that file and nothing else."""
+    file = Path(path)
+    if file.suffix.lower() in (".yaml", ".yml"):
+        return ConfigFile(file, {"litellm": str(file.absolute())}, {})
+    return read_toml(file)
+
+
+def _path_in(config: ConfigFile, path: str) -> Path:
+    """A path in the folder of a file."""
+    return config.path.resolve().parent / Path(path).expanduser()
 
 
 def _experts(
@@ -366,8 +362,9 @@ def _experts(
     known: dict[str, Expert] = {}
     notes: tuple[str, ...] = ()
     if isinstance(litellm, str):
-        folder = config.path.resolve().parent
-        found, notes = _litellm(folder / Path(litellm).expanduser(), environment)
+        from mild.gateway.litellm_config import read_litellm
+
+        found, notes = read_litellm(_path_in(config, litellm), environment)
         known = {expert.name: expert for expert in found}
     elif litellm is not None:
         config.add(("litellm",), "must be text in quotes")
@@ -385,14 +382,6 @@ def _experts(
     if not known and not config.problems:
         config.add(("experts",), "must name at least one expert: [experts.NAME]; got none")
     return tuple(known.values()), notes
-
-
-def _litellm(
-    file: Path, environment: Mapping[str, str]
-) -> tuple[tuple[Expert, ...], tuple[str, ...]]:
-    from mild.gateway.litellm_config import read_litellm
-
-    return read_litellm(file, environment)
 
 
 def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
@@ -415,19 +404,18 @@ def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str |
     if len(given) > 1:
         other = list(given)[1]
         config.add((other,), f"must not be given together with {key}: both name the store")
-    folder = config.path.resolve().parent
     if not isinstance(value, str) or not value:
         rule = "must be the path of an SQLite file or postgresql://..."
         config.add((key,), rule if key == "store" else "must be text in quotes")
         return STORE
     try:
         if key == "store_file":
-            return read_address(secret_from_file(folder / Path(value).expanduser()).value)
+            return read_address(secret_from_file(_path_in(config, value)).value)
         if key == "store_env" or value.startswith(ENVIRONMENT):
             name = value.removeprefix(ENVIRONMENT)
             return read_address(secret_from_environment(name, environment).value)
         if not is_address(value):
-            return str(folder / Path(value).expanduser())
+            return str(_path_in(config, value))
         address = read_address(value)
         if address.has_password:
             check_safe_file(
@@ -450,7 +438,7 @@ def _server_table(config: ConfigFile) -> Any:
     names = [name for name in ("tls_certificate", "tls_key") if name in table]
     for name in names:
         if isinstance(table[name], str) and table[name]:
-            table[name] = config.path.resolve().parent / Path(table[name]).expanduser()
+            table[name] = _path_in(config, table[name])
         else:
             config.add(("server", name), "must be the path of a PEM file")
             del table[name]
@@ -479,5 +467,5 @@ def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
     if path is None and isinstance(store, Address):
         found: Path | Address = store
     else:
-        found = config.path.resolve().parent / Path(path or LEDGER).expanduser()
+        found = _path_in(config, path or LEDGER)
     return table | {"path": found if enabled else None}

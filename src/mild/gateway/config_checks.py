@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _EXPERT_FIELDS = (
     "base_url", "model", "price_in", "price_out", "price_per_query", "max_tokens", "max_in_flight",
     "requests_per_minute", "price_cached_in", "role", "vision", "tools", "json_schema", "reasoning",
-    "context", "max_output",
+    "context", "max_output", "system", "temperature", "extra",
 )  # fmt: skip
 
 

@@ -5,7 +5,6 @@ What mild does not use is told in notes, never refused.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mild.endpoints.config_file import MAX_BYTES, ConfigFile, Location
+from mild.endpoints.config_file import ConfigFile, Location, read_file
 from mild.endpoints.expert import Expert, is_name, is_secret_header
 from mild.endpoints.prices import MILLION
 from mild.endpoints.secrets import (
@@ -27,8 +26,6 @@ from mild.errors import DataFileError, MissingExtraError, install_hint
 
 # More nodes than any configuration has; aliases of YAML multiply them.
 MOST_NODES = 100_000
-MOST_WRITTEN = 20_000
-MOST_DEPTH = 100
 PRICES = {
     "input_cost_per_token": "price_in",
     "output_cost_per_token": "price_out",
@@ -119,7 +116,8 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     provider, slash, name = model.partition("/")
     address = None if base is None else base.rstrip("/")
     if not slash:
-        provider, name = _provider_of(model), model
+        provider = next((name for name, starts in _BARE if model.startswith(starts)), "")
+        name = model
     own = f"{provider} has a protocol of its own: give the address of a LiteLLM proxy as api_base"
     if provider in _FOREIGN or (provider in _TRANSLATED and address is not None and slash):
         return own
@@ -141,11 +139,6 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     if address is not None:
         return Endpoint(address, model)
     return "its provider is not known, and it has no api_base"
-
-
-def _provider_of(model: str) -> str:
-    """Provider of a name without one, by how it begins."""
-    return next((name for name, starts in _BARE if model.startswith(starts)), "")
 
 
 def read_litellm(
@@ -336,31 +329,20 @@ def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
         import yaml
     except ImportError as error:
         raise MissingExtraError(f"reading YAML needs PyYAML: {install_hint('gateway')}.") from error
+    text, status = read_file(file)
     try:
-        with file.open("rb") as opened:
-            status, text = os.fstat(opened.fileno()), opened.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise DataFileError(f"{file}: it must have at most {MAX_BYTES:,} bytes.")
-        # The parser's time grows with the square of the depth.
-        depths = itertools.accumulate((c in b"[{") - (c in b"]}") for c in text)
-        if max(depths, default=0) > MOST_DEPTH:
-            raise DataFileError(f"{file}: it must be nested at most {MOST_DEPTH} deep.")
         loader = yaml.SafeLoader(text)
-        _bound_nodes(loader, file)
         node = loader.get_single_node()
-        if node is not None and _size(node, {}) > MOST_NODES:
-            raise DataFileError(f"{file}: it must have at most {MOST_NODES:,} values.")
-        content = None if node is None else loader.construct_document(node)
-    except OSError as error:
-        raise DataFileError(f"{file}: it cannot be read: {error.strerror or error}.") from error
+        is_small = node is None or _size(node, {}) <= MOST_NODES
+        content = loader.construct_document(node) if node is not None and is_small else None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f", line {mark.line + 1}"
         raise DataFileError(f"{file}{where}: it is not YAML: {error.problem}.") from None
-    except DataFileError:
-        raise
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise DataFileError(f"{file}: it is not YAML in UTF-8.") from None
+        raise DataFileError(f"{file}: it is not YAML in UTF-8, or nested too deeply.") from None
+    if not is_small:
+        raise DataFileError(f"{file}: it must have at most {MOST_NODES:,} values.")
     content = content if isinstance(content, dict) else {}
     models = content.get("model_list")
     if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
@@ -373,25 +355,6 @@ def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
         str(number): _model_fields(model) for number, model in enumerate(models, 1)
     }
     return ConfigFile(file, plain, _lines(node)), status
-
-
-def _bound_nodes(loader: Any, file: Path) -> None:
-    """Let the loader stop where a file is nested too deeply, or has too many values, as it is read."""
-    compose = loader.compose_node
-    count = depth = 0
-
-    def compose_node(parent: Any, index: Any) -> Any:
-        nonlocal count, depth
-        count, depth = count + 1, depth + 1
-        if depth > MOST_DEPTH:
-            raise DataFileError(f"{file}: it must be nested at most {MOST_DEPTH} deep.")
-        if count > MOST_WRITTEN:
-            raise DataFileError(f"{file}: it must have at most {MOST_WRITTEN:,} values.")
-        node = compose(parent, index)
-        depth -= 1
-        return node
-
-    loader.compose_node = compose_node
 
 
 def _size(node: Any, known: dict[int, float]) -> float:
@@ -428,21 +391,16 @@ def _number(text: str) -> Any:
     return int(value) if value.is_integer() and "." not in text else value
 
 
-def _lines(node: Any) -> dict[Location, int]:
+def _lines(node: Any, path: Location = ()) -> dict[Location, int]:
     """Lines, from 1, of sections, models, and what stands in a model, three tables deep."""
+    children = []
+    if node.id == "mapping":
+        children = [(str(key.value), key, value) for key, value in node.value]
+    elif node.id == "sequence":
+        children = [(str(number), value, value) for number, value in enumerate(node.value, 1)]
     lines: dict[Location, int] = {}
-
-    def walk(inner: Any, path: Location, depth: int) -> None:
-        for key, value in inner.value if inner.id == "mapping" else ():
-            location = (*path, str(key.value))
-            lines[location] = key.start_mark.line + 1
-            if depth:
-                walk(value, location, depth - 1)
-
-    walk(node, (), 0)
-    # Of a key that stands twice, the last counts.
-    models = [value for key, value in node.value if key.value == "model_list"][-1:]
-    for number, model in enumerate(models[0].value if models else (), start=1):
-        lines["model_list", str(number)] = model.start_mark.line + 1
-        walk(model, ("model_list", str(number)), 2)
+    for name, start, value in children:
+        lines[*path, name] = start.start_mark.line + 1
+        if len(path) < 4:
+            lines |= _lines(value, (*path, name))
     return lines

@@ -118,14 +118,11 @@ class Tracing:
         """
         from opentelemetry.trace import SpanKind
 
-        waited = time.perf_counter() - start
-        span = self.tracer.start_span(
-            _OPERATIONS.get(endpoint, "chat"),
-            self.propagator.extract(headers),
-            SpanKind.SERVER,
-            start_time=time.time_ns() - int(waited * 1e9),
-        )
-        return RequestTrace(self, span, _OPERATIONS.get(endpoint, "chat"))
+        operation = _OPERATIONS.get(endpoint, "chat")
+        began = time.time_ns() - int((time.perf_counter() - start) * 1e9)
+        parent = self.propagator.extract(headers)
+        span = self.tracer.start_span(operation, parent, SpanKind.SERVER, start_time=began)
+        return RequestTrace(self, span, operation)
 
     def close(self) -> None:
         """Send what is left, for a few seconds at most: the exporter would retry for longer."""
@@ -136,8 +133,6 @@ class Tracing:
 
 class RequestTrace:
     """The span of one request, and of the attempt that is under way."""
-
-    __slots__ = ("_attempt", "_operation", "_span", "_tracing", "attempts")
 
     def __init__(self, tracing: Tracing, span: Span, operation: str) -> None:
         self._tracing = tracing
@@ -151,14 +146,7 @@ class RequestTrace:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         self.attempts += 1
-        name = f"{self._operation} {expert.model}"
-        tracing = self._tracing
-        self._attempt = tracing.tracer.start_span(
-            name, set_span_in_context(self._span), SpanKind.CLIENT
-        )
-        sent = {name: value for name, value in headers.items() if name != "tracestate"}
-        tracing.propagator.inject(sent, set_span_in_context(self._attempt))
-        address = urlsplit(expert.base_url)
+        address, parent = urlsplit(expert.base_url), set_span_in_context(self._span)
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": self._operation,
             "gen_ai.provider.name": expert.api,
@@ -168,7 +156,11 @@ class RequestTrace:
             "mild.expert": expert.name,
             "mild.attempt": self.attempts,
         }
-        self._attempt.set_attributes(attributes)
+        self._attempt = self._tracing.tracer.start_span(
+            f"{self._operation} {expert.model}", parent, SpanKind.CLIENT, attributes
+        )
+        sent = {name: value for name, value in headers.items() if name != "tracestate"}
+        self._tracing.propagator.inject(sent, set_span_in_context(self._attempt))
         return sent
 
     def fail_attempt(self, error: ExpertError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+import sqlalchemy as sa
 
 from mild.errors import InvalidInputError
 from mild.gateway.access import AccessStore, StoreError
@@ -31,7 +32,7 @@ def store(store_place):
 def clock(store, monkeypatch):
     """A clock that the test moves, also for a database."""
     now = [1_800_000_000.5]
-    monkeypatch.setattr(Database, "time", lambda database, own: now[0])
+    monkeypatch.setattr(store._database, "now", sa.bindparam("now"))
     store._clock = lambda: now[0]
     return now
 

@@ -71,10 +71,3 @@ def test_who_left_is_not_decided_for():
 def test_an_error_reaches_everybody_who_waits():
     found, _ = together(["a", "bad"])
     assert all(isinstance(one, RuntimeError) for one in found)
-
-
-def test_who_is_alone_is_decided_without_a_round_of_the_loop():
-    batch = TextBatch(Counted().score_all)
-    with pytest.raises(StopIteration) as done:
-        batch.score("a", alone=True).send(None)
-    assert done.value.value.best == 1

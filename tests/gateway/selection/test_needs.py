@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mild.endpoints.expert import Expert
-from mild.gateway.selection.needs import Needs, declares_limits, missing_of, request_needs
+from mild.gateway.selection.needs import Needs, missing_of, request_needs
 
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
@@ -71,14 +71,6 @@ def test_lengths_are_compared_with_the_limits(limits, needs, served):
 def test_the_length_is_estimated_from_the_bytes_and_the_larger_limit_of_an_answer_counts():
     needs = request_needs(chat(max_tokens=5, max_completion_tokens=9), 4001)
     assert (needs.tokens_in, needs.tokens_out) == (1001, 9)
-
-
-def test_an_expert_without_a_limit_declares_none():
-    assert not declares_limits(expert())
-    assert not declares_limits(expert(vision=True, tools=True))
-    assert all(
-        map(declares_limits, (expert(vision=False), expert(context=9), expert(max_output=9)))
-    )
 
 
 anything = st.recursive(

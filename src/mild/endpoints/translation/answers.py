@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mild.endpoints.translation.fields import (
@@ -58,20 +60,27 @@ _ANTHROPIC_ERRORS = {
     529: "overloaded_error",
 }
 # What reading a document may fail with if an expert sends another shape than it should.
-SHAPE_ERRORS = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
+_SHAPE_ERRORS = (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
+
+
+@contextmanager
+def checking_shape(what: str) -> Iterator[None]:
+    """Raise TranslationError where what an expert sent has another shape than it should."""
+    try:
+        yield
+    except _SHAPE_ERRORS as error:
+        raise TranslationError(f"{what} has another shape: {error!r}") from error
 
 
 def translate_answer(endpoint: str, answer: Document, api: str, request: Document) -> Document:
     """An expert's whole answer in the shape of the client's endpoint."""
-    try:
+    with checking_shape("the answer"):
         chat = message_to_chat(answer) if api == "anthropic" else answer
         if endpoint == RESPONSES:
             return _chat_to_response(chat, request)
         if endpoint == MESSAGES:
             return _chat_to_message(chat)
         return _chat_to_completion(chat) if endpoint == COMPLETIONS else chat
-    except SHAPE_ERRORS as error:
-        raise TranslationError(f"the answer has another shape: {error!r}") from error
 
 
 def translate_error(endpoint: str, status: int, error: Document) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from mild.endpoints.translation.fields import (
@@ -81,7 +81,9 @@ def _messages_request_to_chat(request: Document) -> Document:
             chat["parallel_tool_calls"] = False
     if config := given(request, "output_config", dict):
         if config.get("effort"):
-            chat["reasoning_effort"] = _renamed(_EFFORTS_TO_OPENAI, config["effort"])
+            chat["reasoning_effort"] = _EFFORTS_TO_OPENAI.get(
+                str(config["effort"]), config["effort"]
+            )
         if form := given(config, "format", dict, "output_config"):
             schema = get(form, "schema", dict, "output_config.format")
             schema = {"name": "answer", "schema": schema, "strict": True}
@@ -220,11 +222,11 @@ def _add_item(messages: list[Document], item: Document) -> None:
         calls.append(tool_call(number, name, get(item, "arguments", str, "input")))
     elif kind == "function_call_output":
         output = item.get("output")
-        parts = [] if isinstance(output, str) else objects(item, "output", "input")
+        parts = [{"type": "input_text", "text": output}]
+        if not isinstance(output, str):
+            parts = objects(item, "output", "input")
         images = [part for part in parts if part.get("type") != "input_text"]
-        text = output if isinstance(output, str) else text_of(
-            [part for part in parts if part.get("type") == "input_text"], "input.output"
-        )  # fmt: skip
+        text = text_of([part for part in parts if part not in images], "input.output")
         number = get(item, "call_id", str, "input")
         messages.append({"role": "tool", "tool_call_id": number, "content": text})
         if images:
@@ -235,10 +237,9 @@ def _add_item(messages: list[Document], item: Document) -> None:
 
 def _part_from_input(part: Document) -> Document:
     kind = part.get("type")
-    if kind in ("input_text", "output_text"):
-        return {"type": "text", "text": get(part, "text", str, "input.content")}
-    if kind == "refusal":
-        return {"type": "text", "text": get(part, "refusal", str, "input.content")}
+    if kind in ("input_text", "output_text", "refusal"):
+        key = "refusal" if kind == "refusal" else "text"
+        return {"type": "text", "text": get(part, key, str, "input.content")}
     if kind != "input_image" or part.get("file_id"):
         raise unsupported_content(kind if kind != "input_image" else "image of a file")
     image = {"url": get(part, "image_url", str, "input.content")}
@@ -327,10 +328,8 @@ def _blocks_of(message: Document) -> list[Document]:
 
 def _block_of(part: Document) -> Document:
     kind = part.get("type")
-    if kind == "text":
-        return {"type": "text", "text": get(part, "text", str, "messages.content")}
-    if kind == "refusal":
-        return {"type": "text", "text": get(part, "refusal", str, "messages.content")}
+    if kind in ("text", "refusal"):
+        return {"type": "text", "text": get(part, kind, str, "messages.content")}
     if kind != "image_url":
         raise unsupported_content(kind)
     url = get(get(part, "image_url", dict, "messages.content"), "url", str, "image_url")
@@ -368,7 +367,7 @@ def _output_config(chat: Document) -> Document:
     config: Document = {}
     effort = chat.get("reasoning_effort")
     if effort and effort != "none":
-        config["effort"] = _renamed(_EFFORTS_TO_ANTHROPIC, effort)
+        config["effort"] = _EFFORTS_TO_ANTHROPIC.get(str(effort), effort)
     if form := given(chat, "response_format", dict):
         if form.get("type") == "json_schema":
             schema = get(form, "json_schema", dict, "response_format")
@@ -378,10 +377,6 @@ def _output_config(chat: Document) -> Document:
             message = "response_format must be json_schema or text for this expert."
             raise TranslationError(message, parameter="response_format", code="unsupported_field")
     return config
-
-
-def _renamed(names: Mapping[str, str], value: Any) -> Any:
-    return names.get(value, value) if isinstance(value, str) else value
 
 
 def arguments_of(text: str) -> Document:

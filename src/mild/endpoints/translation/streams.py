@@ -9,9 +9,9 @@ from typing import Any
 
 from mild.endpoints.translation.answers import (
     FINISH_REASONS,
-    SHAPE_ERRORS,
     call_item,
     chat_usage,
+    checking_shape,
     empty_message,
     empty_response,
     message_item,
@@ -25,7 +25,6 @@ from mild.endpoints.translation.fields import (
     MESSAGES,
     RESPONSES,
     Document,
-    TranslationError,
     tool_call,
 )
 
@@ -81,11 +80,9 @@ class MessageReader:
 
     def observe(self, event: Document) -> None:
         """Note what an event says, without its chunks; TranslationError if it has another shape."""
-        try:
+        with checking_shape("an event"):
             for _ in self.read(event):
                 pass
-        except SHAPE_ERRORS as error:
-            raise TranslationError(f"an event has another shape: {error!r}") from error
 
     def _chunk(self, delta: Document, finish_reason: str | None = None) -> Document:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
@@ -313,10 +310,14 @@ class _ResponseWriter:
 
 
 class StreamTranslator:
-    """Events of an expert's stream in the shape of the client's endpoint; ``model`` is its name there."""
+    """Events of an expert's stream in the shape of the client's endpoint; ``model`` is its name there.
+
+    ``reader`` knows the ``usage`` so far, whether the answer is ``finished``, and whether the expert has
+    ``done`` everything.
+    """
 
     def __init__(self, endpoint: str, api: str, model: str, request: Document) -> None:
-        self._reader = MessageReader() if api == "anthropic" else _ChatReader()
+        self.reader = MessageReader() if api == "anthropic" else _ChatReader()
         self._model = model
         options = request.get("stream_options")
         include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
@@ -329,39 +330,20 @@ class StreamTranslator:
             self._writer = _ChatWriter(endpoint, include_usage)
 
     @property
-    def usage(self) -> Document | None:
-        """Usage so far, as that of a chat."""
-        return self._reader.usage
-
-    @property
-    def finished(self) -> bool:
-        """Whether the answer is whole."""
-        return self._reader.finished
-
-    @property
     def numbered(self) -> int:
         """How many events with a number were written: the number of the next one."""
         return self._writer.events if isinstance(self._writer, _ResponseWriter) else 0
 
-    @property
-    def done(self) -> bool:
-        """Whether the expert has said that nothing follows."""
-        return self._reader.done
-
     def feed(self, event: Document, raw: bytes = b"") -> bytes:
         """The client's events for one of the expert's; TranslationError if it has another shape."""
-        try:
-            chunks = self._reader.read(event)
+        with checking_shape("an event"):
+            chunks = self.reader.read(event)
             return b"".join(self._writer.write({**one, "model": self._model}) for one in chunks)
-        except SHAPE_ERRORS as error:
-            raise TranslationError(f"an event has another shape: {error!r}") from error
 
     def finish(self) -> bytes:
         """The last events, of a stream that ended as it should; TranslationError as ``feed``."""
-        try:
-            return self._writer.finish(self.usage)
-        except SHAPE_ERRORS as error:
-            raise TranslationError(f"the stream has another shape: {error!r}") from error
+        with checking_shape("the stream"):
+            return self._writer.finish(self.reader.usage)
 
 
 def data_event(document: Document) -> bytes:

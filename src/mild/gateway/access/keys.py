@@ -55,6 +55,7 @@ class Caller:
     budget_month: int | None = None
     requests_per_minute: int | None = None
     admin: bool = False
+    digest: bytes = b""
 
 
 class Callers:
@@ -74,6 +75,15 @@ class Callers:
         yield from self._known.values()
         yield self._anonymous
 
+    @property
+    def count(self) -> int:
+        """How many callers there may be; all without a key are one."""
+        return len(self._known) + (not self._needs_key)
+
+    def knows(self, caller: Caller) -> bool:
+        """Whether the key of a caller is still valid."""
+        return caller.scope == ANONYMOUS or caller.digest in self._known
+
     def use(self, keys: Iterable[Key], salt: bytes) -> None:
         """Replace the keys."""
         self._salt = salt
@@ -85,6 +95,7 @@ class Callers:
                 key.budget_month,
                 key.requests_per_minute or self._default,
                 key.admin,
+                key.digest,
             )
             for key in keys
             if key.revoked is None
@@ -103,10 +114,15 @@ class Callers:
         if not self._needs_key and not token.startswith(PREFIX):
             return self._anonymous
         if authorization:
-            message = "The API key is unknown or was revoked."
-        else:
-            message = "An API key is required: send the header Authorization: Bearer KEY."
+            raise revoked_key()
+        message = "An API key is required: send the header Authorization: Bearer KEY."
         raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+
+def revoked_key() -> Refusal:
+    """The answer to a key that is not, or no longer, valid."""
+    message = "The API key is unknown or was revoked."
+    return Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
 def new_key() -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mild.endpoints.expert import Expert
-from mild.gateway.config import AccessSettings, LedgerSettings, Settings
+from mild.gateway.config import AccessSettings, LedgerSettings, ServerSettings, Settings
 from mild.gateway.demo.answers import STAND_INS
 from mild.gateway.server.process import bind, serve_settings
 
@@ -62,6 +62,7 @@ def demo_settings(stand_ins: str, folder: Path, options: dict[str, Any]) -> Sett
         host=options.get("host") or "127.0.0.1",
         port=6060 if port is None else port,
         workers=options.get("workers") or 1,
+        server=ServerSettings(**options.get("logs", {})),
         access=AccessSettings(budget_day=BUDGET),
         ledger=LedgerSettings(path=folder / "ledger.sqlite", keep_text=True),
         store=str(folder / "store.sqlite"),

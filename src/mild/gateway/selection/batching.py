@@ -26,12 +26,8 @@ class TextBatch(Generic[T]):
         self._score_all = score_all
         self._waiting: list[tuple[str, float | None, asyncio.Future[T]]] = []
 
-    async def score(
-        self, text: str, price_weight: float | None = None, *, alone: bool = False
-    ) -> T:
-        """The score of one text, at once where no other request can join it."""
-        if alone and not self._waiting:
-            return self._score_all([text], [price_weight])[0]
+    async def score(self, text: str, price_weight: float | None = None) -> T:
+        """The score of one text."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._waiting.append((text, price_weight, future))

@@ -25,26 +25,18 @@ class ModelRequest:
     price_weight: float | None = None
 
 
-_ROUTER_CHOOSES = ModelRequest()
-
-
 def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequest:
     """Read the name of a model: ``mild``, ``router-mild-<t>`` or an expert's own.
 
-    Raises
-    ------
-    Refusal
-        400 if it is no text or t no number, 404 if nobody has that name
+    Refusal 400 if it is no text or t no number, 404 if nobody has that name.
 
-    Examples
-    --------
     >>> read_model("mild", ["small"], True)
     ModelRequest(expert=None, price_weight=None)
     >>> read_model("router-mild-0.5", ["small"], True), read_model("small", ["small"], True).expert
     (ModelRequest(expert=None, price_weight=0.5), 'small')
     """
     if model == ROUTER_MODEL:
-        return _ROUTER_CHOOSES
+        return ModelRequest()
     if not isinstance(model, str) or not model:
         said = "It is missing." if model is None else "It is not a string."
         raise Refusal(

@@ -5,36 +5,37 @@ What a configuration does not say about an expert, it is assumed to have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import asked_tokens, tokens_in_bytes
+from mild.gateway.selection.text import parts_of, turns_of
 
 # Types of parts and items in the APIs.
 IMAGES = frozenset(("image_url", "input_image", "image"))
 TOOLS = frozenset(("function_call", "function_call_output", "tool_use", "tool_result"))
 
 
+_FLAGS = {
+    "vision": "takes no images",
+    "tools": "takes no tools",
+    "json_schema": "takes no JSON schema for its answer",
+    "reasoning": "takes no reasoning_effort",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a request needs.
+    """What a request needs."""
 
-    Attributes
-    ----------
-    vision, tools, json_schema, reasoning : whether it holds images, tools or their results, a schema for
-        the answer, an effort of reasoning
-    tokens_in : of the request, estimated
-    tokens_out : that it allows an answer to have; 0 if it does not say
-    """
-
-    vision: bool = False
-    tools: bool = False
-    json_schema: bool = False
-    reasoning: bool = False
-    tokens_in: int = 0
-    tokens_out: int = 0
+    vision: bool = False  # it holds images
+    tools: bool = False  # it holds tools, or their results
+    json_schema: bool = False  # it has a schema for the answer
+    reasoning: bool = False  # it names an effort of reasoning
+    tokens_in: int = 0  # of the request, estimated
+    tokens_out: int = 0  # that it allows an answer to have; 0 if it does not say
 
 
 def request_needs(document: Mapping[str, Any], bytes_in: int) -> Needs:
@@ -42,23 +43,16 @@ def request_needs(document: Mapping[str, Any], bytes_in: int) -> Needs:
 
     ``bytes_in`` is the length of the request, attachments at a flat rate (``text_bytes``).
 
-    Examples
-    --------
     >>> part = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
     >>> request_needs({"messages": [{"role": "user", "content": [part]}], "max_tokens": 50}, 4000)
     Needs(vision=True, tools=False, json_schema=False, reasoning=False, tokens_in=1000, tokens_out=50)
     """
     tools = bool(document.get("tools") or document.get("functions"))
-    parts: list[Any] = []
-    turns = document.get("messages") or document.get("input")
-    for turn in turns if isinstance(turns, list) else ():
-        if not isinstance(turn, dict):
-            continue
+    parts = []
+    for turn in turns_of(document):
         tools = tools or turn.get("role") == "tool" or bool(turn.get("tool_calls"))
-        parts.append(turn)
-        content = turn.get("content")
-        parts += content if isinstance(content, list) else []
-    kinds = {part.get("type") for part in parts if isinstance(part, dict) and _is_text(part)}
+        parts += [turn, *parts_of(turn)]
+    kinds = {part["type"] for part in parts if isinstance(part.get("type"), str)}
     forms = [document.get("response_format")]
     forms += [_inner(document, name, "format") for name in ("text", "output_config")]
     efforts = [document.get("reasoning_effort"), _inner(document, "reasoning", "effort")]
@@ -76,10 +70,6 @@ def request_needs(document: Mapping[str, Any], bytes_in: int) -> Needs:
     )
 
 
-def _is_text(part: Mapping[str, Any]) -> bool:
-    return isinstance(part.get("type"), str)
-
-
 def _inner(document: Mapping[str, Any], name: str, key: str) -> Any:
     holder = document.get(name)
     return holder.get(key) if isinstance(holder, dict) else None
@@ -88,36 +78,21 @@ def _inner(document: Mapping[str, Any], name: str, key: str) -> Any:
 def missing_of(expert: Expert, needs: Needs) -> str:
     """What an expert lacks for a request, in words; empty if it can serve it.
 
-    Examples
-    --------
     >>> expert = Expert("small", "http://x/v1", "m", vision=False, context=8000)
     >>> missing_of(expert, Needs(vision=True, tokens_in=9000))
     'takes no images; takes 8,000 tokens; the request has about 9,000'
     >>> missing_of(expert, Needs(tools=True))
     ''
     """
-    return "; ".join(_missing(expert, needs))
-
-
-def _missing(expert: Expert, needs: Needs) -> Iterator[str]:
-    if needs.vision and expert.vision is False:
-        yield "takes no images"
-    if needs.tools and expert.tools is False:
-        yield "takes no tools"
-    if needs.json_schema and expert.json_schema is False:
-        yield "takes no JSON schema for its answer"
-    if needs.reasoning and expert.reasoning is False:
-        yield "takes no reasoning_effort"
+    missing = [
+        words
+        for name, words in _FLAGS.items()
+        if getattr(needs, name) and getattr(expert, name) is False
+    ]
     if expert.context is not None and needs.tokens_in > expert.context:
-        yield f"takes {expert.context:,} tokens; the request has about {needs.tokens_in:,}"
+        has = f"the request has about {needs.tokens_in:,}"
+        missing.append(f"takes {expert.context:,} tokens; {has}")
     if expert.max_output is not None and needs.tokens_out > expert.max_output:
-        yield (
-            f"answers with up to {expert.max_output:,} tokens; the request asks for "
-            f"{needs.tokens_out:,}"
-        )
-
-
-def declares_limits(expert: Expert) -> bool:
-    """Whether there are requests that an expert cannot serve."""
-    flags = (expert.vision, expert.tools, expert.json_schema, expert.reasoning)
-    return False in flags or expert.context is not None or expert.max_output is not None
+        asks = f"the request asks for {needs.tokens_out:,}"
+        missing.append(f"answers with up to {expert.max_output:,} tokens; {asks}")
+    return "; ".join(missing)

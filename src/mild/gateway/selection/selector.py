@@ -16,64 +16,42 @@ from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.batching import TextBatch
 from mild.gateway.selection.models import ModelRequest
-from mild.gateway.selection.needs import declares_limits, missing_of, request_needs
+from mild.gateway.selection.needs import missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 
 
 class Scores(NamedTuple):
-    """What a router makes of one text.
+    """What a router makes of one text."""
 
-    Attributes
-    ----------
-    best : index of the expert that it chooses
-    order : every expert that can be chosen, the one to ask first in front
-    probabilities : of each expert; None for one that cannot serve the request, 0 for a fallback
-    costs : expected, of each expert, as they are shown; None where the router has not learned them
-    values : what the choice maximises, of each expert: minus the expected cost where there are costs
-    novel : whether it is the expert for novel texts that is chosen
-    """
-
-    best: int
-    order: list[int]
-    probabilities: list[float | None]
-    costs: list[float] | None
-    values: list[float]
-    novel: bool = False
+    best: int  # the expert that it chooses
+    order: list[int]  # every expert that can be chosen, the one to ask first in front
+    probabilities: list[
+        float | None
+    ]  # None for one that cannot serve the request, 0 for a fallback
+    costs: (
+        list[float] | None
+    )  # expected, as they are shown; None where the router has not learned them
+    values: list[float]  # what the choice maximises: minus the expected cost where there are costs
+    novel: bool = False  # whether it is the expert for novel texts that is chosen
 
 
 class Selection(NamedTuple):
-    """Who is asked, in which order, and what the ledger is told about it.
+    """Who is asked, in which order, and what the ledger is told about it."""
 
-    Attributes
-    ----------
-    order : names of the experts, the one to ask first in front
-    chosen : the expert drawn; None where the client named one
-    propensity : with which it was drawn
-    expected : cost by expert name; None where the router knows none
-    pinned_by : twelve bytes, the request whose decision is followed
-    """
-
-    order: list[str]
-    chosen: str | None = None
+    order: list[str]  # names of the experts, the one to ask first in front
+    chosen: str | None = None  # the expert drawn; None where the client named one
     probabilities: list[float | None] | None = None
-    propensity: float | None = None
-    expected: dict[str, float] | None = None
-    pinned_by: bytes | None = None
+    propensity: float | None = None  # with which it was drawn
+    expected: dict[str, float] | None = None  # cost by name; None where the router knows none
+    pinned_by: bytes | None = None  # twelve bytes, the request whose decision is followed
     explored: bool = False
 
 
 class ExpertSelector:
-    """Selects experts with one router.
+    """Selects experts with one router; MildError if it has no text step, or takes no other price weight.
 
-    Attributes
-    ----------
-    names : of the router's experts, in its order
-    fixed : why another price weight is refused; None if it is not
-
-    Raises
-    ------
-    MildError
-        the router has no text step, or takes no other price weight
+    ``names`` are those of its experts, in its order; ``fixed`` says why another price weight is refused,
+    None if it is not.
     """
 
     def __init__(
@@ -106,7 +84,6 @@ class ExpertSelector:
         self._fallbacks = [expert for expert in experts if expert.role == "fallback"]
         kept_back = {expert.name for expert in self._fallbacks}
         self._candidates = [k for k, name in enumerate(self.names) if name not in kept_back]
-        self._limited = any(map(declares_limits, experts))
         # Units of the router's costs per dollar; None if the router does not say.
         self._price_weight = router.info.price_weight
         if routing.price_weight is not None:
@@ -149,15 +126,7 @@ class ExpertSelector:
             )
 
     def cannot_serve(self, document: Mapping[str, Any], bytes_in: int) -> dict[str, str]:
-        """Why experts cannot serve a request, by their names.
-
-        Raises
-        ------
-        Refusal
-            400 if no expert that the router may choose can
-        """
-        if not self._limited:
-            return {}
+        """Why experts cannot serve a request, by their names; Refusal 400 if none of the router's can."""
         needs = request_needs(document, bytes_in)
         missing = {name: missing_of(expert, needs) for name, expert in self._experts.items()}
         missing = {name: why for name, why in missing.items() if why}
@@ -190,28 +159,16 @@ class ExpertSelector:
         request: bytes,
         document: Mapping[str, Any],
         bytes_in: int,
-        alone: bool = False,
     ) -> Selection:
-        """Select for one request.
+        """Select for one request; Refusal 400 if no expert can serve it.
 
-        Parameters
-        ----------
-        model : what the client asks for
-        text : what the router reads
-        session : of the request; None without one
-        request : twelve bytes, its number
-        document, bytes_in : the request in the form of chat completions, and its length
-        alone : whether no other request is served that could be scored with it
-
-        Raises
-        ------
-        Refusal
-            400 if no expert can serve the request
+        ``text`` is what the router reads, ``request`` the number of the request, twelve bytes,
+        ``document`` its content in any of the APIs, and ``bytes_in`` its length.
         """
         if model.expert is not None:
             return Selection([model.expert])
         missing = self.cannot_serve(document, bytes_in)
-        scores = await self._batch.score(text, model.price_weight, alone=alone)
+        scores = await self._batch.score(text, model.price_weight)
         scores = self.restrict(scores, missing)
         pin = self._find_pin(session, scores)
         best = scores.best

@@ -16,45 +16,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mild.gateway.selection.text import text_bytes
+from mild.gateway.selection.text import text_bytes, turns_of
 
-# Hash of the session, its end, propensity, hash of the expert's name, request; check.
-_SLOT = struct.Struct("<QddI12s")
-_CHECK = struct.Struct("<I")
-SLOT = _SLOT.size + _CHECK.size
+# Hash of the session, its end, propensity, hash of the expert's name, request; check of these.
+_SLOT = struct.Struct("<QddI12sI")
+SLOT = _SLOT.size
 WAYS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The decision that a session follows.
-
-    Attributes
-    ----------
-    expert : name
-    propensity : with which it was drawn
-    request : twelve bytes, the request that drew it
-    idle : seconds since the session's last request
-    """
+    """The decision that a session follows."""
 
     expert: str
-    propensity: float
-    request: bytes
-    idle: float = field(default=0.0, compare=False)
+    propensity: float  # with which it was drawn
+    request: bytes  # twelve bytes: the request that drew it
+    idle: float = field(default=0.0, compare=False)  # seconds since the session's last request
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The session of a request.
+    """The session of a request."""
 
-    Attributes
-    ----------
-    hash : eight bytes
-    follows : whether the request follows an earlier decision, if there is one
-    """
-
-    hash: bytes
-    follows: bool = True
+    hash: bytes  # eight bytes
+    follows: bool = True  # whether the request follows an earlier decision, if there is one
 
 
 def table_bytes(max_sessions: int) -> int:
@@ -79,8 +64,6 @@ def content_session(key: str, document: Mapping[str, Any]) -> Session | None:
     The first request of a conversation is always decided anew, so that conversations that begin alike do
     not share a draw. Requests with an answer of an assistant in them follow.
 
-    Examples
-    --------
     >>> begun = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello"}]
     >>> later = [*begun, {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": "2 + 2?"}]
     >>> first, second = (content_session("alice", {"messages": turns}) for turns in (begun, later))
@@ -104,8 +87,6 @@ def content_session(key: str, document: Mapping[str, Any]) -> Session | None:
 def sent_before(document: Mapping[str, Any]) -> int:
     """Bytes of a chat that the request before it held, too: tools, and messages before the last answer.
 
-    Examples
-    --------
     >>> sent_before({"messages": [{"role": "user", "content": "Hello"}]})
     0
     """
@@ -120,14 +101,12 @@ def sent_before(document: Mapping[str, Any]) -> int:
 
 def _messages(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The turns of a chat in any of the APIs, its system prompt first."""
-    messages = document.get("messages") or document.get("input")
-    if isinstance(messages, str) and "messages" not in document:
-        messages = [{"role": "user", "content": messages}]
-    if not isinstance(messages, list):
-        return []
+    messages = turns_of(document)
+    if "messages" not in document and isinstance(document.get("input"), str):
+        messages = [{"role": "user", "content": document["input"]}]
     system = document.get("system") or document.get("instructions")
     first = [{"role": "system", "content": system}] if system else []
-    return first + [message for message in messages if isinstance(message, dict)]
+    return first + messages
 
 
 class Sessions:
@@ -165,36 +144,26 @@ class Sessions:
     def pin(self, session: bytes, pin: Pin) -> None:
         """Pin a session to an expert."""
         number = int.from_bytes(session, "little")
-        oldest, end = -1, float("inf")
-        for place in self._places(number):
+
+        def until(place: int) -> float:
             slot = self._read(place)
-            if slot is not None and slot[0] == number:
-                oldest = place
-                break
-            until = 0.0 if slot is None else slot[1]
-            if until < end:
-                oldest, end = place, until
-        self._write(oldest, number, pin)
+            if slot is None:
+                return 0.0
+            return -1.0 if slot[0] == number else slot[1]
+
+        self._write(min(self._places(number), key=until), number, pin)
 
     def _places(self, number: int) -> range:
         first = number % self._buckets * WAYS * SLOT
         return range(first, first + WAYS * SLOT, SLOT)
 
-    def _read(self, place: int) -> tuple[int, float, float, int, bytes] | None:
+    def _read(self, place: int) -> tuple[Any, ...] | None:
         content = bytes(self._memory[place : place + SLOT])
-        (check,) = _CHECK.unpack_from(content, _SLOT.size)
-        if check == 0 or check != zlib.crc32(content[: _SLOT.size]):
-            return None
-        slot: tuple[int, float, float, int, bytes] = _SLOT.unpack_from(content)
-        return slot
+        *slot, check = _SLOT.unpack(content)
+        return tuple(slot) if check and check == zlib.crc32(content[:-4]) else None
 
     def _write(self, place: int, number: int, pin: Pin) -> None:
-        content = _SLOT.pack(
-            number,
-            self._clock() + self._seconds,
-            pin.propensity,
-            zlib.crc32(pin.expert.encode()),
-            pin.request,
-        )
-        check = _CHECK.pack(zlib.crc32(content))
+        until, name = self._clock() + self._seconds, zlib.crc32(pin.expert.encode())
+        content = _SLOT.pack(number, until, pin.propensity, name, pin.request, 0)[:-4]
+        check = zlib.crc32(content).to_bytes(4, "little")
         self._memory[place : place + SLOT] = content + check

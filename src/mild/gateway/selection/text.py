@@ -19,57 +19,46 @@ ATTACHED = 1500
 def request_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str:
     """The routed text of a request of any shape.
 
-    Examples
-    --------
     >>> request_text({"prompt": "one"}, "last"), request_text({"input": "two"}, "last")
     ('one', 'two')
     """
     if "messages" in document:
         return chat_text(document, which)
-    if "prompt" in document:
-        return completion_text(document)
-    given = document.get("input")
-    if isinstance(given, list) and not any(isinstance(item, dict) for item in given):
-        return completion_text({"prompt": given})
-    turns = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    return chat_text({"messages": turns}, which)
+    given = document.get("prompt", document.get("input"))
+    if "prompt" not in document and isinstance(given, list) and turns_of(document):
+        return chat_text(document, which)
+    return completion_text({"prompt": given})
+
+
+def turns_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The turns of a chat, or the items of a Responses request."""
+    turns = document.get("messages") or document.get("input")
+    return [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
+
+
+def parts_of(turn: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The parts of a turn that is made of parts."""
+    parts = turn.get("content")
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
 def chat_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str:
     """The routed text of a chat.
 
-    Examples
-    --------
     >>> turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Yes?"},
     ...          {"role": "user", "content": [{"type": "text", "text": "2 + 2?"}]}]
     >>> chat_text({"messages": turns}, "last"), chat_text({"messages": turns}, "all")
     ('2 + 2?', 'Hello\\n\\n2 + 2?')
     """
-    turns = document.get("messages")
-    if not isinstance(turns, list):
-        return ""
-    found: list[str] = []
-    for turn in reversed(turns):
-        if isinstance(turn, dict) and turn.get("role") == "user":
-            text = _content_text(turn.get("content"))
-            if text:
-                found.append(text)
-                if which == "last":
-                    return text
-    if found:
-        return "\n\n".join(reversed(found))
-    for turn in reversed(turns):
-        text = _content_text(turn.get("content")) if isinstance(turn, dict) else ""
-        if text:
-            return text
-    return ""
+    texts = [(turn.get("role"), _turn_text(turn)) for turn in turns_of(document)]
+    found = [text for role, text in texts if role == "user" and text]
+    found = found or [text for _, text in texts if text][-1:]
+    return "\n\n".join(found if which == "all" else found[-1:])
 
 
 def completion_text(document: Mapping[str, Any]) -> str:
     """The routed text of a completion.
 
-    Examples
-    --------
     >>> completion_text({"prompt": ["one", "two"]}), completion_text({"prompt": [1, 2]})
     ('one\\ntwo', '')
     """
@@ -83,31 +72,21 @@ def text_bytes(document: Mapping[str, Any], body: bytes) -> int:
     """Bytes of a request that an expert may count as input: attachments in the body at a flat rate."""
     if b"data:" not in body and b"input_audio" not in body and b"base64" not in body:
         return len(body)
-    size, attached = len(body), 0
-    turns = document.get("messages") or document.get("input")
-    for turn in turns if isinstance(turns, list) else ():
-        parts = turn.get("content") if isinstance(turn, dict) else None
-        for part in parts if isinstance(parts, list) else ():
-            long = _attachment(part)
-            if long:
-                size -= long
-                attached += 1
-    return max(size, 0) + attached * ATTACHED
+    parts = [part for turn in turns_of(document) for part in parts_of(turn)]
+    attached = [size for part in parts if (size := _attachment(part))]
+    return max(len(body) - sum(attached), 0) + len(attached) * ATTACHED
 
 
-def _content_text(content: Any) -> str:
+def _turn_text(turn: Mapping[str, Any]) -> str:
+    content = turn.get("content")
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
-        return ""
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    texts = [part.get("text") for part in parts_of(turn)]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _attachment(part: Any) -> int:
+def _attachment(part: Mapping[str, Any]) -> int:
     """Length of the data in a part, 0 if it has none."""
-    if not isinstance(part, dict):
-        return 0
     image, audio = part.get("image_url"), part.get("input_audio")
     url = image.get("url") if isinstance(image, dict) else image
     if isinstance(url, str) and url.startswith("data:"):

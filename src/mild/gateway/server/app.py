@@ -41,7 +41,7 @@ def create_app(context: AppContext, ready: Callable[[], None] = lambda: None) ->
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
-        context.metrics.refused(error.status)
+        context.refused(error)
         return refusal_response(error, request.url.path)
 
     async def refuse_route(request: Request, error: Exception) -> Response:

@@ -74,8 +74,11 @@ class Completions:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         context, serving = self._context, self._context.serving
-        caller = context.access.identify(authorization_of(scope["headers"]))
+        caller = scope["mild.caller"]
+        reading = time.perf_counter()
         body = await Request(scope, receive).body()
+        # How long the client takes to send its request is neither overhead nor latency.
+        start += time.perf_counter() - reading
         endpoint, which = COMPLETIONS[scope["path"]], context.settings.routing.text
         request = CompletionRequest(scope["headers"], endpoint, body, which)
         selector = serving.selector
@@ -147,7 +150,6 @@ class Endpoints:
     async def _route(self, request: Request) -> Response:
         """The decision alone, and why; nobody is asked, nothing is spent."""
         context, serving = self._context, self._context.serving
-        self._identify(request)
         body = await request.body()
         document = parse_body(body)
         selector, names = serving.selector, serving.selector.names
@@ -192,11 +194,7 @@ class Endpoints:
 
     async def _count_tokens(self, request: Request) -> Response:
         """Tokens of a message, by the estimate that charges without usage go by; nobody is asked."""
-        context = self._context
-        caller = self._identify(request)
-        await context.access.admit(caller)
-        context.access.settle(await context.access.reserve(caller, 0.0), 0.0)
-        body = await request.body()
+        context, body = self._context, await request.body()
         document = parse_body(body)
         read_model(document.get("model"), context.names, context.serving.selector.fixed is None)
         check_required(document, ("messages",))
@@ -226,14 +224,20 @@ class Endpoints:
         return why, found
 
     async def _health(self, request: Request) -> Response:
-        context = self._context
+        context, states = self._context, self._context.expert_states()
         return JSONResponse(
             {
                 "status": "draining" if context.draining else "ok",
                 "version": __version__,
                 "router": context.serving.fingerprint,
-                "experts": {name: client.state() for name, client in context.clients.items()},
+                "experts": states.pop("breakers"),
+                **states,
                 "in_flight": context.total_in_flight,
+                "troubles": [
+                    name
+                    for name, part in (("store", context.access), ("ledger", context.ledger))
+                    if part.trouble is not None
+                ],
             }
         )
 
@@ -241,8 +245,10 @@ class Endpoints:
         return JSONResponse("I'm alive!")
 
     async def _readiness(self, request: Request) -> Response:
-        if self._context.draining:
-            return JSONResponse({"status": "draining"}, 503)
+        reason = self._context.not_ready()
+        if reason is not None:
+            status = "draining" if reason == "draining" else "unavailable"
+            return JSONResponse({"status": status, "reason": reason}, 503)
         return JSONResponse({"status": "ready", "router": self._context.serving.fingerprint})
 
     async def _metrics(self, request: Request) -> Response:

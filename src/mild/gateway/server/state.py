@@ -35,20 +35,22 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path:
 class StateFile:
     """The state of one gateway, by its port; locked as long as the gateway lives.
 
-    Attributes
-    ----------
-    folder : for files of the workers; empty at the start, removed at the end
+    ``folder`` is for files of the workers: empty at the start, removed at the end.
     """
 
     def __init__(self, port: int, folder: Path | None = None) -> None:
         base = folder or state_folder()
-        self._path = base / f"{port}.json"
+        path = base / f"{port}.json"
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            self._descriptor = _open_locked(self._path)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            os.close(self._descriptor)
             raise InvalidInputError(
                 f"port {port} must be free; another gateway of yours uses it."
             ) from error
+        # What a gateway that was killed has left must not be read as the state of this one.
+        os.ftruncate(self._descriptor, 0)
         self.folder = _worker_folder(base, port)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(mode=0o700)
@@ -76,26 +78,11 @@ class StateFile:
     def close(self) -> None:
         """The gateway is gone."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
 
 def _worker_folder(base: Path, port: int) -> Path:
     return base / f"{port}-workers"
-
-
-def _open_locked(path: Path) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A gateway that ended meanwhile has removed the file: then it guards nothing.
-            if os.fstat(descriptor).st_nlink:
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
 
 
 def read_state(port: int, folder: Path | None = None) -> dict[str, Any] | None:
@@ -118,10 +105,7 @@ def read_state(port: int, folder: Path | None = None) -> dict[str, Any] | None:
 def reload_gateway(port: int, timeout: float = 30.0, folder: Path | None = None) -> dict[str, Any]:
     """Reload the gateway on a port of this machine, and wait until every worker has.
 
-    Raises
-    ------
-    InvalidInputError
-        no gateway of this user serves there, or it does not answer in time
+    InvalidInputError if no gateway of this user serves there, or it does not answer in time.
     """
     end = time.monotonic() + timeout
     state = read_state(port, folder)
