@@ -13,7 +13,6 @@ from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.store import WINDOW, Account, Batch, Claim, Settlement
 from mild.gateway.access.tables import accounts
 from mild.gateway.database import CommitUnknownError
-from mild.gateway.database.engine import Database
 from store_cases import commits_in_doubt
 
 DAY, OTHER = Account("*", "2026-11-15"), Account("key:a", "2026-11-15")
