@@ -291,7 +291,7 @@ def test_a_mistake_is_named_with_its_line(tmp_path, text, line, key):
         (LEAST + "[ledger]\nenabld = true\n", "ledger.enabld is unknown; did you mean enabled?"),
         (
             LEAST + "[server]\nqqq = 1\n",
-            "are cors_origins, trusted_proxies, tls_certificate, tls_key.",
+            "known names are cors_origins, trusted_proxies, tls_certificate, tls_key",
         ),
     ],
 )

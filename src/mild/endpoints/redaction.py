@@ -23,7 +23,7 @@ _TEXT = re.compile(
 )
 # A stream is held back from so many characters of a secret on, and so many bytes at most.
 _BEGINNING = 4
-_MAX_HELD = 262_144
+_MAX_HELD = 65_536
 # Bytes of text that was sent in which the first characters of a secret may be, escaped.
 _SENT = 8 * _BEGINNING
 
@@ -51,7 +51,11 @@ class Redactor:
         ordered = sorted(found, key=len, reverse=True)
         secrets = [secret for secret in ordered if len(secret) >= LONG]
         short = [secret for secret in ordered if _SHORTEST <= len(secret) < LONG]
-        self.long = [_unescaped(secret.encode()) for secret in secrets]
+        self._long = [_unescaped(secret.encode()) for secret in secrets]
+        # What a text may end with that becomes a secret, and what is in every such text.
+        sizes = range(_BEGINNING, max(map(len, self._long), default=0))
+        self.starts = tuple({secret[:size] for secret in self._long for size in sizes})
+        self.beginnings = {secret[:_BEGINNING] for secret in self._long}
         self.pattern = re.compile(b"|".join(map(_escaped, secrets)))
         # Whole words; an escape such as \n ends the word before.
         words = b"|".join(map(_escaped, short)) or b"(?!)"
@@ -62,11 +66,8 @@ class Redactor:
         if isinstance(content, str):
             raw = self(content.encode("utf-8", "surrogatepass"), error=error)
             return raw.decode("utf-8", "surrogatepass")
-        plain = _unescaped(content)
-        for secret in self.long:
-            if secret in plain:
-                content = self.pattern.sub(_MARK, content)
-                break
+        if any(map(_unescaped(content).__contains__, self._long)):
+            content = self.pattern.sub(_MARK, content)
         return self._short.sub(_MARK, content) if error else content
 
 
@@ -79,36 +80,26 @@ class StreamRedactor:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redact = redactor
-        self._beginnings = {secret[:_BEGINNING] for secret in redactor.long}
         self._held = b""
         # The end of the text that was sent.
         self._sent = b""
 
     def __call__(self, events: bytes, *, last: bool = False) -> bytes:
         """The events to send now; with the ``last``, all of them."""
-        if not self._beginnings:
+        beginnings = self._redact.beginnings
+        if not beginnings:
             return events
         events = self._held + self._redact(events)
         text = self._sent + b"".join(_TEXT.findall(events))
-        plain = _unescaped(text)
-        for beginning in self._beginnings:
-            if beginning in plain:
-                events = self._without_secrets(events, text)
-                text = self._sent + b"".join(_TEXT.findall(events))
-                if not last and len(events) < _MAX_HELD and self._ends_within(_unescaped(text)):
-                    self._held = events
-                    return b""
-                break
+        if any(map(_unescaped(text).__contains__, beginnings)):
+            events = self._without_secrets(events, text)
+            text = self._sent + b"".join(_TEXT.findall(events))
+            unclear = _unescaped(text).endswith(self._redact.starts)
+            if unclear and not last and len(events) < _MAX_HELD:
+                self._held = events
+                return b""
         self._held, self._sent = b"", text[-_SENT:]
         return events
-
-    def _ends_within(self, text: bytes) -> bool:
-        """Whether a text ends with the beginning of a secret."""
-        for secret in self._redact.long:
-            for size in range(_BEGINNING, len(secret)):
-                if text.endswith(secret[:size]):
-                    return True
-        return False
 
     def _without_secrets(self, events: bytes, text: bytes) -> bytes:
         """Cut the secrets in the text of the events out of the fields that hold their parts."""

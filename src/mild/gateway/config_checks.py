@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from pydantic import TypeAdapter
+
 from mild.endpoints.expert import Expert, is_loopback
 from mild.endpoints.redaction import LONG
 from mild.endpoints.secrets import SecretError, check_safe_file
@@ -23,12 +25,8 @@ from mild.gateway.tracing import import_exporter, is_enabled
 if TYPE_CHECKING:
     from mild.artifact import Router
 
-# Fields of an expert in the result.
-_EXPERT_FIELDS = (
-    "base_url", "model", "price_in", "price_out", "price_per_query", "max_tokens", "max_in_flight",
-    "requests_per_minute", "price_cached_in", "role", "vision", "tools", "json_schema", "reasoning",
-    "context", "max_output", "system", "temperature", "extra",
-)  # fmt: skip
+# Fields of an expert that are not in the result; some headers are secrets.
+_HIDDEN = {*Expert.internal, "headers"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class ConfigCheck:
         settings = self.settings
         experts = {
             expert.name: {"key": None if expert.secret is None else expert.secret.source}
-            | {field: getattr(expert, field) for field in _EXPERT_FIELDS}
+            | TypeAdapter(Expert).dump_python(expert, mode="json", exclude=_HIDDEN)
             for expert in settings.experts
         }
         return {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mild.endpoints.prices import Usage
-from mild.gateway.access.dollars import checked_parts, dollars_of, parts_of, shown_dollars
+from mild.gateway.access.dollars import dollars_of, parts_of, shown_dollars
 from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key, revoked_key
 from mild.gateway.access.periods import periods_at
 from mild.gateway.access.store import WINDOW, AccessStore, Account, Claim, Settlement, StoreError
@@ -160,12 +160,12 @@ class Access:
         cannot be asked.
         """
         reservation = self._new_reservation(caller)
-        await self._claim(reservation, checked_parts(dollars))
+        await self._claim(reservation, parts_of(dollars))
         return reservation
 
     async def enlarge(self, reservation: Reservation, dollars: float) -> None:
         """Raise the reserved amount to ``dollars``, for an expert that may cost more; as ``reserve``."""
-        more = checked_parts(dollars) - reservation.amount
+        more = parts_of(dollars) - reservation.amount
         if more > 0 and reservation.is_open:
             await self._claim(reservation, more)
 

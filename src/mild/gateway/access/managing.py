@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mild.errors import InvalidInputError
-from mild.gateway.access.dollars import checked_parts, dollars_of
+from mild.gateway.access.dollars import dollars_of, parts_of
 from mild.gateway.access.keys import Key, check_key_name, digest_of, hint_of, new_key
 from mild.gateway.access.periods import periods_at
 from mild.gateway.access.store import AccessStore, Account
@@ -49,8 +49,6 @@ def add_key(
 ) -> str:
     """Create a key with budgets in dollars, and return it; the store has a hash of it only."""
     check_key_name(name)
-    day = None if budget_day is None else checked_parts(budget_day, "budget_day")
-    month = None if budget_month is None else checked_parts(budget_month, "budget_month")
     key = new_key()
     store.add_key(
         Key(
@@ -58,8 +56,8 @@ def add_key(
             digest_of(key, store.salt()),
             hint_of(key),
             time.time(),
-            budget_day=day,
-            budget_month=month,
+            budget_day=None if budget_day is None else parts_of(budget_day, "budget_day"),
+            budget_month=None if budget_month is None else parts_of(budget_month, "budget_month"),
             requests_per_minute=requests_per_minute,
             admin=admin,
         )

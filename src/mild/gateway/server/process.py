@@ -90,7 +90,7 @@ def serve_settings(
 ) -> int:
     """Bind the port and serve until a signal says to stop; the exit status."""
     server = settings.server
-    configure_logging(server.log_format, server.log_level, partial(Redactor(settings.experts), error=True))
+    configure_logging(server.log_format, server.log_level, Redactor(settings.experts))
     try:
         sock = bind(settings.host, settings.port)
     except OSError as error:
