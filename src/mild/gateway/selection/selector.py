@@ -79,7 +79,12 @@ class ExpertSelector:
             router.with_prices(price_weight=1.0, in_dollars=True)
         except MildError as error:
             self.fixed = str(error)
-        self.at_weight = lru_cache(maxsize=64)(self._at_weight)
+        # The router, perhaps under another price weight.
+        self.at_weight = lru_cache(maxsize=64)(
+            lambda weight: (
+                self.router if weight is None else self.router.with_prices(price_weight=weight)
+            )
+        )
         self._waiting: list[tuple[str, float | None, asyncio.Future[Scores]]] = []
         self._routing = routing
         self._sessions = sessions
@@ -265,9 +270,3 @@ class ExpertSelector:
             pinned_by,
             explored,
         )
-
-    def _at_weight(self, price_weight: float | None) -> Router:
-        """The router, perhaps under another price weight."""
-        if price_weight is None:
-            return self.router
-        return self.router.with_prices(price_weight=price_weight)
