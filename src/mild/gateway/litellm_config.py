@@ -72,12 +72,10 @@ _PUBLIC = {
     "fireworks_ai": ("https://api.fireworks.ai/inference/v1", "FIREWORKS_AI_API_KEY"),
     "perplexity": ("https://api.perplexity.ai", "PERPLEXITYAI_API_KEY"),
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    # At its own address it speaks OpenAI's protocol too; at another one LiteLLM means Gemini's.
+    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
 }
 _ANTHROPIC = ("https://api.anthropic.com/v1", "ANTHROPIC_API_KEY")
-# At its own address it speaks OpenAI's protocol too; at another one LiteLLM means Gemini's.
-_TRANSLATED = {
-    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY")
-}
 # Servers that people run themselves.
 _PRIVATE = (
     "hosted_vllm", "vllm", "custom_openai", "openai_like", "lm_studio", "llamafile", "litellm_proxy",
@@ -118,9 +116,10 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     if not slash:
         provider = next((name for name, starts in _BARE if model.startswith(starts)), "")
         name = model
-    own = f"{provider} has a protocol of its own: give the address of a LiteLLM proxy as api_base"
-    if provider in _FOREIGN or (provider in _TRANSLATED and address is not None and slash):
-        return own
+    if provider in _FOREIGN or (provider == "gemini" and address is not None):
+        return (
+            f"{provider} has a protocol of its own: give the address of a LiteLLM proxy as api_base"
+        )
     if provider == "anthropic" and (slash or address is None):
         if address is None:
             return Endpoint(_ANTHROPIC[0], name, _ANTHROPIC[1], "anthropic")
@@ -130,15 +129,14 @@ def endpoint_of(model: str, base: str | None) -> Endpoint | str:
     if provider in _OLLAMA:
         address = address or "http://127.0.0.1:11434"
         return Endpoint(address if address.endswith("/v1") else f"{address}/v1", name)
-    if (provider in _PUBLIC and address is not None) or provider in _PRIVATE:
-        # A provider's key is sent to that provider alone.
-        return Endpoint(address, name) if address is not None else "it has no api_base"
-    if provider in _PUBLIC or (provider in _TRANSLATED and address is None):
-        url, variable = (_PUBLIC | _TRANSLATED)[provider]
-        return Endpoint(url, name, variable)
     if address is not None:
-        return Endpoint(address, model)
-    return "its provider is not known, and it has no api_base"
+        # A provider's key is sent only to that provider.
+        return Endpoint(address, name if provider in (*_PUBLIC, *_PRIVATE) else model)
+    if provider in _PUBLIC:
+        url, variable = _PUBLIC[provider]
+        return Endpoint(url, name, variable)
+    known = "" if provider in _PRIVATE else "its provider is not known, and "
+    return f"{known}it has no api_base"
 
 
 def read_litellm(

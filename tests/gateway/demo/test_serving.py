@@ -10,7 +10,6 @@ from gateway.process_cases import served
 from mild.artifact import load
 from mild.gateway.demo import demo_router
 from mild.gateway.demo.answers import STAND_INS
-from mild.gateway.demo.fitting import fit_demo_router
 
 ASKED = {
     "What is 17 * 23?": ("rules", "391"),
@@ -28,7 +27,8 @@ def test_the_router_travels_with_the_package():
 
 @pytest.mark.slow
 def test_the_router_is_the_one_that_is_fitted(tmp_path):
-    fitted, kept = load(fit_demo_router(tmp_path / "router")), demo_router()
+    script = pytest.importorskip("scripts.fit_demo_router")
+    fitted, kept = load(script.fit_demo_router(tmp_path / "router")), demo_router()
     texts = [*ASKED, "What is 8 - 6?", "Hello", "Who wrote this?"]
     assert fitted.predict_texts(texts).tolist() == kept.predict_texts(texts).tolist()
     assert fitted.expected_costs(fitted.features(texts)) == pytest.approx(

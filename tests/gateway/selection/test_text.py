@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.gateway.selection.text import chat_text, completion_text, text_bytes
+from mild.gateway.selection.text import chat_text, request_text, text_bytes
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -26,7 +26,7 @@ anything = st.recursive(
 )
 def test_any_document_has_a_text(document, which):
     assert isinstance(chat_text(document, which), str)
-    assert isinstance(completion_text(document), str)
+    assert isinstance(request_text(document, which), str)
     assert text_bytes(document, json.dumps(document).encode() + b"data:") >= 0
 
 

@@ -111,21 +111,20 @@ class _ChatWriter:
         self._include_usage = include_usage
         self._base: Document = {}
 
-    def write(self, chunk: Document) -> bytes:
+    def write(self, chunk: Document) -> Iterator[Document]:
         self._base = {key: chunk.get(key) for key in ("id", "object", "created", "model")}
         if not self._completes:
-            return data_event(chunk)
+            yield chunk
+            return
         self._base["object"] = "text_completion"
         choice = chunk["choices"][0]
         text, reason = choice["delta"].get("content") or "", choice["finish_reason"]
         choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
-        return data_event(self._base | {"choices": [choice]})
+        yield self._base | {"choices": [choice]}
 
-    def finish(self, usage: Document | None) -> bytes:
-        last = b"data: [DONE]\n\n"
-        if not self._include_usage:
-            return last
-        return data_event(self._base | {"choices": [], "usage": usage}) + last
+    def finish(self, usage: Document | None) -> Iterator[Document]:
+        if self._include_usage:
+            yield self._base | {"choices": [], "usage": usage}
 
 
 class _Pieces:
@@ -175,46 +174,41 @@ class _MessageWriter:
         self._index = -1
         self._open: str | None = None
 
-    def write(self, chunk: Document) -> bytes:
-        events = []
+    def write(self, chunk: Document) -> Iterator[Document]:
         if not self._started:
             self._started = True
             message = empty_message(chunk.get("id"), chunk.get("model"))
-            events.append(_named_event({"type": "message_start", "message": message}))
+            yield {"type": "message_start", "message": message}
         for kind, value, name in self._pieces.cut(chunk):
             if kind == "text":
                 if self._open != "text":
-                    events.append(self._start("text", {"type": "text", "text": ""}))
-                events.append(self._delta({"type": "text_delta", "text": value}))
+                    yield from self._start("text", {"type": "text", "text": ""})
+                yield self._delta({"type": "text_delta", "text": value})
             elif kind == "call":
                 block = {"type": "tool_use", "id": value, "name": name, "input": {}}
-                events.append(self._start("tool_use", block))
+                yield from self._start("tool_use", block)
             else:
-                events.append(self._delta({"type": "input_json_delta", "partial_json": value}))
-        return b"".join(events)
+                yield self._delta({"type": "input_json_delta", "partial_json": value})
 
-    def finish(self, usage: Document | None) -> bytes:
-        reason = stop_reason(self._pieces.finish_reason)
-        delta = {"stop_reason": reason, "stop_sequence": None}
-        last = {"type": "message_delta", "delta": delta, "usage": message_usage(usage)}
-        return self._stop() + _named_event(last) + _named_event({"type": "message_stop"})
+    def finish(self, usage: Document | None) -> Iterator[Document]:
+        yield from self._stop()
+        delta = {"stop_reason": stop_reason(self._pieces.finish_reason), "stop_sequence": None}
+        yield {"type": "message_delta", "delta": delta, "usage": message_usage(usage)}
+        yield {"type": "message_stop"}
 
-    def _start(self, kind: str, block: Document) -> bytes:
-        before = self._stop()
+    def _start(self, kind: str, block: Document) -> Iterator[Document]:
+        yield from self._stop()
         self._index += 1
         self._open = kind
-        event = {"type": "content_block_start", "index": self._index, "content_block": block}
-        return before + _named_event(event)
+        yield {"type": "content_block_start", "index": self._index, "content_block": block}
 
-    def _delta(self, delta: Document) -> bytes:
-        event = {"type": "content_block_delta", "index": self._index, "delta": delta}
-        return _named_event(event)
+    def _delta(self, delta: Document) -> Document:
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
 
-    def _stop(self) -> bytes:
-        if self._open is None:
-            return b""
-        self._open = None
-        return _named_event({"type": "content_block_stop", "index": self._index})
+    def _stop(self) -> Iterator[Document]:
+        if self._open is not None:
+            self._open = None
+            yield {"type": "content_block_stop", "index": self._index}
 
 
 class _ResponseWriter:
@@ -229,84 +223,75 @@ class _ResponseWriter:
         self._is_open = False
         self.events = 0
 
-    def write(self, chunk: Document) -> bytes:
-        events = []
+    def write(self, chunk: Document) -> Iterator[Document]:
         if not self._response:
             number, made = chunk.get("id"), chunk.get("created")
             self._response = empty_response(number, made, chunk.get("model"), self._request)
             for kind in ("created", "in_progress"):
-                events.append(self._event(f"response.{kind}", response=self._response))
+                yield self._event(f"response.{kind}", response=self._response)
         for kind, value, name in self._pieces.cut(chunk):
             number = self._response["id"].removeprefix("resp_")
             if kind == "text":
                 if not self._is_open or self._item["type"] != "message":
                     number = f"msg_{number}_{len(self._output)}"
-                    events.append(self._start(message_item(number, status="in_progress")))
-                    part = text_part("")
-                    events.append(self._part_event("response.content_part.added", part=part))
-                more = {"delta": value, "logprobs": []}
-                events.append(self._part_event("response.output_text.delta", **more))
+                    yield from self._start(message_item(number, status="in_progress"))
+                    yield self._part_event("response.content_part.added", part=text_part(""))
+                yield self._part_event("response.output_text.delta", delta=value, logprobs=[])
                 self._said.append(value)
             elif kind == "call":
                 item = f"fc_{number}_{len(self._output)}"
-                events.append(self._start(call_item(item, value, name, "", "in_progress")))
+                yield from self._start(call_item(item, value, name, "", "in_progress"))
             else:
-                kind = "response.function_call_arguments.delta"
-                events.append(self._item_event(kind, delta=value))
+                yield self._item_event("response.function_call_arguments.delta", delta=value)
                 self._said.append(value)
-        return b"".join(events)
 
-    def finish(self, usage: Document | None) -> bytes:
-        closing = self._stop()
+    def finish(self, usage: Document | None) -> Iterator[Document]:
+        yield from self._stop()
         end = response_end(self._pieces.finish_reason, self._output, usage)
-        response = self._response | end
-        return closing + self._event(f"response.{end['status']}", response=response)
+        yield self._event(f"response.{end['status']}", response=self._response | end)
 
     @property
     def _item(self) -> Document:
         return self._output[-1]
 
-    def _start(self, item: Document) -> bytes:
-        before = self._stop()
+    @property
+    def _place(self) -> int:
+        return len(self._output) - 1
+
+    def _start(self, item: Document) -> Iterator[Document]:
+        yield from self._stop()
         self._output.append(item)
         self._is_open = True
-        place = len(self._output) - 1
-        return before + self._event("response.output_item.added", output_index=place, item=item)
+        yield self._event("response.output_item.added", output_index=self._place, item=item)
 
-    def _stop(self) -> bytes:
+    def _stop(self) -> Iterator[Document]:
         """Close the item that is open."""
         if not self._is_open:
-            return b""
-        text = "".join(self._said)
+            return
+        item, text = self._item, "".join(self._said)
         self._said.clear()
         self._is_open = False
-        events = []
-        if self._item["type"] == "message":
-            part = text_part(text)
-            more = {"text": text, "logprobs": []}
-            events.append(self._part_event("response.output_text.done", **more))
-            events.append(self._part_event("response.content_part.done", part=part))
-            self._item["content"] = [part]
+        item["status"] = "completed"
+        if item["type"] == "message":
+            item["content"] = [text_part(text)]
+            yield self._part_event("response.output_text.done", text=text, logprobs=[])
+            yield self._part_event("response.content_part.done", part=text_part(text))
         else:
-            kind, name = "response.function_call_arguments.done", self._item["name"]
-            events.append(self._item_event(kind, arguments=text, name=name))
-            self._item["arguments"] = text
-        self._item["status"] = "completed"
-        place = len(self._output) - 1
-        last = self._event("response.output_item.done", output_index=place, item=self._item)
-        return b"".join([*events, last])
+            item["arguments"] = text
+            kind = "response.function_call_arguments.done"
+            yield self._item_event(kind, arguments=text, name=item["name"])
+        yield self._event("response.output_item.done", output_index=self._place, item=item)
 
-    def _part_event(self, kind: str, **more: Any) -> bytes:
+    def _part_event(self, kind: str, **more: Any) -> Document:
         return self._item_event(kind, content_index=0, **more)
 
-    def _item_event(self, kind: str, **more: Any) -> bytes:
-        place = len(self._output) - 1
-        return self._event(kind, item_id=self._item["id"], output_index=place, **more)
+    def _item_event(self, kind: str, **more: Any) -> Document:
+        return self._event(kind, item_id=self._item["id"], output_index=self._place, **more)
 
-    def _event(self, kind: str, **more: Any) -> bytes:
+    def _event(self, kind: str, **more: Any) -> Document:
         event = {"type": kind, "sequence_number": self.events, **more}
         self.events += 1
-        return _named_event(event)
+        return event
 
 
 class StreamTranslator:
@@ -337,19 +322,24 @@ class StreamTranslator:
     def feed(self, event: Document, raw: bytes = b"") -> bytes:
         """The client's events for one of the expert's; TranslationError if it has another shape."""
         with checking_shape("an event"):
-            chunks = self.reader.read(event)
-            return b"".join(self._writer.write({**one, "model": self._model}) for one in chunks)
+            named = [{**one, "model": self._model} for one in self.reader.read(event)]
+            return b"".join(
+                self._encoded(event) for one in named for event in self._writer.write(one)
+            )
 
     def finish(self) -> bytes:
         """The last events, of a stream that ended as it should; TranslationError as ``feed``."""
         with checking_shape("the stream"):
-            return self._writer.finish(self.reader.usage)
+            last = b"".join(map(self._encoded, self._writer.finish(self.reader.usage)))
+        return last + b"data: [DONE]\n\n" if isinstance(self._writer, _ChatWriter) else last
+
+    def _encoded(self, event: Document) -> bytes:
+        name = (
+            b"" if isinstance(self._writer, _ChatWriter) else f"event: {event['type']}\n".encode()
+        )
+        return name + data_event(event)
 
 
 def data_event(document: Document) -> bytes:
     """An event of a stream, without a name."""
     return b"data: " + json.dumps(document, allow_nan=False).encode("ascii") + b"\n\n"
-
-
-def _named_event(document: Document) -> bytes:
-    return b"event: " + document["type"].encode("ascii") + b"\n" + data_event(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -14,10 +15,12 @@ from mild.endpoints.prices import tokens_in_bytes
 from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.batching import TextBatch
 from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.needs import missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
+
+# Texts that are scored at a time: the event loop has other things to do, too.
+MAX_TOGETHER = 16
 
 
 class Scores(NamedTuple):
@@ -76,8 +79,13 @@ class ExpertSelector:
             router.with_prices(price_weight=1.0, in_dollars=True)
         except MildError as error:
             self.fixed = str(error)
-        self.at_weight = lru_cache(maxsize=64)(self._at_weight)
-        self._batch = TextBatch(self.score_all)
+        # The router, perhaps under another price weight.
+        self.at_weight = lru_cache(maxsize=64)(
+            lambda weight: (
+                self.router if weight is None else self.router.with_prices(price_weight=weight)
+            )
+        )
+        self._waiting: list[tuple[str, float | None, asyncio.Future[Scores]]] = []
         self._routing = routing
         self._sessions = sessions
         self._experts = {expert.name: expert for expert in experts}
@@ -111,9 +119,37 @@ class ExpertSelector:
             costs = [None] * len(rows) if found.costs is None else found.costs.tolist()
             for row, (best, i) in enumerate(zip(found.chosen.tolist(), rows, strict=True)):
                 first = self._on_novel if novel[i] and self._on_novel is not None else best
-                order = _order(values[row], first)
+                # The choice, then the others by the value that the choice maximises.
+                order = sorted(range(len(self.names)), key=lambda k: (k != first, -values[row][k]))
                 scores[i] = Scores(first, order, shares[row], costs[row], values[row], novel[i])
         return [scores[i] for i in range(len(texts))]
+
+    async def score_soon(self, text: str, price_weight: float | None = None) -> Scores:
+        """Score one text, together with those that arrive in the same two rounds of the event loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Scores] = loop.create_future()
+        self._waiting.append((text, price_weight, future))
+        if len(self._waiting) == 1:
+            loop.call_soon(loop.call_soon, self._score_waiting)
+        return await future
+
+    def _score_waiting(self) -> None:
+        taken, self._waiting = self._waiting[:MAX_TOGETHER], self._waiting[MAX_TOGETHER:]
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._score_waiting)
+        # Who has left needs no answer.
+        taken = [one for one in taken if not one[2].done()]
+        if not taken:
+            return
+        try:
+            scores = self.score_all([one[0] for one in taken], [one[1] for one in taken])
+        except Exception as error:
+            # Whatever it was, those who wait have to hear of it.
+            for _, _, future in taken:
+                future.set_exception(error)
+            return
+        for (_, _, future), found in zip(taken, scores, strict=True):
+            future.set_result(found)
 
     def check_weight(self, price_weight: float | None) -> None:
         """Refuse another price weight where the router takes none."""
@@ -168,7 +204,7 @@ class ExpertSelector:
         if model.expert is not None:
             return Selection([model.expert])
         missing = self.cannot_serve(document, bytes_in)
-        scores = await self._batch.score(text, model.price_weight)
+        scores = await self.score_soon(text, model.price_weight)
         scores = self.restrict(scores, missing)
         pin = self._find_pin(session, scores)
         best = scores.best
@@ -234,14 +270,3 @@ class ExpertSelector:
             pinned_by,
             explored,
         )
-
-    def _at_weight(self, price_weight: float | None) -> Router:
-        """The router, perhaps under another price weight."""
-        if price_weight is None:
-            return self.router
-        return self.router.with_prices(price_weight=price_weight)
-
-
-def _order(values: Sequence[float], best: int) -> list[int]:
-    """The choice, then the others by the value that the choice maximises."""
-    return sorted(range(len(values)), key=lambda k: (k != best, -values[k]))

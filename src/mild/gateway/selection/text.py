@@ -19,15 +19,15 @@ ATTACHED = 1500
 def request_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str:
     """The routed text of a request of any shape.
 
-    >>> request_text({"prompt": "one"}, "last"), request_text({"input": "two"}, "last")
-    ('one', 'two')
+    >>> request_text({"prompt": "one"}, "last"), request_text({"input": ["two", "three"]}, "last")
+    ('one', 'two\\nthree')
     """
-    if "messages" in document:
+    if "messages" in document or ("prompt" not in document and turns_of(document)):
         return chat_text(document, which)
     given = document.get("prompt", document.get("input"))
-    if "prompt" not in document and isinstance(given, list) and turns_of(document):
-        return chat_text(document, which)
-    return completion_text({"prompt": given})
+    if isinstance(given, list):
+        return "\n".join(part for part in given if isinstance(part, str))
+    return given if isinstance(given, str) else ""
 
 
 def turns_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -54,18 +54,6 @@ def chat_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str
     found = [text for role, text in texts if role == "user" and text]
     found = found or [text for _, text in texts if text][-1:]
     return "\n\n".join(found if which == "all" else found[-1:])
-
-
-def completion_text(document: Mapping[str, Any]) -> str:
-    """The routed text of a completion.
-
-    >>> completion_text({"prompt": ["one", "two"]}), completion_text({"prompt": [1, 2]})
-    ('one\\ntwo', '')
-    """
-    prompt = document.get("prompt")
-    if isinstance(prompt, list):
-        return "\n".join(part for part in prompt if isinstance(part, str))
-    return prompt if isinstance(prompt, str) else ""
 
 
 def text_bytes(document: Mapping[str, Any], body: bytes) -> int:
