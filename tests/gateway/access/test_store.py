@@ -166,6 +166,25 @@ def test_a_transaction_happens_as_a_whole_or_not_at_all(store, rate):
     assert total(store) == (10, 5, 0)
 
 
+def test_postgres_takes_a_batch_in_one_statement_that_reads_and_one_that_writes(postgres):
+    """Each is an exchange with a server, for which every request waits."""
+    store = AccessStore(postgres.address)
+    store.open()
+    apply(store, "b1", [claim("r1", 30, accounts=(DAY, OTHER), scope="key:a", rate=5)])
+    seen = []
+    engine = store._database._connection.engine
+    sa.event.listen(engine, "before_cursor_execute", lambda *found: seen.append(found[2]))
+    claims = [claim(f"r{number}", 7, accounts=(DAY, OTHER)) for number in range(2, 8)]
+    ends = [Settlement([("r1", 30)], [DAY, OTHER], 10)]
+    assert apply(store, "b2", claims, ends, "b1") == [True] * 6
+    assert len(seen) == 2
+    apply(store, "b3", [claim("r9", 1, scope="key:a", rate=5)], (), "b2")
+    # Requests of the last minute are read under the lock.
+    assert len(seen) == 5
+    assert total(store) == total(store, OTHER)._replace(held=43) == (10, 43, 0)
+    store.close()
+
+
 def test_in_no_60_seconds_are_more_requests_than_the_limit(store, clock):
     def ask(number):
         one = Claim(f"x{number}", (), (), 0, "key:a", 10)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
@@ -62,10 +62,10 @@ def _reading(now: sa.ColumnElement[float]) -> sa.CompoundSelect[Any]:
     ending = sa.select(id).where(id.in_(_given("ids"))).order_by(id)
     touched = sa.select(accounts).where(sa.tuple_(*names).in_(_given("names"))).order_by(*names)
     ended, locked = (one.with_for_update().subquery() for one in (ending, touched))
-    zero = sa.literal_column("0")
-    return sa.union_all(
-        sa.select(ended.c.id, sa.null(), zero, zero, zero, now), sa.select(locked, now)
-    )
+    zero: Any = sa.literal_column("0")
+    time = now.label("now")
+    end = sa.select(ended.c.id.label("scope"), sa.null().label("period"), zero, zero, zero, time)
+    return sa.union_all(end, sa.select(locked, time))
 
 
 @cache
@@ -293,38 +293,36 @@ class AccessStore:
         Claims learn whether they were denied. A reservation that is not settled within ``seconds`` is
         charged in full. After a CommitUnknownError, ask ``has_happened`` before anything else.
         """
-        while True:
-            try:
-                return self._run(lambda connection: self._decide(connection, batch, seconds))
-            except _MissingAccounts as missing:
-                # In a transaction of its own: who holds one row never waits to create another.
-                self._run(missing.create)
+        while (after := self._run(lambda found: self._decide(found, batch, seconds))) is None:
+            # In a transaction of its own: who holds one row never waits to create another.
+            self._run(lambda connection: _create_accounts(connection, _touched(batch)))
+        return after
 
     def _decide(
         self, connection: sa.Connection, batch: Batch, seconds: float
-    ) -> dict[Account, Totals]:
-        """Claim by claim, under the locks of all rows."""
+    ) -> dict[Account, Totals] | None:
+        """Claim by claim, under the locks of all rows; None if the row of an account is missing."""
         touched = _touched(batch)
         scopes = {claim.scope for claim in batch.claims if claim.rate is not None}
         ids = _ended(batch)
         asked = {"ids": ids, "names": list(touched), "now": self._clock()}
         found = connection.execute(_reading(self._opened().now), asked).all()
-        ended = {row[0] for row in found if row[1] is None}
-        before = _totals_by_account(row for row in found if row[1] is not None)
-        now = max((row[5] for row in found), default=0.0)
+        now = max(row.now for row in found) if found else self._opened().time(self._clock())
+        ended = {row.scope for row in found if row.period is None}
+        before = {Account(*row[:2]): Totals(*row[2:5]) for row in found if row.period is not None}
         if len(before) < len(touched):
-            raise _MissingAccounts(touched - before.keys())
+            return None
         counts: dict[str, dict[int, int]] = {scope: {} for scope in scopes}
         if scopes:
             for scope, second, requests in connection.execute(_COUNTS, {"scopes": list(scopes)}):
                 counts[scope][second] = requests
-        balances = {account: _Balance(*totals) for account, totals in before.items()}
+        after = dict(before)
         for settlement in batch.settlements:
-            _settle(settlement, balances, ended)
+            _settle(settlement, after, ended)
         granted = []
         taken: dict[str, int] = {}
         for claim in batch.claims:
-            claim.denial = _deny(claim, balances, counts, now)
+            claim.denial = _deny(claim, after, counts, now)
             if claim.denial is not None:
                 continue
             granted.append(claim)
@@ -332,8 +330,7 @@ class AccessStore:
                 taken[claim.scope] = taken.get(claim.scope, 0) + 1
                 counts[claim.scope][int(now)] = counts[claim.scope].get(int(now), 0) + 1
             for account in claim.accounts if claim.amount else ():
-                balances[account].held += claim.amount
-        after = {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
+                after[account] = after[account]._replace(held=after[account].held + claim.amount)
         deadline = now + seconds
         made = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": deadline}]
         made += [
@@ -408,26 +405,6 @@ class AccessStore:
         return kind(f"{shown_place(self._place)}: the store cannot be used: {error}.")
 
 
-class _MissingAccounts(Exception):  # noqa: N818 - never leaves this module
-    """Accounts that have no row: they are new, or somebody has deleted them."""
-
-    def __init__(self, missing: Iterable[Account]) -> None:
-        # In one order, so that workers who create them never wait in a circle.
-        self._accounts = sorted(missing)
-
-    def create(self, connection: sa.Connection) -> None:
-        upsert(connection, accounts, [one._asdict() | _NOTHING for one in self._accounts])
-
-
-@dataclass(slots=True)
-class _Balance:
-    """An account within a transaction."""
-
-    spent: int
-    held: int
-    lost: int
-
-
 def _ended(batch: Batch) -> list[str]:
     """Rows of reservations that the batch deletes."""
     ids = [id for settlement in batch.settlements for id, _ in settlement.parts]
@@ -445,7 +422,12 @@ def _touched(batch: Batch) -> set[Account]:
     return found
 
 
-def _settle(settlement: Settlement, balances: dict[Account, _Balance], ended: set[str]) -> None:
+def _create_accounts(connection: sa.Connection, found: set[Account]) -> None:
+    # In one order, so that workers who create them never wait in a circle.
+    upsert(connection, accounts, [account._asdict() | _NOTHING for account in sorted(found)])
+
+
+def _settle(settlement: Settlement, balances: dict[Account, Totals], ended: set[str]) -> None:
     released, cost = 0, settlement.cost
     for id, amount in settlement.parts:
         if id in ended:
@@ -455,14 +437,13 @@ def _settle(settlement: Settlement, balances: dict[Account, _Balance], ended: se
             # It has expired, and was charged in full.
             cost -= amount
     for account in settlement.accounts:
-        balance = balances[account]
-        balance.spent += max(0, cost)
-        balance.held -= released
-        balance.lost += released if settlement.lost else 0
+        spent, held, lost = balances[account]
+        lost += released if settlement.lost else 0
+        balances[account] = Totals(spent + max(0, cost), held - released, lost)
 
 
 def _deny(
-    claim: Claim, balances: dict[Account, _Balance], counts: dict[str, dict[int, int]], now: float
+    claim: Claim, balances: dict[Account, Totals], counts: dict[str, dict[int, int]], now: float
 ) -> Denial | None:
     if claim.rate is not None:
         # Seconds of the future are of a clock that was set back.
@@ -493,8 +474,4 @@ def _read_keys(connection: sa.Connection) -> list[Key]:
 
 def _read_totals(connection: sa.Connection, periods: Sequence[str]) -> dict[Account, Totals]:
     rows = connection.execute(sa.select(accounts).where(accounts.c.period.in_(periods)))
-    return _totals_by_account(rows)
-
-
-def _totals_by_account(rows: Iterable[Any]) -> dict[Account, Totals]:
-    return {Account(*row[:2]): Totals(*row[2:5]) for row in rows}
+    return {Account(*row[:2]): Totals(*row[2:]) for row in rows}

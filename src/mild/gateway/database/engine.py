@@ -119,7 +119,7 @@ class Database:
 
     def time(self, now: float) -> float:
         """Seconds since 1970 by the server's clock; ``now`` for a file, which is on one machine."""
-        return float(self._connection.scalar(sa.select(self.now), {"now": now}))
+        return float(self._connection.execute(sa.select(self.now), {"now": now}).scalar_one())
 
     def is_gone(self) -> bool:
         """Whether the file was deleted or replaced: what is written would be lost."""
