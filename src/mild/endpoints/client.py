@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -59,10 +59,24 @@ class _Connector(aiohttp.TCPConnector):
             connection.close()
 
 
+class ByteBudget(Protocol):
+    """Counts bytes of answers that are held, and lets them wait where there are too many."""
+
+    async def hold(self, answer: object, size: int) -> None:
+        """So many bytes of an answer are held."""
+        ...
+
+    def drop(self, answer: object) -> None:
+        """None are."""
+        ...
+
+
 class EndpointResponse:
     """A response whose head was received. ``close`` returns its connection to the pool."""
 
-    __slots__ = ("_end", "_expert", "_response", "_tasks", "headers", "status")
+    __slots__ = (
+        "_end", "_expert", "_response", "_tasks", "budget", "headers", "status"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -76,6 +90,7 @@ class EndpointResponse:
         self._tasks = tasks
         # By the clock of the event loop.
         self._end = end
+        self.budget: ByteBudget | None = None
         self.status = response.status
         self.headers = response.headers
 
@@ -90,6 +105,11 @@ class EndpointResponse:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _classify(error, self._expert, "nothing more came") from None
 
+    async def hold(self, size: int) -> None:
+        """Count, until ``close``, bytes of the body that are held; wait where a worker holds too many."""
+        if self.budget is not None:
+            await self.budget.hold(self, size)
+
     async def read_all(self, most: int = MAX_BODY_BYTES) -> bytes:
         """The whole body. Raises ExpertError for one of more than ``most`` bytes."""
         content = self._response.content
@@ -101,6 +121,8 @@ class EndpointResponse:
             body += piece
             if len(body) > most:
                 raise ExpertError("garbled", f"an answer of more than {most:,} bytes")
+            # Twice: it is copied when it is whole, and parsed.
+            await self.hold(2 * len(body))
         return bytes(body)
 
     def close(self, *, finished: bool = False) -> None:
@@ -108,6 +130,8 @@ class EndpointResponse:
 
         With ``finished``, all that matters was read, and the rest may arrive in the background.
         """
+        if self.budget is not None:
+            self.budget.drop(self)
         if self._response.closed:
             # The connection went back with the last byte.
             return

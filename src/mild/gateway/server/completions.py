@@ -267,6 +267,7 @@ class CompletionHandler:
             self.context.settings.routing.max_attempts,
             key=self.caller.name,
             trace=self._trace,
+            held=self.context.answers,
         )
         self._record = Record(
             request_id=request.request_id,
@@ -384,6 +385,8 @@ class CompletionHandler:
             content = client_error_content(response, request.endpoint)
             self._usage.tokens_in = self._usage.tokens_out = 0
             self._record.error = "client_error"
+        # Held once, however long the client reads.
+        response.content, response.document = b"", None
         response.close()
         content = context.redact(content)
         headers = self._headers(b"application/json")

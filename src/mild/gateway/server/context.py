@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.metrics import Metrics
 from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.sessions import Sessions
+from mild.gateway.server.body import HeldAnswers
 from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
@@ -83,6 +85,9 @@ class AppContext:
         self.board = board
         self.names = [expert.name for expert in settings.experts]
         self.metrics = Metrics(self.names, access.spend)
+        self.answers = HeldAnswers(
+            settings.limits.max_unread_bytes, partial(self.metrics.add, "mild_unread_cut_total")
+        )
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         # Why the start failed: a server cannot tell.

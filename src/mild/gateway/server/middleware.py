@@ -168,8 +168,8 @@ class LimitedBody:
         if self._size + size > self._limit:
             raise _body_too_large(self._limit)
         if size and not self._bytes.take(self._caller, size):
-            message = "The gateway has no memory for another request of this key at the moment."
-            raise Refusal(503, message, code="overloaded", retry_after=1.0)
+            said = "The gateway has no memory for another request of this key at the moment."
+            raise Refusal(503, said, code="overloaded", retry_after=1.0)
         self._size += size
         return message
 

@@ -100,7 +100,7 @@ class StreamRelay:
         """
         events = self._response.events
         assert events is not None
-        event = self._response.first
+        event, self._response.first = self._response.first, b""
         first = True
         while event:
             parts = [self._changed(event)]
@@ -120,6 +120,9 @@ class StreamRelay:
                 started()
             if self._done:
                 break
+            # What was sent is not kept while the next one is waited for.
+            event = b""
+            parts.clear()
             event = await events.next()
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")
