@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -59,18 +59,6 @@ class _Connector(aiohttp.TCPConnector):
             connection.close()
 
 
-class ByteBudget(Protocol):
-    """Counts bytes of answers that are held, and lets them wait where there are too many."""
-
-    async def hold(self, answer: object, size: int) -> None:
-        """So many bytes of an answer are held."""
-        ...
-
-    def drop(self, answer: object) -> None:
-        """None are."""
-        ...
-
-
 class EndpointResponse:
     """A response whose head was received. ``close`` returns its connection to the pool."""
 
@@ -90,7 +78,8 @@ class EndpointResponse:
         self._tasks = tasks
         # By the clock of the event loop.
         self._end = end
-        self.budget: ByteBudget | None = None
+        # Counts the bytes of answers that are held: ``await hold(answer, size)`` and ``drop(answer)``.
+        self.budget: Any = None
         self.status = response.status
         self.headers = response.headers
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mild.gateway.refusals import Refusal
 from mild.gateway.upstream.json_edit import REQUEST_LIMITS, parse_object
+
+if TYPE_CHECKING:
+    from mild.gateway.server.protocol import GatewayProtocol
 
 # Seconds that an answer of an expert waits for room; smaller ones are not counted while they arrive.
 ROOM_SECONDS = 30.0
@@ -56,19 +59,6 @@ class FairLimit:
             del self._by_caller[caller]
 
 
-class Connection(Protocol):
-    """To a client that does not read."""
-
-    @property
-    def unread_bytes(self) -> int:
-        """Bytes that are held for it."""
-        ...
-
-    def cut(self) -> None:
-        """Close it."""
-        ...
-
-
 class HeldAnswers:
     """Bytes of answers that a worker holds: of those that arrive, and of those that clients do not read.
 
@@ -80,7 +70,7 @@ class HeldAnswers:
         self._limit = limit
         self._count_cut = count_cut
         self._arriving: dict[object, int] = {}
-        self.unread: dict[Connection, float] = {}
+        self.unread: dict[GatewayProtocol, float] = {}
 
     def make_room(self, size: int = 0) -> bool:
         """Cut, first what has most bytes for longest; whether there is room for more bytes then."""

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from mild.endpoints.client import ByteBudget, EndpointResponse
+from mild.endpoints.client import EndpointResponse
 from mild.endpoints.errors import ExpertError, status_error
 from mild.endpoints.expert import Expert
 from mild.endpoints.replies import error_message
@@ -74,7 +74,7 @@ class UpstreamRequest:
     max_attempts: int = 3
     key: str | None = None
     trace: RequestTrace | None = None
-    held: ByteBudget | None = None
+    held: Any = None
     attempts: int = 0
     asking: Expert | None = None
     waited: float = 0.0
