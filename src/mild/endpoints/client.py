@@ -69,6 +69,8 @@ class EndpointResponse:
 
     def __post_init__(self) -> None:
         self.status, self.headers = self._response.status, self._response.headers
+        # Counts the bytes of answers that are held: ``await hold(answer, size)`` and ``drop(answer)``.
+        self.budget: Any = None
 
     async def read(self) -> bytes:
         """The next piece of the body; empty at its end. Raises ExpertError where it breaks off."""
@@ -78,6 +80,11 @@ class EndpointResponse:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _classify(error, self._expert, "nothing more came") from None
 
+    async def hold(self, size: int) -> None:
+        """Count, until ``close``, bytes of the body that are held; wait where a worker holds too many."""
+        if self.budget is not None:
+            await self.budget.hold(self, size)
+
     async def read_all(self, most: int = MAX_BODY_BYTES) -> bytes:
         """The whole body. Raises ExpertError for one of more than ``most`` bytes."""
         body = bytearray()
@@ -85,6 +92,8 @@ class EndpointResponse:
             body += piece
             if len(body) > most:
                 raise ExpertError("garbled", f"an answer of more than {most:,} bytes")
+            # Twice: it is copied when it is whole, and parsed.
+            await self.hold(2 * len(body))
         return bytes(body)
 
     def close(self, *, finished: bool = False) -> None:
@@ -92,6 +101,8 @@ class EndpointResponse:
 
         With ``finished``, all that matters was read, and the rest may arrive in the background.
         """
+        if self.budget is not None:
+            self.budget.drop(self)
         if self._response.closed:
             # The connection went back with the last byte.
             return

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import time
 
 import pytest
 
@@ -24,7 +25,8 @@ from gateway.raw_http_cases import POST
 from mild.gateway.access import AccessStore
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.config import AccessSettings
-from mild.gateway.server.body import FairLimit
+from mild.gateway.refusals import Refusal
+from mild.gateway.server.body import FairLimit, HeldAnswers
 from mild.gateway.upstream import json_edit
 
 
@@ -287,3 +289,59 @@ async def test_a_key_that_is_revoked_while_its_body_arrives_is_not_served(keyed)
         client.send(data[-1:])
         found = await asyncio.wait_for(client.answer(), 5)
         assert (found.status, g.up.asked) == (401, asked)
+
+
+class Silent:
+    """A connection that is not read."""
+
+    def __init__(self, unread_bytes):
+        self.unread_bytes = unread_bytes
+        self.is_cut = False
+
+    def cut(self):
+        self.is_cut = True
+
+
+async def test_what_arrives_cuts_what_is_not_read_and_then_waits(monkeypatch):
+    cuts = []
+    held = HeldAnswers(1_000_000, lambda: cuts.append(1))
+    small, old, new = Silent(100_000), Silent(500_000), Silent(500_000)
+    held.unread = {small: time.monotonic(), old: 0.0, new: time.monotonic()}
+    assert held.make_room()
+    assert [one.is_cut for one in (small, old, new)] == [False, True, False]
+    await held.hold("first", 600_000)
+    assert (new.is_cut, small.is_cut, len(cuts)) == (True, False, 2)
+    # Another waits for the first, which may go on: else they would wait for each other.
+    task = asyncio.create_task(held.hold("second", 500_000))
+    await asyncio.sleep(0.05)
+    await held.hold("first", 1_100_000)
+    assert (task.done(), small.is_cut) == (False, True)
+    held.drop("first")
+    await asyncio.wait_for(task, 1)
+    monkeypatch.setattr("mild.gateway.server.body.ROOM_SECONDS", 0.02)
+    with pytest.raises(Refusal) as caught:
+        await held.hold("third", 700_000)
+    assert (caught.value.status, caught.value.code) == (503, "overloaded")
+    await held.hold("third", 1000)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_large_answers_that_arrive_are_counted_and_given_back(streamed, monkeypatch):
+    most = 0
+    hold = HeldAnswers.hold
+
+    async def note(self, answer, size):
+        nonlocal most
+        await hold(self, answer, size)
+        most = max(most, sum(self._arriving.values()))
+
+    monkeypatch.setattr(HeldAnswers, "hold", note)
+    up = FakeUpstream(text="word" * 500_000)
+    async with solo(up, one={"retries": 0}, limits={"max_unread_bytes": 5_000_000}) as (_, g):
+        found = await asyncio.gather(*(ask(g.port, chat(stream=streamed)) for _ in range(6)))
+        up.script = ["cut"]
+        await ask(g.port, chat(stream=streamed))
+        assert {(answer.status, answer.whole) for answer in found} == {(200, True)}
+        assert 2_000_000 < most <= 9_100_000
+        await asyncio.sleep(0.05)
+        assert (g.app.answers._arriving, g.app.answers.unread) == ({}, {})

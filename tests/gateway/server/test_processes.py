@@ -340,6 +340,66 @@ def test_an_address_that_is_not_ours_is_named(tmp_path):
         asyncio.run(run())
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_second_signal_ends_requests_at_once_and_their_rows_are_written(
+    tmp_path, workers, number
+):
+    async with FakeUpstream(delay=3600.0) as up:
+        write_files(tmp_path, [("small", up.base_url)], workers=workers)
+        async with served(tmp_path) as g:
+            tasks = [asyncio.create_task(ask(g.port, chat())) for _ in range(3)]
+            while up.in_flight < 3:
+                await asyncio.sleep(0.01)
+            g.process.send_signal(number)
+            # The first waits for running requests.
+            await asyncio.sleep(0.5)
+            waited = up.in_flight
+            g.process.send_signal(number)
+            start = time.monotonic()
+            code = await asyncio.wait_for(g.process.wait(), 20)
+            seconds = time.monotonic() - start
+            await asyncio.gather(*tasks, return_exceptions=True)
+    with sqlite3.connect(tmp_path / "ledger.sqlite") as connection:
+        found = connection.execute("SELECT outcome FROM decisions").fetchall()
+    connection.close()
+    assert (waited, code, found) == (3, 0, [("cancelled",)] * 3)
+    assert seconds < 5
+
+
+async def test_ctrl_c_in_a_terminal_reaches_the_workers_once(tmp_path):
+    """It goes to the whole group, and the parent passes it on: that is one signal, not two."""
+    async with FakeUpstream(delay=1.0) as up:
+        write_files(tmp_path, [("small", up.base_url)], workers=2)
+        async with served(tmp_path) as g:
+            task = asyncio.create_task(ask(g.port, chat()))
+            while not up.in_flight:
+                await asyncio.sleep(0.01)
+            for pid in (*g.workers(), g.process.pid):
+                os.kill(pid, signal.SIGINT)
+            found = await asyncio.wait_for(task, 20)
+            code = await asyncio.wait_for(g.process.wait(), 20)
+    assert (found.status, found.whole, code) == (200, True, 0)
+    assert ledger_rows(tmp_path) == 1
+
+
+async def test_what_outlasts_the_drain_is_cut_and_written_down(tmp_path):
+    async with FakeUpstream(text="word " * 500, delay=0.05) as up:
+        write_files(tmp_path, [("small", up.base_url)], extra="[limits]\ndrain_seconds = 0.5")
+        async with served(tmp_path) as g:
+            task = asyncio.create_task(ask(g.port, chat(stream=True)))
+            while not up.in_flight:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
+            start = time.monotonic()
+            code = await g.stop()
+            seconds, found = time.monotonic() - start, await task
+    assert (found.status, found.whole, code) == (200, False, 0)
+    assert b"[DONE]" not in found.body
+    assert 0.5 <= seconds < 5
+    assert ledger_rows(tmp_path) == 1
+
+
 async def test_who_comes_while_it_drains_is_refused_at_once(tmp_path):
     async with FakeUpstream(delay=2.0) as up:
         write_files(tmp_path, [("small", up.base_url)], workers=2)

@@ -12,6 +12,9 @@ class Pieces:
     def __init__(self, pieces):
         self.pieces = iter(pieces)
 
+    async def hold(self, size):
+        pass
+
     async def read(self):
         piece = next(self.pieces, b"")
         return piece if isinstance(piece, bytes) else bytes([piece])

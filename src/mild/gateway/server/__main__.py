@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import os
 import sys
@@ -9,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mild.artifact import Router
+
+# Of malloc.h.
+M_MMAP_THRESHOLD = -3
 
 
 def main(arguments: list[str]) -> int:
@@ -73,6 +78,9 @@ def _serve_config(options: dict[str, Any]) -> int:
 if __name__ == "__main__":
     # Until the server is ready: almost nothing that a start makes is garbage.
     gc.disable()
+    # Memory of large bodies goes back to the system at once: glibc keeps blocks of up to 32 MB otherwise.
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 2**20)
     # pydantic would search every installed package for plug-ins.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     sys.exit(main(sys.argv[1:]))

@@ -1,12 +1,21 @@
-"""Request bodies, parsed within bounds on their structure; limits that no caller can use up."""
+"""Request bodies, parsed within bounds on their structure; limits on what a worker holds."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mild.gateway.refusals import Refusal
 from mild.gateway.upstream.json_edit import REQUEST_LIMITS, parse_object
+
+if TYPE_CHECKING:
+    from mild.gateway.server.protocol import GatewayProtocol
+
+# Seconds that an answer of an expert waits for room; smaller ones are not counted while they arrive.
+ROOM_SECONDS = 30.0
+COUNTED_BYTES = 65_536
 
 
 def parse_body(body: bytes) -> dict[str, Any]:
@@ -48,3 +57,48 @@ class FairLimit:
         self._by_caller[caller] -= size
         if not self._by_caller[caller]:
             del self._by_caller[caller]
+
+
+class HeldAnswers:
+    """Bytes of answers that a worker holds: of those that arrive, and of those that clients do not read.
+
+    Where they are too many, clients that do not read are cut, and what arrives has to wait. ``unread`` has
+    the connections of the former, and since when.
+    """
+
+    def __init__(self, limit: int, count_cut: Callable[[], None]) -> None:
+        self._limit = limit
+        self._count_cut = count_cut
+        self._arriving: dict[object, int] = {}
+        self.unread: dict[GatewayProtocol, float] = {}
+
+    def make_room(self, size: int = 0) -> bool:
+        """Cut, first what has most bytes for longest; whether there is room for more bytes then."""
+        held = {one: one.unread_bytes for one in self.unread}
+        total = sum(self._arriving.values()) + size + sum(held.values())
+        now = time.monotonic()
+        while held and total > self._limit:
+            worst = max(held, key=lambda one: held[one] * (now - self.unread[one] + 1e-3))
+            total -= held.pop(worst)
+            del self.unread[worst]
+            self._count_cut()
+            worst.cut()
+        return total <= self._limit
+
+    async def hold(self, answer: object, size: int) -> None:
+        """Count the bytes that have arrived of an answer; wait for room. Refusal 503 if none is found."""
+        if size <= COUNTED_BYTES:
+            self.drop(answer)
+            return
+        more, end = size - self._arriving.get(answer, 0), time.monotonic() + ROOM_SECONDS
+        # The first may always go on: of several that wait for each other, one must end.
+        while not self.make_room(more) and next(iter(self._arriving), answer) is not answer:
+            if time.monotonic() > end:
+                message = "The gateway has no memory for an answer of this size at the moment."
+                raise Refusal(503, message, code="overloaded", retry_after=1.0)
+            await asyncio.sleep(0.01)
+        self._arriving[answer] = size
+
+    def drop(self, answer: object) -> None:
+        """It was passed on, or nobody waits for it."""
+        self._arriving.pop(answer, None)

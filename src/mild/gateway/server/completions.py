@@ -285,6 +285,7 @@ class CompletionHandler:
             self.context.settings.routing.max_attempts,
             key=None if self.caller.scope == ANONYMOUS else self.caller.name,
             trace=self._trace,
+            held=self.context.answers,
         )
         self._record = Record(
             request_id=request.request_id,
@@ -405,6 +406,8 @@ class CompletionHandler:
             content = context.redact(client_error_content(response, request.endpoint), error=True)
             self._usage = UsageMeter(Usage(0, 0), final=True)
             self._record.error = "client_error"
+        # Held once, however long the client reads.
+        response.content, response.document = b"", None
         response.close()
         headers = self._headers(b"application/json")
         headers.append((b"content-length", b"%d" % len(content)))

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from mild.gateway.metrics import Metrics
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.sessions import Sessions
+from mild.gateway.server.body import HeldAnswers
 from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
@@ -92,6 +94,9 @@ class AppContext:
         self._failed: Counter[tuple[str, int]] = Counter()
         self._last_failures: dict[str, dict[str, Any]] = {}
         self._wall_clock = wall_clock
+        self.answers = HeldAnswers(
+            settings.limits.max_unread_bytes, partial(self.metrics.add, "mild_unread_cut_total")
+        )
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         # Why the start failed: a server cannot tell.

@@ -207,7 +207,7 @@ def make_server(
     from mild.gateway.server.protocol import GatewayProtocol, GatewayServer
 
     limits, tls = context.settings.limits, context.settings.server
-    protocol: Any = partial(GatewayProtocol, context, {})
+    protocol: Any = partial(GatewayProtocol, context)
     drain: Any = limits.drain_seconds
     keep_alive: Any = limits.keep_alive_seconds
     config = Config(

@@ -15,6 +15,7 @@ import asyncio
 import multiprocessing
 import signal
 import socket
+import time
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -72,15 +73,13 @@ class GatewayServer(Server):
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """One connection. ``unread`` has those of the worker whose clients do not read, and since when."""
+    """One connection."""
 
-    def __init__(
-        self, context: AppContext, unread: dict[GatewayProtocol, float], **parts: Any
-    ) -> None:
+    def __init__(self, context: AppContext, **parts: Any) -> None:
         super().__init__(**parts)
-        self._context = context
         self._limits = context.settings.limits
-        self._unread = unread
+        self._refused = context.refused
+        self._answers = context.answers
         # Bytes that wait until those written before them are read.
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -161,8 +160,8 @@ class GatewayProtocol(HttpToolsProtocol):
         super().pause_writing()
         self._stop_stall_timer()
         self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
-        self._unread[self] = self.loop.time()
-        self._cut_unread()
+        self._answers.unread[self] = time.monotonic()
+        self._answers.make_room()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -252,27 +251,20 @@ class GatewayProtocol(HttpToolsProtocol):
         async def count(message: Message) -> None:
             if self.flow.write_paused:
                 self._waiting_bytes = len(message.get("body", b""))
-                self._cut_unread()
+                self._answers.make_room()
             await send(message)
             self._waiting_bytes = 0
 
         await app(scope, receive, count)
 
-    def _cut_unread(self) -> None:
-        """Close connections until those that are not read hold no more than they may together."""
-        held = {one: one.unread_bytes for one in self._unread}
-        total, now = sum(held.values()), self.loop.time()
-        while total > self._limits.max_unread_bytes:
-            worst = max(held, key=lambda one: held[one] * (now - one._unread[one] + 1e-3))
-            total -= held.pop(worst)
-            del self._unread[worst]
-            self._context.metrics.add("mild_unread_cut_total")
-            worst.transport.abort()
-
     @property
     def unread_bytes(self) -> int:
         """Bytes that are held because the client does not read."""
         return self.transport.get_write_buffer_size() + self._waiting_bytes + _STREAM_BYTES
+
+    def cut(self) -> None:
+        """Close the connection without what waits on it."""
+        self.transport.abort()
 
     def _feed(self, data: bytes) -> None:
         while True:
@@ -327,7 +319,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _stop_stall_timer(self) -> None:
-        self._unread.pop(self, None)
+        self._answers.unread.pop(self, None)
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
@@ -361,7 +353,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._refusal = refusal
             self._stop_timer()
             return
-        self._context.refused(refusal)
+        self._refused(refusal)
         if active is None or not self._is_busy or not active.response_started:
             body = refusal.body()
             lines = [STATUS_LINE[refusal.status], b"content-type: application/json\r\n"]

@@ -124,6 +124,9 @@ class StreamRelay:
                 started()
             if self._done:
                 break
+            # What was sent is not kept while the next one is waited for.
+            event = b""
+            parts.clear()
             event = await events.next()
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")

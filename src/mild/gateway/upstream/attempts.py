@@ -12,6 +12,7 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,8 +36,9 @@ _MAX_ERROR_BYTES = 65_536
 _ERROR_SECONDS = 1.0
 # An error that is passed on has at most so many bytes.
 _MAX_REFUSAL_BYTES = 1_000_000
-# A larger answer is parsed in a thread: to count its brackets takes a while.
+# Larger answers are parsed in a thread, one by one: that takes a while, and several times their bytes.
 _LARGE_BYTES = 2**20
+_parser = ThreadPoolExecutor(1, "mild-parser")
 _UNSUPPORTED = re.compile(rb"(?i)unsupported|not supported|(?:does not|doesn't) support")
 _REASONS = {"failed": "failed repeatedly", "pause": "asked for a pause"}
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
@@ -55,6 +57,7 @@ class UpstreamRequest:
     max_attempts : over all experts
     key : name of the client's key; None without one
     trace : of the request, where it is traced
+    held : counts the bytes of its answer
     attempts : sent so far
     asking : the expert that is being asked
     waited : seconds spent waiting for experts
@@ -70,6 +73,7 @@ class UpstreamRequest:
     max_attempts: int = 3
     key: str | None = None
     trace: RequestTrace | None = None
+    held: Any = None
     attempts: int = 0
     asking: Expert | None = None
     waited: float = 0.0
@@ -173,6 +177,7 @@ async def _attempt(
         start = time.perf_counter()
         try:
             response = await client.http.post(path, body, headers)
+            response.budget = request.held
             found = await _open_response(client, permit, response, request)
         finally:
             request.waited += time.perf_counter() - start
@@ -231,7 +236,8 @@ async def _open_response(
         if len(content) < _LARGE_BYTES:
             document = parse_object(content)
         else:
-            document = await asyncio.to_thread(parse_object, content)
+            loop = asyncio.get_running_loop()
+            document = await loop.run_in_executor(_parser, parse_object, content)
     except ValueError as error:
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:

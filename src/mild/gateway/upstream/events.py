@@ -45,6 +45,7 @@ class EventReader:
 
     async def next(self) -> bytes:
         """The next event with its empty line; empty at the end of the stream."""
+        await self._source.hold(len(self._buffer))
         while not (event := self.ready()):
             if len(self._buffer) > MAX_EVENT_BYTES:
                 raise ExpertError("garbled", "an event without end")
@@ -53,6 +54,7 @@ class EventReader:
                 self.left_over = bool(self._buffer.strip())
                 return b""
             self._buffer += piece
+            await self._source.hold(len(self._buffer))
             if not self._started and len(self._buffer) >= len(_BOM):
                 self._started = True
                 if self._buffer.startswith(_BOM):
