@@ -12,7 +12,6 @@ from mild.gateway.access import AccessStore, StoreError
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.store import WINDOW, Account, Batch, Claim, Settlement
 from mild.gateway.access.tables import accounts
-from mild.gateway.database import CommitUnknownError
 from store_cases import commits_in_doubt
 
 DAY, OTHER = Account("*", "2026-11-15"), Account("key:a", "2026-11-15")
@@ -147,7 +146,7 @@ def test_a_reservation_that_has_expired_is_charged_in_full_once(store, clock):
 def test_a_commit_in_doubt_is_told_from_one_that_was_lost(store, monkeypatch, kept):
     apply(store, "b1", [claim("r1", 30)])
     batch = Batch("b2", "b1", [claim("r2", 40)], [Settlement([("r1", 30)], [DAY], 10)])
-    with commits_in_doubt(monkeypatch, kept) as lost, pytest.raises(CommitUnknownError):
+    with commits_in_doubt(monkeypatch, kept) as lost, pytest.raises(StoreError):
         store.apply(batch, SECONDS)
     assert lost
     assert store.has_happened(batch) == kept

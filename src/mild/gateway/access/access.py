@@ -52,7 +52,7 @@ class Access:
         await access.admit(caller)                                # 429, 503
         reservation = await access.reserve(caller, at_most)       # 402, 429, 503
         ...
-        access.settle(reservation, real)                          # or release(reservation)
+        access.settle(reservation, real)                          # 0.0 releases it
     """
 
     def __init__(

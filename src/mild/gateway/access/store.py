@@ -76,7 +76,7 @@ def _writing(dialect: str, counts: bool) -> list[Any]:
         insert_from_json(dialect, reservations),
     ]
     if counts:
-        first.append(upsert_from_json(dialect, request_counts, add=("requests",)))
+        first.append(upsert_from_json(dialect, request_counts, replace=("requests",)))
     last = upsert_from_json(dialect, accounts, replace=Totals._fields)
     if dialect == "postgresql":
         return [last.add_cte(*(one.cte() for one in first))]
@@ -183,7 +183,7 @@ class AccessStore:
     def open(self) -> None:
         """Connect; create or migrate the tables where needed."""
         try:
-            self._connect()
+            self._connected()
         except DatabaseError as error:
             raise self._unusable(error) from error
         self._is_open = True
@@ -242,7 +242,7 @@ class AccessStore:
         """Say that a process lives; learn what has changed and which reservations have expired."""
 
         def ask(connection: sa.Connection) -> StoreState:
-            now = self._opened().time(self._clock())
+            now = self._connected().time(self._clock())
             upsert(connection, processes, [{"name": name, "seen": now}], replace=("seen",))
             connection.execute(processes.delete().where(processes.c.seen < now - _SILENT))
             old = request_counts.c.second < int(now) - WINDOW
@@ -265,7 +265,7 @@ class AccessStore:
 
     def moment(self) -> float:
         """The store's own time, by which ``refresh`` says that a process lives."""
-        return self._run(lambda connection: self._opened().time(self._clock()))
+        return self._run(lambda connection: self._connected().time(self._clock()))
 
     def stale_processes(self, since: float) -> int:
         """How many processes live and have not read the keys since a moment of the store."""
@@ -283,7 +283,7 @@ class AccessStore:
         self._run(remove)
 
     def has_happened(self, batch: Batch) -> bool:
-        """Whether a transaction whose commit was in doubt has happened."""
+        """Whether a transaction that failed has happened all the same: the commit's answer was lost."""
         marker = sa.select(reservations.c.id).where(reservations.c.id == batch.id)
         return self._run(lambda connection: connection.scalar(marker)) is not None
 
@@ -291,7 +291,7 @@ class AccessStore:
         """Settle, then grant claims in their order, in one transaction; the accounts as they are now.
 
         Claims learn whether they were denied. A reservation that is not settled within ``seconds`` is
-        charged in full. After a CommitUnknownError, ask ``has_happened`` before anything else.
+        charged in full. After a StoreError, ask ``has_happened`` before anything else.
         """
         while (after := self._run(lambda found: self._decide(found, batch, seconds))) is None:
             # In a transaction of its own: who holds one row never waits to create another.
@@ -304,10 +304,12 @@ class AccessStore:
         """Claim by claim, under the locks of all rows; None if the row of an account is missing."""
         touched = _touched(batch)
         scopes = {claim.scope for claim in batch.claims if claim.rate is not None}
-        ids = _ended(batch)
+        ids = [id for settlement in batch.settlements for id, _ in settlement.parts]
+        if batch.previous is not None:
+            ids.append(batch.previous)
         asked = {"ids": ids, "names": list(touched), "now": self._clock()}
-        found = connection.execute(_reading(self._opened().now), asked).all()
-        now = max(row.now for row in found) if found else self._opened().time(self._clock())
+        found = connection.execute(_reading(self._connected().now), asked).all()
+        now = max(row.now for row in found) if found else self._connected().time(self._clock())
         ended = {row.scope for row in found if row.period is None}
         before = {Account(*row[:2]): Totals(*row[2:5]) for row in found if row.period is not None}
         if len(before) < len(touched):
@@ -319,49 +321,38 @@ class AccessStore:
         after = dict(before)
         for settlement in batch.settlements:
             _settle(settlement, after, ended)
-        granted = []
-        taken: dict[str, int] = {}
+        second, deadline = int(now), now + seconds
+        made = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": deadline}]
         for claim in batch.claims:
             claim.denial = _deny(claim, after, counts, now)
             if claim.denial is not None:
                 continue
-            granted.append(claim)
             if claim.rate is not None:
-                taken[claim.scope] = taken.get(claim.scope, 0) + 1
-                counts[claim.scope][int(now)] = counts[claim.scope].get(int(now), 0) + 1
-            for account in claim.accounts if claim.amount else ():
-                after[account] = after[account]._replace(held=after[account].held + claim.amount)
-        deadline = now + seconds
-        made = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": deadline}]
-        made += [
-            {
-                "id": claim.id,
-                "accounts": json.dumps(claim.accounts),
-                "amount": claim.amount,
-                "deadline": deadline,
-            }
-            for claim in granted
-            if claim.amount
-        ]
+                counts[claim.scope][second] = counts[claim.scope].get(second, 0) + 1
+            if claim.amount:
+                row = {"id": claim.id, "accounts": json.dumps(claim.accounts)}
+                made.append(row | {"amount": claim.amount, "deadline": deadline})
+                for account in claim.accounts:
+                    held = after[account].held + claim.amount
+                    after[account] = after[account]._replace(held=held)
         changed = [
             account._asdict() | totals._asdict()
             for account, totals in after.items()
             if totals != before[account]
         ]
-        second = int(now)
-        counted = [{"scope": s, "second": second, "requests": n} for s, n in taken.items()]
+        counted = [
+            {"scope": scope, "second": second, "requests": found[second]}
+            for scope, found in counts.items()
+            if second in found
+        ]
         rows = {"reservations": made, "request_counts": counted, "accounts": changed}
         values = {name: json.dumps(some) for name, some in rows.items()} | {"ids": ids}
         for statement in _writing(connection.dialect.name, bool(counted)):
             connection.execute(statement, values)
         return after
 
-    def _opened(self) -> Database:
-        if self._database is None:
-            raise DatabaseError("it is not open")
-        return self._database
-
-    def _connect(self) -> None:
+    def _connected(self) -> Database:
+        """The database; opened again if the connection was lost."""
         database = self._database
         gone = database is not None and database.is_gone()
         if database is not None and (database.broken or (gone and file_identity(self._place))):
@@ -375,6 +366,7 @@ class AccessStore:
                 "its file was deleted or replaced while the gateway ran; put it back from a backup, or "
                 "restart the gateway to begin with an empty one"
             )
+        return self._database
 
     def _run(self, job: Callable[[sa.Connection], Result]) -> Result:
         """Run a transaction; again on a new connection if the old one had been lost."""
@@ -383,32 +375,23 @@ class AccessStore:
                 raise DatabaseError("it is not open")
             for is_last in (False, True):
                 try:
-                    self._connect()
+                    database = self._connected()
                 except DataFileError as error:
                     # It was right when the worker started: somebody may put it right again.
                     raise DatabaseError(str(error).rstrip(".")) from error
-                database = self._opened()
                 try:
                     with database.transaction() as connection:
                         return job(connection)
-                except CommitUnknownError:
-                    raise
-                except DatabaseError:
-                    if is_last or not database.broken:
+                except DatabaseError as error:
+                    in_doubt = isinstance(error, CommitUnknownError)
+                    if is_last or in_doubt or not database.broken:
                         raise
             raise AssertionError
         except DatabaseError as error:
             raise self._unusable(error) from error
 
-    def _unusable(self, error: DatabaseError) -> Exception:
-        kind = CommitUnknownError if isinstance(error, CommitUnknownError) else StoreError
-        return kind(f"{shown_place(self._place)}: the store cannot be used: {error}.")
-
-
-def _ended(batch: Batch) -> list[str]:
-    """Rows of reservations that the batch deletes."""
-    ids = [id for settlement in batch.settlements for id, _ in settlement.parts]
-    return ids if batch.previous is None else [*ids, batch.previous]
+    def _unusable(self, error: DatabaseError) -> StoreError:
+        return StoreError(f"{shown_place(self._place)}: the store cannot be used: {error}.")
 
 
 def _touched(batch: Batch) -> set[Account]:

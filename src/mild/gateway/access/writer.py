@@ -23,7 +23,6 @@ from mild.gateway.access.store import (
     StoreState,
     Totals,
 )
-from mild.gateway.database import CommitUnknownError
 
 # Seconds between looks at keys and expired reservations, and between attempts while the store is lost.
 REFRESH_SECONDS = 1.0
@@ -73,7 +72,7 @@ class StoreWriter:
         self._settlements: list[Settlement] = []
         # Spent and released by settlements that are not written yet.
         self._pending: dict[Account, tuple[int, int]] = {}
-        # The last transaction's marker, and a transaction of which nobody knows whether it has happened.
+        # The last transaction's marker, and one that failed: it may have happened all the same.
         self._last: str | None = None
         self._unknown: Batch | None = None
         self._closing = False
@@ -230,11 +229,8 @@ class StoreWriter:
         batch = Batch(self.new_id(), self._last, claims, _merged(some))
         try:
             totals = self._store.apply(batch, self._seconds)
-        except BaseException as error:
-            if isinstance(error, CommitUnknownError):
-                self._unknown = batch
-            else:
-                self._wait_again(batch)
+        except BaseException:
+            self._unknown = batch
             with self._changed:
                 self._claims[:0] = asked
             raise
@@ -242,13 +238,8 @@ class StoreWriter:
         self._post(self._answer, asked, totals, batch.settlements)
         return len(asked)
 
-    def _wait_again(self, batch: Batch) -> None:
-        with self._changed:
-            # Expired ones are found again.
-            self._settlements[:0] = [one for one in batch.settlements if not one.lost]
-
     def _resolve(self) -> None:
-        """Find out whether the transaction in doubt has happened; if not, its settlements wait again.
+        """Find out whether the transaction that failed has happened; if not, its settlements wait again.
 
         Its claims were refused meanwhile; a settlement that ends what was granted is on its way.
         """
@@ -258,13 +249,15 @@ class StoreWriter:
             self._last = batch.id
             self._post(self._answer, (), {}, batch.settlements)
         else:
-            self._wait_again(batch)
+            with self._changed:
+                # Expired ones are found again.
+                self._settlements[:0] = [one for one in batch.settlements if not one.lost]
         self._unknown = None
 
     def _leave(self) -> None:
         try:
             self._store.leave(self._name, self._last)
-        except (StoreError, CommitUnknownError) as error:
+        except StoreError as error:
             logger.warning("%s Requests that are not yet stored are charged as reserved.", error)
         self._store.close()
         self._post(self._refuse, self._claims, "the store is closed.")

@@ -336,10 +336,6 @@ def _create_file(file: Path) -> None:
 def _engine(place: Location, patience: float, reading: bool) -> sa.Engine:
     if isinstance(place, Address):
         return _postgres_engine(place)
-    return _sqlite_engine(place, patience, reading)
-
-
-def _sqlite_engine(place: str | os.PathLike[str], patience: float, reading: bool) -> sa.Engine:
     target = os.fspath(place)
     if reading:
         file = Path(place)
