@@ -3,9 +3,10 @@
 Everything on: a router with hashed text features, a key with a budget, the ledger, metrics. Bars, for the
 medians of the rounds, with one core for the gateway:
 
-- on SQLite: requests/s at 32 connections at least 0.25 of the bare relay's; added p50 at most 4 ms, one
-  request at a time; memory of a worker at most 120 MB after the load; start at most 1.6 s;
-- on PostgreSQL, which syncs every commit: at least half of SQLite's rate;
+- on SQLite: requests/s at 32 connections at least 0.25 of the bare relay's; start at most 1.6 s;
+- on SQLite, and on PostgreSQL, which syncs every commit: added p50 at most 4 ms, one request at a time;
+  memory of a worker at most 120 MB after the load;
+- on PostgreSQL: at least half of SQLite's rate;
 - at least 15 times the rate of LiteLLM's proxy, which checks a key and has nothing else on.
 
 The bare relay is plain ASGI on uvicorn with aiohttp as its client. Servers have one core for themselves;
@@ -228,9 +229,9 @@ def _add_rows(report: Report, figures: dict[str, Figures], start_seconds: list[f
         """A figure of two servers, round by round."""
         return zip(figures[name][figure], figures[other][figure], strict=True)
 
-    def added(name: str, other: str = "direct", part: str = "one") -> list[float]:
-        """Milliseconds more than the other."""
-        return [(one - two) * 1000 for one, two in against(name, other, (part, "p50"))]
+    def added(name: str, part: str = "one") -> list[float]:
+        """Milliseconds more than asking directly."""
+        return [(one - two) * 1000 for one, two in against(name, "direct", (part, "p50"))]
 
     def over(name: str, other: str) -> list[float]:
         """Requests/s over the other's."""
@@ -238,13 +239,12 @@ def _add_rows(report: Report, figures: dict[str, Figures], start_seconds: list[f
 
     ours, theirs = [name for name in figures if name.startswith("mild")], "requests/s over those of"
     _add(report, f"{SQLITE}: {theirs} the {RELAY}", over(SQLITE, RELAY), least=0.25)
-    _add(report, f"{SQLITE}: added p50", added(SQLITE), "ms", most=4.0)
     for name in ours:
+        _add(report, f"{name}: added p50", added(name), "ms", most=4.0)
         memory = figures[name]["stream", "memory"]
         _add(report, f"{name}: memory of a worker after the load", memory, "MB", most=120)
     _add(report, f"{SQLITE}: start to ready", start_seconds, "s", most=1.6)
     if POSTGRES in figures:
-        _add(report, f"{POSTGRES}: p50 added to SQLite's", added(POSTGRES, SQLITE), "ms")
         _add(report, f"{POSTGRES}: {theirs} SQLite", over(POSTGRES, SQLITE), least=0.5)
     if LITELLM in figures:
         _add(report, f"{SQLITE}: {theirs} {LITELLM}", over(SQLITE, LITELLM), least=15)
@@ -255,9 +255,10 @@ def _add_rows(report: Report, figures: dict[str, Figures], start_seconds: list[f
         if name == "direct":
             continue
         _add(report, f"{name}: processor time of those", figures[name]["many", "cpu"], "ms")
-        _add(report, f"{name}: p50 added to asking directly", added(name), "ms")
-        _add(report, f"{name}: the same, first streamed byte", added(name, part="stream"), "ms")
+        streamed = added(name, "stream")
+        _add(report, f"{name}: p50 added to the first streamed byte", streamed, "ms")
         if name not in ours:
+            _add(report, f"{name}: p50 added to asking directly", added(name), "ms")
             _add(report, f"{name}: memory", figures[name]["stream", "memory"], "MB")
 
 

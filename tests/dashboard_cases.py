@@ -101,6 +101,8 @@ PUBLISHED = {
     "router": "3f9a61c2d4e8b7aa",
     "in_flight": 4,
     "breakers": {"calculator": "closed", "atlas": "half-open", "scholar": "open"},
+    "open_keys": {"calculator": 2, "atlas": 0, "scholar": 0},
+    "cool_downs": {"calculator": 0.0, "atlas": 11.2, "scholar": 0.0},
     "capacity": {name: {"in_flight": 2, "max_in_flight": 50} for name in NAMES},
     "started": NOW - 86_400,
     "draining": False,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mild.gateway.ledger import LedgerWriter, Record
+from mild.gateway.ledger.writer import WAITING_BYTES
 
 EXPERTS = ["small", "middle", "large"]
 
@@ -40,10 +41,12 @@ def record(number=0, time=1_000_000.0, **fields):
 
 
 @contextmanager
-def writing(path, experts=EXPERTS, waiting=50_000, clock=None, **settings):
+def writing(path, experts=EXPERTS, max_waiting_bytes=WAITING_BYTES, clock=None, **settings):
     """A writer that runs; closed at the end."""
     extra = {} if clock is None else {"clock": clock}
-    writer = LedgerWriter(Keep(path, **settings), experts, waiting=waiting, **extra)
+    writer = LedgerWriter(
+        Keep(path, **settings), experts, max_waiting_bytes=max_waiting_bytes, **extra
+    )
     writer.start()
     try:
         yield writer

@@ -76,3 +76,14 @@ def test_tools(client, streamed):
 def test_errors_are_the_clients_own(client):
     with pytest.raises(anthropic.NotFoundError):
         client.messages.create(**{**asked(SUM), "model": "claude"})
+
+
+def test_tokens_are_counted(client):
+    count = client.messages.count_tokens
+    short, long = (
+        count(model="mild", messages=[{"role": "user", "content": "x" * n}]) for n in (3, 3000)
+    )
+    assert 0 < short.input_tokens < long.input_tokens < 1500
+    with pytest.raises(anthropic.NotFoundError) as caught:
+        count(model="nobody", messages=[{"role": "user", "content": "x"}])
+    assert caught.value.body["error"]["type"] == "not_found_error"

@@ -14,6 +14,7 @@ from mild.endpoints.prices import (
     asked_tokens,
     estimate_tokens,
     most_tokens,
+    written_bytes,
 )
 
 
@@ -51,6 +52,7 @@ def test_the_estimate_is_never_above_the_most(text):
         ({"max_tokens": float("nan")}, 0),
         ({"max_tokens": -5}, 0),
         ({"max_tokens": [5]}, 0),
+        ({"max_tokens": 10**13}, 10**7),
     ],
 )
 def test_the_length_of_an_answer_is_put_aside_however_it_is_written(document, tokens):
@@ -71,14 +73,104 @@ def test_every_answer_that_is_asked_for_is_put_aside(document, answers):
     assert asked_answers(document) == answers
 
 
-@pytest.mark.parametrize(
-    "said", [None, 5, {}, {"prompt_tokens": -1}, {"prompt_tokens": "5"}, {"completion_tokens": 5}]
-)
+IMPOSSIBLE = [
+    None,
+    5,
+    [],
+    {},
+    {"prompt_tokens": -1, "completion_tokens": 9},
+    {"prompt_tokens": "5", "completion_tokens": 9},
+    {"completion_tokens": 9},
+    {"prompt_tokens": 5},
+    {"prompt_tokens": 5, "completion_tokens": 0},
+    {"prompt_tokens": 5, "completion_tokens": -9},
+    {"prompt_tokens": 5, "completion_tokens": True},
+    {"prompt_tokens": 5, "completion_tokens": float("nan")},
+    {"prompt_tokens": 5, "completion_tokens": 10**12},
+    {"prompt_tokens": 10**12, "completion_tokens": 9},
+    {"prompt_tokens": 5000, "completion_tokens": 3001},
+    {"prompt_tokens": 8001, "completion_tokens": 1},
+    {"input_tokens": 5, "output_tokens": 0},
+    {"input_tokens": 10**12, "output_tokens": 9},
+]
+
+
+@pytest.mark.parametrize("said", IMPOSSIBLE, ids=str)
 def test_a_usage_that_makes_no_sense_is_estimated(said):
-    usage = UsageMeter(300, pieces_out=4)
-    usage.read({"usage": said})
-    assert (usage.tokens_in, usage.tokens_out) == (None, None)
-    assert usage.dollars(Price(1.0, 1.0)) == pytest.approx(104e-6)
+    meter = UsageMeter()
+    meter.add({"choices": [{"message": {"content": "x" * 1200}}], "usage": said}, True)
+    found = meter.charged(300, 3000, context=5000)
+    assert (found.tokens_out, found.estimated) == (400, True)
+    assert found.tokens_in in (5, 100)
+
+
+@pytest.mark.parametrize(("context", "whole"), [(5000, True), (4999, False), (None, True)])
+def test_the_final_usage_is_charged_up_to_the_context_and_max_tokens(context, whole):
+    meter = UsageMeter(Usage(5000, 3000), final=True, events=9, bytes_out=60_000)
+    found = meter.charged(300, 3000, context)
+    assert found == (Usage(5000, 3000) if whole else Usage(100, 3000, True))
+
+
+def test_a_list_of_texts_may_have_more_tokens_than_the_context():
+    meter = UsageMeter(Usage(9000, 0), final=True)
+    assert meter.charged(10_000, 0, context=512) == Usage(9000, 0)
+
+
+@given(
+    st.integers(0, 10**7),
+    st.integers(0, 10**7),
+    st.booleans(),
+    st.integers(0, 10**6),
+    st.integers(0, 10**7),
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+)
+def test_an_estimate_is_the_largest_count_and_at_most_the_reservation(
+    tokens_in, tokens_out, final, events, bytes_out, bytes_in, max_tokens
+):
+    usage = Usage(tokens_in, tokens_out, cached_in=tokens_in)
+    found = UsageMeter(usage, final, events, bytes_out).charged(bytes_in, max_tokens, 10**6)
+    assert found.cached_in <= found.tokens_in
+    if found.estimated:
+        assert found.tokens_in <= bytes_in
+        assert min(max_tokens, max(events, bytes_out // 3)) <= found.tokens_out <= max_tokens
+    else:
+        assert found == usage
+
+
+def test_partial_usage_counts_where_it_is_the_largest():
+    meter = UsageMeter()
+    for tokens in (10, 50):
+        usage = {"prompt_tokens": 7, "completion_tokens": tokens}
+        meter.add({"choices": [{"delta": {"content": "x"}}], "usage": usage}, False)
+    assert meter.charged(300, 3000, None) == Usage(7, 50, True)
+    meter.add({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 60}}, False)
+    assert meter.charged(300, 3000, None) == Usage(7, 60)
+
+
+@pytest.mark.parametrize(
+    ("document", "size"),
+    [
+        ({"choices": [{"text": "abc"}, {"text": "de"}]}, 5),
+        ({"choices": [{"delta": {"content": None, "role": "assistant"}}]}, 0),
+        ({"choices": [{"message": {"content": [{"type": "text", "text": "üü"}]}}]}, 4),
+        ({"choices": [{"message": {"refusal": "no"}, "logprobs": {"content": [{"token": "n"}]}}]}, 2),
+        ({"choices": [{"delta": {"reasoning": "abc", "reasoning_content": "abc"}}]}, 3),
+        ({"choices": [{"delta": {"reasoning": None, "reasoning_content": "abc"}}]}, 3),
+        ({"choices": [{"delta": {"tool_calls": [{"id": "c", "function": {"arguments": "{}"}}]}}]}, 2),
+        ({"choices": [{"message": {"function_call": {"arguments": "{}"}}}]}, 2),
+        ({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "abc"}}, 3),
+        ({"delta": {"type": "thinking_delta", "thinking": "abc", "signature": "xyz"}}, 3),
+        ({"delta": {"type": "input_json_delta", "partial_json": "{}"}}, 2),
+        ({"content": [{"type": "tool_use", "name": "f", "input": {"a": "ü"}}]}, len('{"a": "ü"}') + 1),
+        ({"content": [{"type": "thinking", "thinking": "abc"}, {"type": "text", "text": "d"}]}, 4),
+        ({"data": [{"embedding": [1.0]}], "object": "list"}, 0),
+        ({"choices": "x", "content": 5, "delta": [[None]]}, 1),
+        ({"choices": [{"delta": {"content": "\ud800"}}]}, 1),
+    ],
+)  # fmt: skip
+def test_bytes_of_content_reasoning_and_arguments_are_counted(document, size):
+    assert written_bytes(document) == size
 
 
 @pytest.mark.parametrize(
@@ -95,9 +187,10 @@ def test_a_usage_that_makes_no_sense_is_estimated(said):
     ],
 )
 def test_cached_tokens_are_charged_at_their_price_and_never_paid_back(details, cached):
-    usage = UsageMeter(0)
-    usage.read({"usage": {"prompt_tokens": 1000, "prompt_tokens_details": details}})
+    meter = UsageMeter()
+    meter.read({"prompt_tokens": 1000, "prompt_tokens_details": details}, True)
+    usage = meter.charged(3000, 100, None)
     assert (usage.tokens_in, usage.cached_in) == (1000, cached)
     price = Price(2.0, 8.0, per_million_cached_in=0.5)
-    assert usage.dollars(price) == pytest.approx((1000 - cached) * 2e-6 + cached * 0.5e-6)
-    assert usage.dollars(Price(2.0, 8.0)) == pytest.approx(2e-3)
+    assert price.of(usage) == pytest.approx((1000 - cached) * 2e-6 + cached * 0.5e-6)
+    assert Price(2.0, 8.0).of(usage) == pytest.approx(2e-3)

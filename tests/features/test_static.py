@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load as unpack
 from safetensors.numpy import save as pack
 
+from mild.core.long_texts import abridge
 from mild.errors import ArtifactError, DataFileError, MissingExtraError
 from mild.features import StaticFeatures
 from mild.features.static import find_static, read_table, read_tokenizer
@@ -146,3 +147,11 @@ def test_wordllama_features_tell_like_from_unlike():
     assert features.n_features_ == 256
     assert kitten @ cat > kitten @ money
     assert features.state()[0]["path"] is None
+
+
+def test_an_abridged_text_has_the_features_of_the_whole_one(static_folder, texts):
+    features = StaticFeatures(static_folder).fit(texts)
+    long = " ".join(texts * 100)
+    assert len(abridge(long)) < 8300 < len(long)
+    rows = features.transform([long, abridge(long)])
+    np.testing.assert_array_equal(rows[0], rows[1])

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mild.core.long_texts import abridge, shorten
+from mild.features import HashingFeatures
 from mild.features.terms import (
     CHUNK_CHARACTERS,
     NUMBER_NAMES,
@@ -20,7 +22,6 @@ from mild.features.terms import (
     hash_terms,
     index_of,
     lay_out,
-    shorten,
     term_texts,
 )
 
@@ -201,3 +202,27 @@ def test_numbers_are_what_they_are_called(together):
 def test_a_cut_text_still_tells_its_whole_length():
     (numbers,) = count_numbers(lay_out(["x" * 1_000_000], *LIMITS))
     assert numbers[0] == pytest.approx(np.log1p(1_000_000))
+
+
+@settings(max_examples=50)
+@given(
+    st.integers(8150, 60_000), st.text(min_size=1, max_size=30), st.sampled_from([LIMITS, (500, 0)])
+)
+def test_an_abridged_text_has_the_features_of_the_whole_one(length, part, limits):
+    text = (part + " 17?") * (length // len(part))
+    text = text[:length]
+    short = abridge(text)
+    assert len(short) <= min(len(text), 8192 + 40)
+    assert abridge(short) == short
+    whole, cut = lay_out([text], *limits), lay_out([short], *limits)
+    np.testing.assert_array_equal(count_numbers(whole), count_numbers(cut))
+    np.testing.assert_array_equal(count_buckets(whole, 20).columns, count_buckets(cut, 20).columns)
+    np.testing.assert_array_equal(count_buckets(whole, 20).counts, count_buckets(cut, 20).counts)
+
+
+def test_fitted_features_of_abridged_texts_are_those_of_the_whole_ones():
+    texts = [f"{word} " * count for word in ("sum", "Rome", "loop") for count in (3, 900, 9000)]
+    features = HashingFeatures(dimensions=3).fit(texts)
+    short = [abridge(text) for text in texts]
+    assert max(map(len, short)) < 8300
+    np.testing.assert_array_equal(features.transform(short), features.transform(texts))

@@ -89,7 +89,7 @@ class KeptLedger:
         self.records = []
         self.documents = []
         self.registered = {}
-        self.dropped = self.waiting = self.written = 0
+        self.dropped = self.waiting = self.waiting_bytes = self.written = 0
         self.trouble = None
 
     def start(self):
@@ -126,7 +126,9 @@ def expert(name, upstream, **more):
 
 
 @contextlib.asynccontextmanager
-async def gateway(experts, router=None, *, access=None, listen=True, board=None, **parts):
+async def gateway(
+    experts, router=None, *, access=None, listen=True, board=None, ledger_writer=None, **parts
+):
     """A running gateway: ``port``, ``app`` (its context), ``ledger``, ``server``, ``stop()``."""
     routing = parts.pop("routing", {})
     limits = parts.pop("limits", {})
@@ -144,7 +146,7 @@ async def gateway(experts, router=None, *, access=None, listen=True, board=None,
     )
     if router is None:
         router = priced_router(tuple(one.name for one in experts), *_costs(len(experts)))
-    ledger = KeptLedger()
+    ledger = ledger_writer or KeptLedger()
     context = AppContext(settings, router, access or Access(settings), ledger, board, **app_parts)
     server = make_server(context)
     sock = bind("127.0.0.1", 0)

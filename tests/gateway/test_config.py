@@ -217,6 +217,7 @@ OF_EXPERT = [
     ('embeddings = "yes"', "embeddings"),
     ('embeddings = true\napi = "anthropic"', "embeddings"),
     ("breaker.failures = 0", "breaker.failures"),
+    ("breaker.max_cool_down_seconds = 0", "breaker.max_cool_down_seconds"),
     ("breaker.fails = 1", "breaker.fails"),
     (f'api_key = "{SECRET}"', "api_key"),
     (f'api_key_env = "{SECRET}"', "api_key_env"),
@@ -285,10 +286,24 @@ def test_a_mistake_is_named_with_its_line(tmp_path, text, line, key):
         (LEAST + 'role = "backup"\n', 'role must be "routed" or "fallback".'),
         (LEAST + f'api_key = "{SECRET}"\n', "api_key must not be written in this file"),
         (LEAST + "[routing.target]\n", "routing.target must have at least one of keep_"),
+        ('litelm = "x"\n' + LEAST, "litelm is unknown; did you mean litellm?"),
+        (LEAST + "timeout = 1\n", "timeout is unknown; did you mean timeout_s?"),
+        (LEAST + "[ledger]\nenabld = true\n", "ledger.enabld is unknown; did you mean enabled?"),
+        (
+            LEAST + "[server]\nqqq = 1\n",
+            "known names are cors_origins, trusted_proxies, tls_certificate, tls_key",
+        ),
     ],
 )
 def test_a_message_says_the_rule_and_what_was_got(tmp_path, text, said):
     assert said in refusal(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["zzz = 1\n" + LEAST, LEAST + "zzz = 1\n"])
+def test_the_known_names_are_those_that_a_file_may_have(tmp_path, text):
+    known = refusal(tmp_path, text).partition("the known names are ")[2].rstrip(".").split(", ")
+    assert not {"notes", "source", "lines", "name", "secret", "place"} & {*known}
+    assert {"store_file", "litellm", "port"} <= {*known} or {"concurrency", "model"} <= {*known}
 
 
 def test_a_file_of_litellm_that_is_not_there_is_named(tmp_path):

@@ -24,6 +24,8 @@ from mild.gateway.config import (
 from mild.gateway.config_checks import check_against, findings_against, findings_in
 from mild.policies import ConstantPolicy
 
+LONG_KEY = Secret("0123456789ab", "a test")
+
 
 def expert(name, **more):
     return Expert(
@@ -169,10 +171,13 @@ def test_errors_come_first():
             'page is "public" and ledger.keep_text is true.',
         ),
         (
-            Settings(
-                (replace(expert("a", secret=Secret("x", "y")), base_url="http://far.example/v1"),)
-            ),
+            Settings((replace(expert("a", secret=LONG_KEY), base_url="http://far.example/v1"),)),
             "mild.toml, line 3: the key of a is sent unencrypted, over http://.",
+        ),
+        (
+            Settings((expert("a", secret=LONG_KEY), expert("b", secret=Secret("ollama", "y")))),
+            "mild.toml, line 3: the key of b is too short to be redacted from answers (fewer than 12 "
+            "characters); it is redacted from error messages only.",
         ),
     ],
 )

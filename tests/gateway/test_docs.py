@@ -11,6 +11,7 @@ import mild.gateway
 from mild.endpoints.errors import FAILURES
 from mild.endpoints.translation.fields import FIELDS
 from mild.gateway.config import read_settings
+from mild.gateway.metrics import Metrics
 from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES
 
 PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
@@ -62,6 +63,16 @@ def test_the_table_of_errors_is_complete():
     rows = re.findall(r"^\| (\w+) \| `(\w+)` \| .+ \|$", text, re.MULTILINE)
     assert len(rows) == len(set(rows))
     assert set(rows) == raised_codes()
+
+
+def test_every_metric_is_in_the_table():
+    text = PAGE.read_text(encoding="utf-8").split("\n**Metrics** at")[1].split("\n## ")[0]
+    rows = "".join(line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `"))
+    line = {period: {"spent": 1.0, "budget": 2.0} for period in ("day", "month")}
+    page = Metrics(["one"], lambda: {"all": line, "keys": {}}).render().decode()
+    families = set(re.findall(r"# HELP (\w+)", page))
+    assert len(families) > 20
+    assert families <= set(re.findall(r"`(mild_\w+)`", rows))
 
 
 def test_the_table_names_the_bounds_that_are_used():

@@ -13,8 +13,8 @@ from mild.artifact.estimates import Estimates
 from mild.artifact.frames import html_table
 from mild.artifact.novelty import NOVEL
 from mild.core.arrays import FloatArray
+from mild.core.long_texts import shorten
 from mild.features import HashingFeatures, TextFeatures
-from mild.features.terms import shorten
 from mild.policies import Policy
 
 # Texts of at most so many words are explained word by word, longer ones passage by passage.

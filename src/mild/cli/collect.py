@@ -29,7 +29,7 @@ def collect(
     ] = None,
     max_spend: Annotated[
         float | None,
-        Option(min=0.0, help="Dollars that all runs with this ledger may spend together."),
+        Option(help="Dollars that all runs with this ledger may spend together."),
     ] = None,
     ledger: Annotated[
         Path | None, Option(help="File of the ledger. Default: OUT.ledger.sqlite.")

@@ -25,7 +25,7 @@ from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage, estimate_tokens, most_tokens
 from mild.endpoints.programs import run_program
-from mild.endpoints.redaction import redactor
+from mild.endpoints.redaction import Redactor
 from mild.endpoints.replies import Reply, read_reply
 from mild.errors import MildError, MissingExtraError, OptionError
 
@@ -194,7 +194,7 @@ class _Shared:
     ledger: Ledger
     writer: ThreadPoolExecutor
     budget: Budget
-    redact: Callable[[str], str]
+    redact: Redactor
     stop: asyncio.Event
     random: random.Random
     report: Callable[[], None]
@@ -323,7 +323,7 @@ class ExpertQueue:
             reply = await self._ask(prompt)
         except ExpertError as failure:
             # Neither secrets nor what would move the cursor of a terminal.
-            said = shared.redact(failure.detail)
+            said = shared.redact(failure.detail, error=True)
             reason = "".join(mark if mark.isprintable() else " " for mark in said)
             charged = reserved if failure.may_cost else 0.0
             await shared.write(shared.ledger.record_failure, key, name, reason, charged)
@@ -422,7 +422,7 @@ async def ask_pending(
             ledger,
             writer,
             Budget(max_spend, ledger.spent()),
-            redactor(run.expert for run in runs),
+            Redactor(run.expert for run in runs),
             stop or asyncio.Event(),
             random.Random(seed),
             report,

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from mild.collect.questions import Questions, read_questions
 from mild.data import OutcomeTable, check_output, read_outcomes, write_columns
 from mild.data.tables import infer_array
 from mild.endpoints.expert import Expert
-from mild.endpoints.redaction import redactor
+from mild.endpoints.redaction import Redactor
 from mild.errors import DataFileError, OptionError, check_arguments, counted
 
 # Prefix of a column -> its Arrow type.
@@ -274,7 +274,7 @@ def collect_outcomes(
                     book,
                     tolerance=tolerance,
                     scorer=command,
-                    redact=redactor(file.experts),
+                    redact=partial(Redactor(file.experts), error=True),
                     stop=stop,
                 )
 

@@ -78,13 +78,13 @@ class EndpointResponse:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _classify(error, self._expert, "nothing more came") from None
 
-    async def read_all(self) -> bytes:
-        """The whole body."""
+    async def read_all(self, most: int = MAX_BODY_BYTES) -> bytes:
+        """The whole body. Raises ExpertError for one of more than ``most`` bytes."""
         body = bytearray()
         while piece := await self.read():
             body += piece
-            if len(body) > MAX_BODY_BYTES:
-                raise ExpertError("garbled", f"an answer of more than {MAX_BODY_BYTES:,} bytes")
+            if len(body) > most:
+                raise ExpertError("garbled", f"an answer of more than {most:,} bytes")
         return bytes(body)
 
     def close(self, *, finished: bool = False) -> None:

@@ -46,10 +46,9 @@ def read_expert(
             "must not be written in this file; name an environment variable, "
             'api_key_env = "NAME", or a file with mode 0600, api_key_file = "PATH"',
         )
-    for key in ("name", "secret", "place"):
-        if key in data:
-            del data[key]
-            config.add((*location, key), "is unknown")
+    for key in data.keys() & Expert.internal:
+        del data[key]
+        config.add((*location, key), "is unknown")
     headers = data.get("headers", {})
     for header in headers if isinstance(headers, dict) else ():
         if is_secret_header(header):

@@ -240,7 +240,11 @@ def _rule(kind: Any, location: Location, entry: Mapping[str, Any]) -> str:
 
 
 def _keys(kind: Any, location: Location) -> list[str]:
-    """Keys that a file may have at a location."""
+    """Keys that a file may have at a location: the fields of its model.
+
+    A model names its ``internal`` fields, which a file cannot have, and ``other_keys`` that are read into
+    its fields.
+    """
     for part in location:
         if typing.get_origin(kind) is dict:
             kind = typing.get_args(kind)[1]
@@ -248,4 +252,6 @@ def _keys(kind: Any, location: Location) -> list[str]:
             kind = typing.get_type_hints(kind)[part]
         if typing.get_origin(kind) in (Union, types.UnionType):
             kind = next(one for one in typing.get_args(kind) if one is not type(None))
-    return [field.name for field in dataclasses.fields(kind) if field.init]
+    internal = getattr(kind, "internal", ())
+    names = [field.name for field in dataclasses.fields(kind) if field.init]
+    return [*(name for name in names if name not in internal), *getattr(kind, "other_keys", ())]

@@ -6,10 +6,11 @@ import functools
 import hashlib
 import ipaddress
 import json
+import math
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
@@ -18,7 +19,13 @@ from pydantic.dataclasses import dataclass
 from mild.endpoints.config_file import CONFIG, Amount, Flag, Positive, Rule, Text, problem, whole
 from mild.endpoints.prices import Price
 from mild.endpoints.secrets import Secret
-from mild.endpoints.translation.fields import upstream_endpoint
+from mild.endpoints.translation.fields import (
+    CHAT,
+    EMBEDDINGS,
+    MESSAGES,
+    Document,
+    upstream_endpoint,
+)
 from mild.endpoints.translation.requests import chat_to_messages
 
 _NAME = re.compile(r"[^\W_][\w.:/@+ -]{0,99}")
@@ -133,13 +140,14 @@ def _alias(name: str, default: Any) -> Any:
 
 @dataclass(frozen=True, config=CONFIG)
 class BreakerSettings:
-    """When an expert is left alone, and for how long: after so many failures within a window that are at
-    least half of the calls in it.
+    """When an expert is not asked, and for how long: after so many failures within a window that are at
+    least half of the calls in it; and while it asks for a pause, but not longer than the cool-down.
     """
 
     failures: Annotated[int, whole(1)] = 5
     window_seconds: Positive = 30.0
     open_seconds: Positive = 15.0
+    max_cool_down_seconds: Positive = 30.0
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -150,11 +158,12 @@ class Expert:
     The file in docs/gateway.md explains the keys of an endpoint. A price that is None is not known, a
     capability that is None counts as yes, and a limit that is None is none. ``command`` has the words of
     a program, in place of ``base_url`` and ``model``. For collect are ``tokens_per_minute``,
-    ``backoff_s`` (the first pause between attempts), ``max_wait_s`` (the longest that a server may ask
-    for), and what its requests hold: ``system``, ``temperature``, ``extra``, ``max_tokens_field``. The
-    reader of the file sets ``secret``, the key itself, and ``place``, file and line for messages.
+    ``backoff_s`` (the first pause between attempts) and ``max_wait_s`` (the longest that a server may ask
+    for). The reader of the file sets ``secret``, the key itself, and ``place``, file and line for messages.
     """
 
+    internal: ClassVar = ("name", "secret", "place")
+    other_keys: ClassVar = tuple(ALIASES.values())
     name: str
     base_url: Annotated[str, Rule("must be text in quotes"), AfterValidator(check_base_url)] = ""
     model: Text = ""
@@ -220,7 +229,7 @@ class Expert:
     @property
     def url(self) -> str:
         """Where chats are completed."""
-        return self.base_url + upstream_endpoint("/chat/completions", self.api)
+        return self.base_url + upstream_endpoint(CHAT, self.api)
 
     def sent_headers(self) -> dict[str, str]:
         """Headers of every request, with the key in plain text: not for logs."""
@@ -238,17 +247,51 @@ class Expert:
         """All that decides the answer to a prompt of collect: no secret and no limit."""
         if self.command is not None:
             return {"command": list(self.command), "files": self._files, "stdin": prompt}
-        messages = [{"role": "user", "content": prompt}]
-        if self.system is not None:
-            messages.insert(0, {"role": "system", "content": self.system})
-        body: dict[str, Any] = {"model": self.model, "messages": messages}
-        if self.api == "openai":
-            body[self.max_tokens_field] = self.max_tokens
-        if self.temperature is not None:
-            body["temperature"] = self.temperature
+        body: Document = {"model": self.model, "messages": [{"role": "user", "content": prompt}]}
         if self.api == "anthropic":
             body = chat_to_messages(body, self.max_tokens)
-        return {"url": self.url, "body": body | self.extra}
+        else:
+            body[self.max_tokens_field] = self.max_tokens
+        return {"url": self.url, "body": self.with_own_fields(body, CHAT)}
+
+    @functools.cached_property
+    def own_bytes(self) -> int:
+        """Bytes that ``with_own_fields`` adds to a request; 0 if it changes none."""
+        empty: Document = {"messages": []}
+        return len(json.dumps(self.with_own_fields(empty, CHAT))) - len(json.dumps(empty))
+
+    def with_own_fields(self, request: Document, endpoint: str) -> Document:
+        """A request to an endpoint, in this expert's API, with ``system``, ``temperature`` and ``extra``.
+
+        ``system`` stands before that of the request, ``temperature`` counts where the request has none,
+        and ``extra`` replaces fields; what it says of an object is added to that. Embeddings take none of
+        them, and completions no ``system``.
+
+        >>> expert = Expert("high", "http://x/v1", "m", extra={"reasoning_effort": "high"})
+        >>> expert.with_own_fields({"messages": [], "reasoning_effort": "low"}, "/chat/completions")
+        {'messages': [], 'reasoning_effort': 'high'}
+        """
+        path = upstream_endpoint(endpoint, self.api)
+        if path == EMBEDDINGS:
+            return request
+        request = dict(request)
+        own, turns = request.get("system"), request.get("messages")
+        if self.system is not None and path == CHAT and isinstance(turns, list):
+            request["messages"] = [{"role": "system", "content": self.system}, *turns]
+        elif self.system is not None and path == MESSAGES:
+            if isinstance(own, list):
+                request["system"] = [{"type": "text", "text": self.system}, *own]
+            else:
+                request["system"] = f"{self.system}\n\n{own}" if own else self.system
+        if self.temperature is not None and request.get("temperature") is None:
+            most = 1 if self.api == "anthropic" else math.inf
+            request["temperature"] = min(self.temperature, most)
+        for name, value in self.extra.items():
+            given = request.get(name)
+            if isinstance(given, dict) and isinstance(value, dict):
+                value = {**given, **value}
+            request[name] = value
+        return request
 
     @functools.cached_property
     def _files(self) -> list[str]:

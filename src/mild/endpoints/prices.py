@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
@@ -18,8 +20,18 @@ BYTES_PER_TOKEN = 4
 CHARGED_BYTES_PER_TOKEN = 3
 # What chat templates and servers put around the messages, at most.
 TEMPLATE_TOKENS = 64
-# More answers at a time, or tokens in one, are the expert's business to refuse.
+# More answers at a time, or tokens in one, are not counted.
 _MAX_COUNT = 10_000_000
+# Tokens that a model takes and gives at most, where nothing is said about it.
+LONGEST_CONTEXT = 1_000_000
+# Fields of answers and their events that hold what a model has written, or lead to it.
+_WRITTEN = frozenset(
+    (
+        "choices", "message", "delta", "content", "content_block", "text", "refusal", "reasoning",
+        "reasoning_content", "thinking", "tool_calls", "function_call", "function", "arguments",
+        "partial_json",
+    )
+)  # fmt: skip
 
 
 class Usage(NamedTuple):
@@ -76,30 +88,77 @@ class Price:
 
 @dataclass(slots=True)
 class UsageMeter:
-    """Tokens of an answer that is on its way; None where the expert has not said.
+    """Counts what an answer reports and holds, while it arrives.
 
-    ``bytes_in`` are those of the request's text. For an estimate, ``pieces_out`` counts the events of a
-    stream, or the bytes of a plain answer in tokens.
+    ``usage`` was reported last; it is ``final`` if the answer was finished then. ``bytes_out`` are those
+    of content, reasoning and arguments of tools.
     """
 
-    bytes_in: int
-    tokens_in: int | None = None
-    tokens_out: int | None = None
-    cached_in: int = 0
-    pieces_out: int = 0
+    usage: Usage | None = None
+    final: bool = False
+    events: int = 0
+    bytes_out: int = 0
 
-    def read(self, document: Mapping[str, Any]) -> None:
-        """Take the tokens that an answer reports, if they make sense."""
-        usage = read_usage(document.get("usage"))
+    def add(self, document: Mapping[str, Any], finished: bool) -> None:
+        """Count a plain answer, or an event of a stream, which may be ``finished`` with it."""
+        reported = document.get("usage")
+        # An event only for the usage is the last one.
+        is_last = bool(reported) and not document.get("choices")
+        self.events += not is_last
+        self.bytes_out += written_bytes(document)
+        self.read(reported, finished or is_last)
+
+    def read(self, reported: Any, final: bool) -> None:
+        """Take the usage that an answer reports, if it makes sense."""
+        usage = read_usage(reported)
         if usage is not None:
-            self.tokens_in, self.tokens_out = usage.tokens_in, usage.tokens_out
-            self.cached_in = usage.cached_in
+            self.usage, self.final = usage, final
 
-    def dollars(self, price: Price) -> float:
-        """Price by the reported usage, or by an estimate of it."""
-        tokens_in = charged_tokens(self.bytes_in) if self.tokens_in is None else self.tokens_in
-        tokens_out = self.pieces_out if self.tokens_out is None else self.tokens_out
-        return price.of(Usage(tokens_in, tokens_out, cached_in=self.cached_in))
+    def charged(self, bytes_in: int, max_tokens: int, context: int | None) -> Usage:
+        """The usage to charge: the final one if it is plausible, else an estimate.
+
+        The estimate is never above the reservation: ``bytes_in`` tokens of input, ``max_tokens`` of output.
+
+        >>> meter = UsageMeter(events=2, bytes_out=12_000)
+        >>> meter.charged(300, 8000, context=None)
+        Usage(tokens_in=100, tokens_out=4000, estimated=True, cached_in=0)
+        """
+        found = self.usage or Usage(0, 0)
+        # No token is shorter than a byte: a list of texts may have more than the context together.
+        longest = max(context or LONGEST_CONTEXT, bytes_in) + max_tokens
+        if found.tokens_in + found.tokens_out > longest:
+            found = Usage(0, 0)
+        elif self.usage and self.final and (found.tokens_out or not self.bytes_out):
+            return found
+        tokens_in = min(found.tokens_in or charged_tokens(bytes_in), bytes_in)
+        tokens_out = max(found.tokens_out, self.events, charged_tokens(self.bytes_out))
+        cached = min(found.cached_in, tokens_in)
+        return Usage(tokens_in, min(tokens_out, max_tokens), True, cached)
+
+
+def written_bytes(document: Mapping[str, Any]) -> int:
+    """UTF-8 bytes of content, reasoning and arguments of tools, in an answer or an event of either API.
+
+    >>> written_bytes({"id": "c1", "choices": [{"delta": {"content": "Grüße"}}]})
+    7
+    """
+    size = 0
+    left: list[Any] = [document]
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            size += len(value.encode(errors="replace"))
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, dict):
+            names = _WRITTEN.intersection(value)
+            if value.get("reasoning"):
+                names -= {"reasoning_content"}  # the same text, for older clients
+            left += [value[name] for name in names]
+            if isinstance(value.get("input"), dict):
+                with suppress(RecursionError):
+                    left.append(json.dumps(value["input"], ensure_ascii=False))
+    return size
 
 
 def read_usage(reported: Any, *, needs_out: bool = False) -> Usage | None:
@@ -192,4 +251,4 @@ def _asked_count(value: Any) -> int:
             value = int(float(value))
         except (ValueError, OverflowError):
             return 0
-    return value if _makes_sense(value) else 0
+    return min(value, _MAX_COUNT) if is_count(value) else 0

@@ -2,54 +2,132 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import AnyStr
 
 from mild.endpoints.expert import Expert
 
-# Shorter values, such as "none", are no secrets, and hiding them would spoil every text.
-_MIN_LENGTH = 6
-_ESCAPED_ASCII = re.compile(rb"\\u00[2-7]")
+#: Shorter secrets are words of ordinary answers: they are taken out of errors only.
+LONG = 12
+# Shorter ones yet, such as "any", are no secrets.
+_SHORTEST = 4
+_MARK = b"[secret]"
+_UNICODE = re.compile(rb"\\u00([0-9a-fA-F]{2})")
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
+# The fields of events whose values are put together by a client.
+_TEXT = re.compile(
+    rb'"(?:content|text|delta|arguments|partial_json|thinking|reasoning|reasoning_content|refusal)"'
+    rb'\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"',
+    re.DOTALL,
+)
+# A stream is held back from so many characters of a secret on, and so many bytes at most.
+_BEGINNING = 4
+_MAX_HELD = 65_536
+# Bytes of text that was sent in which the first characters of a secret may be, escaped.
+_SENT = 8 * _BEGINNING
 
 
-def redactor(experts: Iterable[Expert]) -> Callable[[AnyStr], AnyStr]:
-    """A function that takes the secrets of experts out of text or bytes.
+class Redactor:
+    """Takes the secrets of experts out of text or bytes, however JSON escapes them.
 
     >>> from mild.endpoints.secrets import Secret
-    >>> expert = Expert("small", "http://x/v1", "m", secret=Secret("sk-12345", "a test"))
-    >>> redactor([expert])(b'{"error": "wrong key: sk-12345"}')
-    b'{"error": "wrong key: [secret]"}'
+    >>> secrets = [Secret("sk-0123456789", "a test"), Secret("ollama", "a test")]
+    >>> redact = Redactor(Expert(f"e{k}", secret=secret) for k, secret in enumerate(secrets))
+    >>> redact("Install ollama, not sk-0123456789 or \\\\u0073k-0123456789")
+    'Install ollama, not [secret] or [secret]'
+    >>> redact("wrong key: ollama", error=True)
+    'wrong key: [secret]'
     """
-    forms: set[str] = set()
-    for expert in experts:
-        found = [value for name, value in expert.headers.items() if _SECRET_HEADER.search(name)]
-        found += [value.partition(" ")[2] for value in found]
-        if expert.secret is not None:
-            found.append(expert.secret.value)
-        for value in found:
-            written = json.dumps(value)[1:-1]
-            forms |= {value, written, written.replace("/", "\\/")}
-    # The longest first: one secret may begin with another.
-    secrets = sorted((form.encode() for form in forms), key=len, reverse=True)
-    secrets = [secret for secret in secrets if len(secret) >= _MIN_LENGTH]
-    escaped = re.compile(b"|".join(map(_escaped, secrets)))
 
-    def redact(content: AnyStr) -> AnyStr:
+    def __init__(self, experts: Iterable[Expert]) -> None:
+        found: set[str] = set()
+        for expert in experts:
+            values = [v for name, v in expert.headers.items() if _SECRET_HEADER.search(name)]
+            found.update(values, (value.partition(" ")[2] for value in values))
+            if expert.secret is not None:
+                found.add(expert.secret.value)
+        # The longest first: one secret may begin with another.
+        ordered = sorted(found, key=len, reverse=True)
+        secrets = [secret for secret in ordered if len(secret) >= LONG]
+        short = [secret for secret in ordered if _SHORTEST <= len(secret) < LONG]
+        self._long = [_unescaped(secret.encode()) for secret in secrets]
+        # What a text may end with that becomes a secret, and what is in every such text.
+        sizes = range(_BEGINNING, max(map(len, self._long), default=0))
+        self.starts = tuple({secret[:size] for secret in self._long for size in sizes})
+        self.beginnings = {secret[:_BEGINNING] for secret in self._long}
+        self.pattern = re.compile(b"|".join(map(_escaped, secrets)))
+        # Whole words; an escape such as \n ends the word before.
+        words = b"|".join(map(_escaped, short)) or b"(?!)"
+        self._short = re.compile(rb"(?:(?<![\w-])|(?<=\\[bfnrt]))(?:%b)(?![\w-])" % words)
+
+    def __call__(self, content: AnyStr, *, error: bool = False) -> AnyStr:
+        """Without the secrets of ``LONG`` or more characters; in errors, without the shorter ones."""
         if isinstance(content, str):
-            return redact(content.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
-        for secret in secrets:
-            if secret in content:
-                content = content.replace(secret, b"[secret]")
-        if secrets and _ESCAPED_ASCII.search(content):
-            content = escaped.sub(b"[secret]", content)
+            raw = self(content.encode("utf-8", "surrogatepass"), error=error)
+            return raw.decode("utf-8", "surrogatepass")
+        if any(map(_unescaped(content).__contains__, self._long)):
+            content = self.pattern.sub(_MARK, content)
+        return self._short.sub(_MARK, content) if error else content
+
+
+class StreamRedactor:
+    """Takes secrets out of the events of a stream, also those whose text is spread over several events.
+
+    Events are held back while their text ends with the beginning of a secret. At most the first three
+    characters of a secret are sent.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redact = redactor
+        self._held = b""
+        # The end of the text that was sent.
+        self._sent = b""
+
+    def __call__(self, events: bytes, *, last: bool = False) -> bytes:
+        """The events to send now; with the ``last``, all of them."""
+        beginnings = self._redact.beginnings
+        if not beginnings:
+            return events
+        events = self._held + self._redact(events)
+        text = self._sent + b"".join(_TEXT.findall(events))
+        if any(map(_unescaped(text).__contains__, beginnings)):
+            events = self._without_secrets(events, text)
+            text = self._sent + b"".join(_TEXT.findall(events))
+            unclear = _unescaped(text).endswith(self._redact.starts)
+            if unclear and not last and len(events) < _MAX_HELD:
+                self._held = events
+                return b""
+        self._held, self._sent = b"", text[-_SENT:]
+        return events
+
+    def _without_secrets(self, events: bytes, text: bytes) -> bytes:
+        """Cut the secrets in the text of the events out of the fields that hold their parts."""
+        # Neither byte is part of a JSON string; the last is always in an event that was not sent.
+        cut = self._redact.pattern.sub(lambda m: b"\0" * (len(m[0]) - 1) + b"\1", text)
+        place = len(self._sent)
+
+        def replace(field: re.Match[bytes]) -> bytes:
+            nonlocal place
+            start, place = place, place + len(field[1])
+            value = cut[start:place].replace(b"\0", b"").replace(b"\1", _MARK)
+            return field[0][: -len(field[1]) - 1] + value + b'"'
+
+        return _TEXT.sub(replace, events)
+
+
+def _unescaped(content: bytes) -> bytes:
+    """Content without any backslash, and with the characters that ``\\u00..`` stands for."""
+    if b"\\" not in content:
         return content
+    if b"\\u00" in content:
+        content = _UNICODE.sub(lambda m: chr(int(m[1], 16)).encode(), content)
+    return content.replace(b"\\", b"")
 
-    return redact
 
-
-def _escaped(secret: bytes) -> bytes:
-    """A pattern for a secret with any of its characters written as JSON's escapes."""
-    return b"".join(rb"(?:%b|\\u00(?i:%02x))" % (re.escape(b"%c" % mark), mark) for mark in secret)
+def _escaped(secret: str) -> bytes:
+    """A pattern for a secret with any of its characters escaped, up to four times."""
+    # Not "\\*": the time would grow with the square of the backslashes in a row.
+    return b"".join(
+        rb"\\{0,15}(?:%b|(?i:u%04x))" % (re.escape(mark.encode()), ord(mark)) for mark in secret
+    )

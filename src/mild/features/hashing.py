@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.core.arrays import check_integer
+from mild.core.long_texts import FIRST, LAST
 from mild.core.threads import thread_count
 from mild.features.base import (
     Rows,
@@ -90,8 +91,8 @@ class HashingFeatures(TextFeatures):
     max_terms: int = 32_768  # buckets kept at most
     min_texts: int = 3  # texts in which a bucket must occur; 1 where there are fewer than 100 texts
     bits: int = 20  # buckets are 2^bits
-    first: int = 6144  # characters that are kept of longer texts, from their beginning
-    last: int = 2048  # and from their end
+    first: int = FIRST  # characters that are kept of longer texts, from their beginning
+    last: int = LAST  # and from their end
     seed: int = 0  # of the random sketch behind the projection
 
     @property

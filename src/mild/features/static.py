@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as unpack
 
+from mild.core.long_texts import FIRST, LAST, shorten
 from mild.errors import ArtifactError, DataFileError, MissingExtraError, counted
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import (
@@ -23,10 +24,7 @@ from mild.features.pretrained import (
     package_folder,
     read_json,
 )
-from mild.features.terms import shorten
 
-# Characters that are kept of longer texts, as for hashing.
-FIRST, LAST = 6144, 2048
 # Texts whose tokens are held at a time.
 BATCH = 512
 REFERENCE = ("name", "path", "normalize", "table_sha256", "tokenizer_sha256")

@@ -20,6 +20,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.core.long_texts import shorten, whole_length
+
 Bytes: TypeAlias = NDArray[np.uint8]
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -87,13 +89,6 @@ class Counts(NamedTuple):
     ends: Ints  # (n_texts + 1,)
 
 
-def shorten(text: str, first: int, last: int) -> str:
-    """The first and the last characters of a longer text, with a space between them."""
-    if len(text) <= first + last:
-        return text
-    return f"{text[:first]} {text[len(text) - last :]}"
-
-
 def chunks(texts: Sequence[str], longest: int) -> Iterator[slice]:
     """Slices of neighbouring texts that together have a bounded number of characters."""
     start = size = 0
@@ -126,7 +121,7 @@ def lay_out(texts: Sequence[str], first: int, last: int) -> Buffer:
         classes=np.frombuffer(folded.translate(_CLASS_OF), np.uint8),
         raw_ends=raw_ends,
         ends=ends,
-        lengths=np.array([len(text) for text in texts], np.int64),
+        lengths=np.array([whole_length(text) for text in texts], np.int64),
     )
 
 

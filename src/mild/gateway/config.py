@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, PlainValidator
 from pydantic.dataclasses import dataclass
@@ -113,10 +113,12 @@ class LimitSettings:
     max_header_bytes: Annotated[int, whole(1024)] = 32_768
     header_seconds: Positive = 10.0
     body_seconds: Positive = 60.0
+    min_body_rate: Amount = 1000.0
     keep_alive_seconds: Positive = 75.0
     max_connections: Annotated[int, whole(1)] = 4096
     max_in_flight: Annotated[int, whole(1)] = 1000
     max_bytes_in_flight: Annotated[int, whole(1024)] = 100_000_000
+    max_unread_bytes: Annotated[int, whole(1024)] = 96_000_000
     total_seconds: Positive | None = None
     drain_seconds: Amount = 30.0
 
@@ -136,12 +138,14 @@ class AccessSettings:
     requests_per_minute: Annotated[int, whole(1)] | None = None
     when_store_lost: Literal["shed", "serve"] | None = None
     lost_allowance: Amount = 0.0
+    trust_loopback: Flag = True
 
 
 @dataclass(frozen=True, config=CONFIG)
 class LedgerSettings:
     """Where decisions are written: a file, or the database of the store; ``path`` None for nowhere."""
 
+    other_keys: ClassVar = ("enabled",)
     path: Path | Address | None = None
     keep_text: Flag = False
     keep_days: Positive = 30.0
@@ -194,6 +198,8 @@ class ServerSettings:
     trusted_proxies: tuple[_Network, ...] = ()
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    log_format: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -204,6 +210,8 @@ class Settings:
     what the files say and mild does not use; ``source`` is the file, ``lines`` where its keys stand in it.
     """
 
+    internal: ClassVar = ("notes", "source", "lines")
+    other_keys: ClassVar = ("litellm", "store_env", "store_file")
     experts: tuple[Expert, ...] = ()
     router: Path | None = None
     host: Annotated[
@@ -229,6 +237,13 @@ class Settings:
         return name if line is None else f"{self.source}, line {line}: {name}"
 
     @property
+    def url(self) -> str:
+        """Where the gateway listens."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        scheme = "http" if self.server.tls_certificate is None else "https"
+        return f"{scheme}://{host}:{self.port}"
+
+    @property
     def requires_key(self) -> bool:
         """Whether a request without a known key is refused.
 
@@ -236,7 +251,8 @@ class Settings:
         (False, True)
         """
         stated = self.access.require_key
-        return not is_loopback(self.host) if stated is None else stated
+        trusted = self.access.trust_loopback and is_loopback(self.host)
+        return not trusted if stated is None else stated
 
     @property
     def sheds(self) -> bool:
@@ -272,7 +288,7 @@ def read_settings(
     """
     config = _open(path)
     data: dict[str, Any] = dict(config.content)
-    for key in {"notes", "source", "lines"} & data.keys():
+    for key in data.keys() & Settings.internal:
         config.add((key,), "is unknown")
     experts, notes = _experts(
         config, data.pop("experts", {}), data.pop("litellm", None), environment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import ssl
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -11,21 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from pydantic import TypeAdapter
+
 from mild.endpoints.expert import Expert, is_loopback
+from mild.endpoints.redaction import LONG
+from mild.endpoints.secrets import SecretError, check_safe_file
 from mild.errors import InvalidInputError, MildError, MissingExtraError, UnsupportedError
-from mild.gateway.config import Settings, read_settings
+from mild.gateway.config import ServerSettings, Settings, read_settings
 from mild.gateway.database import Address, DatabaseError
 from mild.gateway.tracing import import_exporter, is_enabled
 
 if TYPE_CHECKING:
     from mild.artifact import Router
 
-# Fields of an expert in the result.
-_EXPERT_FIELDS = (
-    "base_url", "model", "price_in", "price_out", "price_per_query", "max_tokens", "max_in_flight",
-    "requests_per_minute", "price_cached_in", "role", "vision", "tools", "json_schema", "reasoning",
-    "context", "max_output",
-)  # fmt: skip
+# Fields of an expert that are not in the result; some headers are secrets.
+_HIDDEN = {*Expert.internal, "headers"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +55,14 @@ class ConfigCheck:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready, without any secret; ``ok`` if the gateway could start."""
         settings = self.settings
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
         experts = {
             expert.name: {"key": None if expert.secret is None else expert.secret.source}
-            | {field: getattr(expert, field) for field in _EXPERT_FIELDS}
+            | TypeAdapter(Expert).dump_python(expert, mode="json", exclude=_HIDDEN)
             for expert in settings.experts
         }
         return {
             "config": self.config,
-            "listens": f"http://{host}:{settings.port}",
+            "listens": settings.url,
             "workers": settings.workers,
             "router": None if self.folder is None else str(self.folder),
             "router_experts": None if self.router is None else self.router.expert_names,
@@ -93,8 +93,35 @@ def check_config(
     folder = settings.router if router is None else Path(router)
     loaded = None if folder is None else load(folder)
     findings = findings_in(settings) if loaded is None else findings_against(settings, loaded)
-    outside = [*_postgres_findings(settings), *_tracing_findings(settings)]
+    outside = [
+        *_postgres_findings(settings),
+        *_tracing_findings(settings),
+        *_tls_findings(settings),
+    ]
     return ConfigCheck(os.fspath(config), settings, folder, loaded, [*outside, *findings])
+
+
+def check_tls(server: ServerSettings) -> None:
+    """Refuse a certificate and key that cannot be used; uvicorn would say so in a traceback."""
+    if server.tls_certificate is None or server.tls_key is None:
+        return
+
+    def refuse_password() -> str:
+        raise InvalidInputError(
+            f"tls_key must be a key without a passphrase; {server.tls_key} has one.",
+            parameter="tls_key",
+        )
+
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(server.tls_certificate, server.tls_key, refuse_password)
+    except OSError as error:
+        reason = getattr(error, "reason", None) or error.strerror or error
+        raise InvalidInputError(
+            "tls_certificate and tls_key must be PEM files that belong together; "
+            f"{server.tls_certificate} and {server.tls_key}: {reason}.",
+            parameter="tls_certificate",
+        ) from error
 
 
 def check_against(settings: Settings, router: Router) -> list[ConfigFinding]:
@@ -283,6 +310,11 @@ def _exposure_findings(settings: Settings) -> Iterator[ConfigFinding]:
             yield _warning(
                 f"{_place(expert)}the key of {expert.name} is sent unencrypted, over http://."
             )
+        if expert.secret is not None and len(expert.secret.value) < LONG:
+            yield _warning(
+                f"{_place(expert)}the key of {expert.name} is too short to be redacted from answers "
+                f"(fewer than {LONG} characters); it is redacted from error messages only."
+            )
     if not settings.requires_key and not is_loopback(settings.host):
         yield _warning(
             f"anyone who can reach {settings.host} can spend money: access.require_key is false."
@@ -338,3 +370,16 @@ def _tracing_findings(settings: Settings) -> Iterator[ConfigFinding]:
             import_exporter()
         except MissingExtraError as error:
             yield _error(str(error))
+
+
+def _tls_findings(settings: Settings) -> Iterator[ConfigFinding]:
+    """Certificate and key that cannot be used, and a key that others can read."""
+    try:
+        check_tls(settings.server)
+        if settings.server.tls_key is not None:
+            place = settings.place("server", "tls_key")
+            check_safe_file(settings.server.tls_key.stat(), f"{place} names a file")
+    except InvalidInputError as error:
+        yield _error(str(error))
+    except SecretError as error:
+        yield _warning(f"{error}.")

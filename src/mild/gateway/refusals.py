@@ -57,7 +57,7 @@ class Refusal(MildError):  # noqa: N818 - it is an answer, not a failure
 
     def document(self, path: str = "") -> dict[str, Any]:
         """The error as the API of a path writes it; also what an ``error`` event of a stream holds."""
-        if path.endswith("/messages"):
+        if f"{path}/".removeprefix("/v1").startswith("/messages/"):
             return anthropic_error(self.status, self.message, self.code)
         error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
         return {"error": error}

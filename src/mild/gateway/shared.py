@@ -7,8 +7,9 @@ import mmap
 from mild.gateway.config import Settings
 from mild.gateway.selection.sessions import table_bytes
 
-# Of each expert: in flight; the number of the minute; requests in it; requests in the minute before.
-EXPERT_COLUMNS = 4
+# Of each expert: in flight; the number of the minute; requests in it; requests in the minute before;
+# when its cool-down ends, by the monotonic clock.
+EXPERT_COLUMNS = 5
 
 
 class Counters:

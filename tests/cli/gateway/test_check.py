@@ -158,3 +158,11 @@ model_list:
     done = place.run("--router", place.folder / "router", config=config, name="config.yaml")
     assert done.code == 0
     assert "note: ./config.yaml: litellm_params.tpm is not used (line 2)." in done.err
+
+
+def test_two_efforts_of_one_model_are_told_apart(place):
+    config = CONFIG.replace('model = "big"', 'model = "big"\nextra = { reasoning_effort = "high" }')
+    assert '"high"' in place.run(config=config).out
+    found = json.loads(place.run("--json", config=config).out)["experts"]
+    assert found["large"]["extra"] == {"reasoning_effort": "high"}
+    assert (found["small"]["extra"], found["small"]["system"]) == ({}, None)

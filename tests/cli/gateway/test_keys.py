@@ -149,3 +149,12 @@ def test_a_change_of_keys_waits_for_running_gateways(place, monkeypatch):
     assert store.stale_processes(store.moment()) == 1
     assert store.stale_processes(store.moment() + 10) == 0
     store.close()
+
+
+@pytest.mark.parametrize("option", ["--budget-day", "--budget-month"])
+@pytest.mark.parametrize("dollars", ["inf", "nan", "-1", "-inf"])
+def test_a_budget_that_is_no_amount_is_refused_and_nothing_is_stored(place, option, dollars):
+    done = place.run("add", "alice", option, dollars, "--json")
+    assert done.code == 1
+    assert json.loads(done.out)["code"] == f"invalid_{option[2:].replace('-', '_')}"
+    assert "No keys yet" in place.run("list").out

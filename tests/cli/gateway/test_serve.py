@@ -52,7 +52,8 @@ def test_options_reach_the_server(monkeypatch):
     seen = []
     monkeypatch.setattr(os, "execv", lambda path, command: seen.append((path, command)))
     tls = ["--tls-certificate", "c.pem", "--tls-key", "k.pem"]
-    found = run(serve, "router", "-c", "mild.toml", "--port", "0", "--workers", "3", *tls)
+    logs = ["--log-format", "json"]
+    found = run(serve, "router", "-c", "mild.toml", "--port", "0", "--workers", "3", *tls, *logs)
     assert found.exit_code == 0
     path, command = seen[0]
     assert path == sys.executable
@@ -65,6 +66,7 @@ def test_options_reach_the_server(monkeypatch):
         "workers": 3,
         "tls_certificate": "c.pem",
         "tls_key": "k.pem",
+        "logs": {"log_format": "json"},
         "demo": False,
         "endpoints": {},
     }

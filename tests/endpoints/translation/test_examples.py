@@ -90,7 +90,7 @@ def streamed(client, expert, name, **more):
     request = example[client]["request"] | more
     translator = StreamTranslator(ENDPOINTS[client], SPEAKS[expert], "small", request)
     content = b"".join(translator.feed(event) for event in example[expert]["events"])
-    assert translator.finished
+    assert translator.reader.finished
     content += translator.finish()
     data = [
         line.removeprefix(b"data: ") for line in content.split(b"\n") if line.startswith(b"data: ")
@@ -140,7 +140,7 @@ def test_a_stream_of_a_chat(name):
     assert content.endswith(b"data: [DONE]\n\n")
     without, _, _ = streamed("chat", "messages", name)
     assert without == [*found[:-1]]
-    assert translator.usage["completion_tokens"] == wanted[-1]["usage"]["completion_tokens"]
+    assert translator.reader.usage["completion_tokens"] == wanted[-1]["usage"]["completion_tokens"]
 
 
 def test_a_completion_of_an_anthropic_expert():

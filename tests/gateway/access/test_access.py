@@ -381,12 +381,14 @@ async def test_a_lost_store_refuses_money_and_serves_again_when_it_is_back(file_
             refused(caught, 503, "store_unavailable")
         assert "locked" in access.trouble
         assert "locked" in access.spend()["trouble"]
+        assert access.refuses_all
         # What ends meanwhile is not forgotten.
         access.settle(held, 0.001)
         await asyncio.sleep(0.15)
         other.execute("ROLLBACK")
         other.close()
         await until(lambda: access.trouble is None)
+        assert not access.refuses_all
         access.settle(await access.reserve(guest, 0.9), 0.9)
     store = file_place.store()
     assert store.totals(["2027-01-15"])["*", "2027-01-15"] == (901_000_000, 0, 0)

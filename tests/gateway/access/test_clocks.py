@@ -87,9 +87,9 @@ def test_nothing_expires_because_a_clock_was_set(stores):
 def test_the_page_shows_workers_of_all_clocks(postgres, monkeypatch, wrong):
     now = time.time()
     monkeypatch.setattr("socket.gethostname", lambda: "a")
-    right = LedgerStore(postgres.address, False)
+    right = LedgerStore(postgres.address)
     monkeypatch.setattr("socket.gethostname", lambda: "b")
-    other = LedgerStore(postgres.address, False)
+    other = LedgerStore(postgres.address)
     with closing(right), closing(other):
         right.publish(now, {})
         other.publish(now + wrong, {})

@@ -40,3 +40,10 @@ def test_good_names(name):
 def test_names_that_would_hurt_logs_and_metrics_are_refused(name):
     with pytest.raises(InvalidInputError, match="name of a key must be"):
         check_key_name(name)
+
+
+@pytest.mark.parametrize("name", ["all", "anonymous"])
+def test_names_of_the_gateway_itself_are_reserved(name):
+    with pytest.raises(InvalidInputError) as caught:
+        check_key_name(name)
+    assert caught.value.code == "reserved_key_name"

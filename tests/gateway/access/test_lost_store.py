@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import time
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from mild.gateway.access import Access, AccessStore, StoreError
 from mild.gateway.access import writer as writer_module
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
+from mild.gateway.access.managing import add_key, open_store
 from mild.gateway.access.periods import periods_at
 from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.refusals import Refusal
@@ -55,6 +57,13 @@ async def refused(asked):
     with pytest.raises(Refusal) as caught:
         await asked
     return caught.value.status, caught.value.code
+
+
+def copy_of(place, backup):
+    with sqlite3.connect(place) as source, sqlite3.connect(backup) as target:
+        source.backup(target)
+    source.close()
+    target.close()
 
 
 def totals(place):
@@ -159,8 +168,8 @@ async def test_each_worker_keeps_to_its_share_of_the_minute(postgres, server):
     await stop(server, *both)
     for access, caller in zip(both, callers, strict=True):
         for _ in range(5):
-            access.settle(await access.reserve(caller, 0.0), 0.0)
-        assert (await refused(access.reserve(caller, 0.0))) == (429, "rate_limit_exceeded")
+            await access.admit(caller)
+        assert (await refused(access.admit(caller))) == (429, "rate_limit_exceeded")
     await start(server, *both)
     for access in both:
         await access.close()
@@ -207,6 +216,54 @@ async def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_kill
     assert sum(spent) <= budget
     assert len(spent) > 100
     assert set(statuses) <= {402, 429, 503}
+
+
+@pytest.mark.parametrize("rule", ["shed", "serve"])
+async def test_a_deleted_file_is_noticed_and_not_created_anew(tmp_path, caplog, rule):
+    place = tmp_path / "mild.sqlite"
+    access = access_to(str(place), budget_day=1, when_store_lost=rule)
+    await access.start()
+    guest = access.identify(None)
+    access.settle(await access.reserve(guest, 0.25), 0.25)
+    await until(lambda: totals(str(place)) == (250_000_000, 0, 0))
+    await asyncio.to_thread(copy_of, place, tmp_path / "backup")
+    for file in tmp_path.glob("mild.sqlite*"):
+        file.unlink()
+    await until(lambda: access.trouble)
+    assert "deleted" in access.trouble
+    assert await refused(access.reserve(guest, 0.01)) == LOST
+    await asyncio.sleep(0.2)
+    assert not place.exists()
+    (tmp_path / "backup").rename(place)
+    await until(lambda: access.trouble is None)
+    access.settle(await access.reserve(guest, 0.75), 0.75)
+    assert (await refused(access.reserve(guest, 0.01)))[0] == 402
+    await access.close()
+    assert totals(str(place)) == (1_000_000_000, 0, 0)
+    lost, back = [entry.getMessage() for entry in caplog.records if entry.name == "mild.gateway"]
+    assert "restart the gateway" in lost
+    assert back == "the store answers again."
+
+
+async def test_the_keys_of_a_store_that_replaces_another_are_read(tmp_path):
+    places = [tmp_path / name for name in ("mild.sqlite", "other.sqlite")]
+    texts = []
+    for place in places:
+        with open_store(None, str(place)) as store:
+            texts.append(f"Bearer {add_key(store, 'alice')}")
+    access = Access(Settings(store=str(places[0]), access=AccessSettings(require_key=True)))
+    await access.start()
+    assert access.identify(texts[0]).name == "alice"
+    places[1].replace(places[0])
+
+    def is_known(text):
+        try:
+            return access.identify(text).name == "alice"
+        except Refusal:
+            return False
+
+    await until(lambda: is_known(texts[1]) and not is_known(texts[0]))
+    await access.close()
 
 
 @pytest.mark.parametrize("kept", [True, False])

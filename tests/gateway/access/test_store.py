@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+import sqlalchemy as sa
 
 from mild.errors import InvalidInputError
 from mild.gateway.access import AccessStore, StoreError
@@ -12,7 +13,6 @@ from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.access.store import WINDOW, Account, Batch, Claim, Settlement
 from mild.gateway.access.tables import accounts
 from mild.gateway.database import CommitUnknownError
-from mild.gateway.database.engine import Database
 from store_cases import commits_in_doubt
 
 DAY, OTHER = Account("*", "2026-11-15"), Account("key:a", "2026-11-15")
@@ -31,7 +31,7 @@ def store(store_place):
 def clock(store, monkeypatch):
     """A clock that the test moves, also for a database."""
     now = [1_800_000_000.5]
-    monkeypatch.setattr(Database, "time", lambda database, own: now[0])
+    monkeypatch.setattr(store._database, "now", sa.bindparam("now"))
     store._clock = lambda: now[0]
     return now
 
@@ -164,6 +164,25 @@ def test_a_transaction_happens_as_a_whole_or_not_at_all(store, rate):
     assert total(store) == (0, 35, 0)
     apply(store, "b3", [], [Settlement([("r1", 30)], [DAY], 10)])
     assert total(store) == (10, 5, 0)
+
+
+def test_postgres_takes_a_batch_in_one_statement_that_reads_and_one_that_writes(postgres):
+    """Each is an exchange with a server, for which every request waits."""
+    store = AccessStore(postgres.address)
+    store.open()
+    apply(store, "b1", [claim("r1", 30, accounts=(DAY, OTHER), scope="key:a", rate=5)])
+    seen = []
+    engine = store._database._connection.engine
+    sa.event.listen(engine, "before_cursor_execute", lambda *found: seen.append(found[2]))
+    claims = [claim(f"r{number}", 7, accounts=(DAY, OTHER)) for number in range(2, 8)]
+    ends = [Settlement([("r1", 30)], [DAY, OTHER], 10)]
+    assert apply(store, "b2", claims, ends, "b1") == [True] * 6
+    assert len(seen) == 2
+    apply(store, "b3", [claim("r9", 1, scope="key:a", rate=5)], (), "b2")
+    # Requests of the last minute are read under the lock.
+    assert len(seen) == 5
+    assert total(store) == total(store, OTHER)._replace(held=43) == (10, 43, 0)
+    store.close()
 
 
 def test_in_no_60_seconds_are_more_requests_than_the_limit(store, clock):

@@ -79,6 +79,7 @@ def test_figures_stand_on_the_page_as_text(browser, calm):
         assert f"trained {100 * line['usual']:.1f} %" in text
     for words in (
         "700", "in its band", "All shares of the last 500 decisions are within their bands.", "half-open",
+        "open for 2 keys", "cools down for 12 s",
         "$6.23 of $10.00", "used up", "nearly used up", "closed", "2 of 50", "Last decisions", "of 99 %",
     ):  # fmt: skip
         assert words in text

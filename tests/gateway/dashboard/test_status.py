@@ -49,8 +49,31 @@ def test_the_document_is_json_and_adds_up(document):
     assert sum(line["count"] for line in again["shares"]["experts"]) == again["shares"]["window"]
     assert again["latency"]["latency_ms"]["p50"] <= again["latency"]["latency_ms"]["p95"]
     assert [line["breaker"] for line in again["experts"]] == ["closed", "half-open", "open"]
+    assert [line["open_keys"] for line in again["experts"]] == [2, 0, 0]
+    assert [line["cool_down"] for line in again["experts"]] == [0, 11.2, 0]
     assert again["spend"] == make_spend()
     assert again["troubles"] == []
+
+
+def test_failures_are_those_of_the_experts_that_failed(tmp_path):
+    rows = [record(0, time=NOW - 9, chosen="atlas", expert="atlas")]
+    failed = {"expert": None, "outcome": "failed", "status": 502, "error": "expert_server"}
+    rows += [record(i, time=NOW - 8, chosen="atlas", **failed) for i in (1, 2)]
+    rows += [record(3, time=NOW - 8, chosen=None, propensity=None, asked="scholar", **failed)]
+    rows += [record(4, time=NOW - 7, chosen="scholar", expert="scholar", outcome="cut")]
+    rows += [record(5, time=NOW - 4000, chosen="atlas", **failed)]
+    last = [{"kind": kind, "time": NOW - age} for kind, age in (("server", 8), ("timeout", 3))]
+    faults = {
+        "atlas": {"attempts": 7, "last": last[0]},
+        "scholar": {"attempts": 7, "last": last[1]},
+    }
+    published = {**PUBLISHED, "failures": {"calculator": {"attempts": 0, "last": None}, **faults}}
+    found = make_document(tmp_path / "l.db", rows, document=published)
+    lines = found["experts"]
+    assert [line["failures"] for line in lines] == [0, 2, 2]
+    assert sum(line["failures"] for line in lines) == found["traffic"]["failures"]
+    assert [line["failed_attempts"] for line in lines] == [0, 7, 7]
+    assert [line["last_failure"] for line in lines] == [None, *last]
 
 
 def test_shares_in_training_say_nothing_where_a_target_decides(document, tmp_path):

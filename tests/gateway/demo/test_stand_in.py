@@ -53,6 +53,19 @@ def answered(document, **more):
     return json.loads(body)
 
 
+@pytest.mark.parametrize(
+    ("stop", "content"),
+    [("9", "3"), (["x", "1"], "39"), ([], "391"), (None, "391"), ("", "391"), ([7, "91", "3"], "")],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_answer_ends_before_the_stop_sequence(stop, content, streamed):
+    document = chat("What is 17 * 23?", stop=stop, stream=streamed)
+    if streamed:
+        assert said(post(document)[1]) == content
+    else:
+        assert choice_of(document) == ("stop", {"role": "assistant", "content": content})
+
+
 def choice_of(document, **more):
     (choice,) = answered(document, **more)["choices"]
     return choice["finish_reason"], choice["message"]

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from ledger_cases import record, write_all
+from mild.core.long_texts import abridge
 from mild.gateway.ledger import Record, read_ledger
 from mild.gateway.ledger.records import COLUMNS, as_row, from_row
 
@@ -18,9 +19,9 @@ def test_a_record_comes_back_from_its_row():
         "r", 1.5, "k", "mild", "a", "b", [0.25, None, 0.75], 0.5, 0.1, 0.002, 3, 4, 5.0, 6.0, 7.0, 200,
         "cut", 2, True, "s", "f", "text", "why", "r0",
     )  # fmt: skip
-    assert from_row(as_row(full, keep_text=True).values()) == full
+    assert from_row(as_row(full).values()) == full
     bare = Record("r", 1.5, "k", "mild")
-    assert from_row(as_row(bare, keep_text=True).values()) == bare
+    assert from_row(as_row(bare).values()) == bare
 
 
 def test_the_text_is_kept_only_where_the_settings_say_so(tmp_path):
@@ -39,3 +40,21 @@ def test_any_text_can_be_stored(tmp_path, text):
     (found,) = read_ledger(path)
     stored = text.replace("\ud800", "?").replace("\0", "\ufffd")
     assert found.text == found.asked == found.error == stored
+
+
+def test_what_clients_and_experts_wrote_is_cut(ledger_place):
+    long = "".join(f"{number} " for number in range(100_000))
+    rows = [
+        record(0, text=long, asked=long, error=long),
+        record(1, text=long, outcome="refused"),
+        record(2, text=long, outcome="failed"),
+        record(3, text=long, outcome="cancelled", attempts=0),
+    ]
+    write_all(ledger_place, rows, keep_text=True)
+    first, refused, failed, unasked = read_ledger(ledger_place)
+    assert (first.asked, first.error) == (long[:256], long[:256])
+    assert first.text == failed.text == abridge(long)
+    assert len(first.text) < 8300
+    assert refused.text is unasked.text is None
+    # The records of who wrote them are as they were.
+    assert rows[0].text == rows[1].text == long

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 import time
+import tracemalloc
 
 import pytest
 
@@ -10,6 +11,7 @@ from ledger_cases import EXPERTS, Keep, record, write_all, writing
 from mild.errors import DataFileError
 from mild.gateway.ledger import LedgerWriter, read_ledger
 from mild.gateway.ledger.reading import read_experts
+from mild.gateway.ledger.writer import RECORD_BYTES, WAITING_BYTES
 
 
 def eventually(found, seconds=10.0):
@@ -54,7 +56,7 @@ def test_without_a_path_nothing_is_written(tmp_path):
 
 
 def test_a_full_queue_drops_and_counts_and_never_waits(ledger_place):
-    writer = LedgerWriter(Keep(ledger_place), EXPERTS, waiting=100)
+    writer = LedgerWriter(Keep(ledger_place), EXPERTS, max_waiting_bytes=100 * RECORD_BYTES)
     started = time.perf_counter()
     for number in range(20_000):
         writer.write(record(number))
@@ -89,6 +91,39 @@ def test_a_locked_file_is_told_and_waited_for(tmp_path, caplog):
     ]
 
 
+def test_what_waits_for_a_locked_file_is_bounded_in_bytes(tmp_path):
+    path, bound = tmp_path / "l.db", 2_000_000
+    write_all(path, [record(0)])
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with writing(path, max_waiting_bytes=bound, keep_text=True) as writer:
+        tracemalloc.start()
+        try:
+            for number in range(1, 1001):
+                writer.write(record(number, text="\U0001f642" * 100_000))
+            held = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        assert 0.9 * bound < writer.waiting_bytes <= bound
+        assert held < 1.2 * bound
+        waiting = writer.waiting
+        assert 10 < waiting < 1000
+        assert writer.dropped == 1000 - waiting
+        assert writer.state()["waiting_bytes"] == writer.waiting_bytes
+        other.execute("ROLLBACK")
+        other.close()
+        assert writer.flush()
+        assert writer.waiting_bytes == 0
+        # There is room again.
+        writer.write(record(1001))
+        assert writer.flush()
+    assert ids(path) == [0, *range(1, waiting + 1), 1001]
+
+
+def test_64_megabytes_wait_at_most():
+    assert WAITING_BYTES == 64_000_000
+
+
 def test_a_file_locked_at_the_start_does_not_stop_the_start(tmp_path):
     path = tmp_path / "l.db"
     write_all(path, [record(0)])
@@ -120,16 +155,22 @@ def test_rows_that_are_lost_at_the_end_are_counted_in_the_log(tmp_path, caplog, 
     assert writer.dropped == count
 
 
-def test_a_file_that_vanishes_is_made_anew(tmp_path):
+@pytest.mark.parametrize("files", ["l.db*", "l.db"])
+def test_a_file_that_vanishes_is_made_anew(tmp_path, caplog, files):
     path = tmp_path / "l.db"
     with writing(path) as writer:
         writer.write(record(0))
         assert writer.flush()
-        for file in tmp_path.glob("l.db*"):
+        for file in tmp_path.glob(files):
             file.unlink()
+        # Also while nothing is written.
+        assert eventually(path.exists)
         writer.write(record(1))
         assert writer.flush()
         assert ids(path) == [1]
+        assert writer.trouble is None
+    (said,) = [entry.getMessage() for entry in caplog.records]
+    assert said == f"the ledger {path} was deleted or replaced; it is created anew."
 
 
 def test_a_value_that_does_not_fit_costs_only_its_own_record(ledger_place):

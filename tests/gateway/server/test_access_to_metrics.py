@@ -59,6 +59,9 @@ FORWARDED = [
     {"x_forwarded_proto": "https"},
     {"x_forwarded_host": "gateway.example"},
     {"x_real_ip": "192.0.2.1"},
+    {"via": "1.1 gateway.example"},
+    {"cf_connecting_ip": "192.0.2.1"},
+    {"cf_ray": "230b030023ae2822-SJC"},
 ]
 
 
@@ -108,6 +111,33 @@ def test_a_trusted_proxy_says_who_asks():
     ]
     found = fetch(*wanted, server=server)
     assert found == [(200, None), (401, "invalid_api_key"), (200, None)]
+    through = [(CHAT, {"x_forwarded_for": "127.0.0.1", "via": "1.1 x", "cf_ray": "1"})]
+    assert fetch(*through, server=server) == [(200, None)]
+
+
+@pytest.mark.parametrize("proxies", [(), ("127.0.0.1",)])
+def test_without_trust_in_loopback_every_request_needs_a_key(proxies):
+    access = AccessSettings(trust_loopback=False)
+    server = ServerSettings(trusted_proxies=proxies)
+    local = {"x_forwarded_for": "127.0.0.1"} if proxies else {}
+    wanted = [(path, local) for path in (CHAT, "/v1/models", "/metrics", "/", "/status.json")]
+    needs_key, closed = (401, "invalid_api_key"), (403, "page_closed")
+    found = fetch(*wanted, access=access, server=server)
+    assert found == [needs_key] * 3 + [closed] * 2
+    found = fetch(*wanted, access=access, server=server, admin=True)
+    assert found == [(200, None)] * 3 + [closed] * 2
+    assert fetch(("/health", {}), access=access) == [(200, None)]
+
+
+def test_a_stated_false_opens_no_metrics_where_loopback_is_not_trusted():
+    access = AccessSettings(require_key=False, trust_loopback=False)
+    wanted = [(CHAT, {}), ("/metrics", {}), ("/", {}), (CHAT, {"host": "evil.example"})]
+    assert fetch(*wanted, access=access) == [
+        (200, None),
+        (403, "admin_key_required"),
+        (403, "page_closed"),
+        (403, "unknown_host"),
+    ]
 
 
 @pytest.mark.parametrize(

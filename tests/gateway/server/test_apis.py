@@ -9,8 +9,9 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, expert, gateway, priced_router, reply, rows, solo
 from mild.endpoints.expert import BreakerSettings
 from mild.endpoints.secrets import Secret
+from mild.gateway.access import Access, AccessStore
 from mild.gateway.access.managing import add_key, open_store
-from mild.gateway.config import AccessSettings
+from mild.gateway.config import AccessSettings, Settings
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 COMPLETIONS, EMBEDDINGS = "/v1/completions", "/v1/embeddings"
@@ -207,6 +208,50 @@ def test_errors_of_messages_have_anthropics_shape():
     assert {json.loads(answer.body)["type"] for answer in found} == {"error"}
 
 
+COUNT = "/v1/messages/count_tokens"
+
+
+def test_tokens_of_a_message_are_estimated_and_nobody_is_asked():
+    long = {"model": "one", "messages": [{"role": "user", "content": "x" * 3000}]}
+    short = {"model": "mild", "system": "Be brief.", "messages": USER}
+    found, rows, up, _ = served(COUNT, long, short)
+    assert [answer.status for answer in found] == [200, 200]
+    tokens = [json.loads(answer.body) for answer in found]
+    assert [list(one) for one in tokens] == [["input_tokens"]] * 2
+    assert 1000 < tokens[0]["input_tokens"] < 1050
+    assert 5 < tokens[1]["input_tokens"] < 50
+    assert {answer.headers["x-mild-estimate"] for answer in found} == {"input_tokens"}
+    assert (up.asked, rows) == (0, [])
+
+
+def test_errors_below_messages_have_anthropics_shape():
+    wrong = [{"model": "none", "messages": USER}, {"model": "mild"}, {"messages": USER}, b"{"]
+    found = served(COUNT, *wrong)[0] + served(f"{MESSAGES}/batches", {})[0]
+    assert [answer.status for answer in found] == [404, 400, 400, 400, 404]
+    assert {json.loads(answer.body)["type"] for answer in found} == {"error"}
+    assert [error_of(answer)["code"] for answer in found] == [
+        "model_not_found",
+        "missing_required_parameter",
+        "model_missing",
+        "invalid_body",
+        "not_found",
+    ]
+
+
+async def test_counting_tokens_needs_a_key_and_counts_towards_its_rate(tmp_path):
+    path = str(tmp_path / "mild.sqlite")
+    with open_store(None, path) as store:
+        key = add_key(store, "alice", requests_per_minute=2)
+    settings = Settings(store=path, access=AccessSettings(require_key=True))
+    async with solo(access=Access(settings, AccessStore(path))) as (_, g):
+        keys = [{"x_api_key": key}] * 3 + [{}, {"x_api_key": "no"}]
+        found = [await ask(g.port, REQUESTS[MESSAGES], COUNT, **headers) for headers in keys]
+        get = await ask(g.port, None, COUNT, "GET", x_api_key=key)
+    assert [answer.status for answer in found] == [200, 200, 429, 401, 401]
+    assert (error_of(found[2])["type"], get.status) == ("rate_limit_error", 405)
+    assert {json.loads(answer.body)["type"] for answer in (*found[2:], get)} == {"error"}
+
+
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES])
 def test_an_experts_error_about_the_request_is_told_in_the_clients_shape(path, api):
@@ -282,7 +327,7 @@ def test_usage_is_not_asked_for_where_that_is_refused(path):
     (found,), (row,), up, _ = served(path, REQUESTS[path] | {"stream": True}, experts=experts)
     assert found.whole
     assert "stream_options" not in json.loads(up.bodies[0])
-    assert row.tokens_out is None
+    assert row.tokens_out == 5  # by the bytes of the text
     assert row.price > 0
 
 

@@ -12,10 +12,13 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, request_bytes, solo
 from mild.endpoints.expert import Expert
 from mild.gateway.refusals import Refusal
-from mild.gateway.server import body as body_module
-from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES, BodyMemory, parse_body
+from mild.gateway.server.body import FairLimit, parse_body
 from mild.gateway.server.completions import CompletionRequest
 from mild.gateway.server.middleware import LimitedBody
+from mild.gateway.upstream import json_edit
+from mild.gateway.upstream.json_edit import MAX_DEPTH, REQUEST_LIMITS
+
+MAX_CONTAINERS, MAX_VALUES = REQUEST_LIMITS
 
 
 def lists(count):
@@ -60,11 +63,22 @@ def test_what_is_within_the_bounds_is_read_as_it_is(body):
 )
 def test_what_is_beyond_the_bounds_is_never_parsed(body, monkeypatch):
     parsed = []
-    monkeypatch.setattr(body_module, "parse_object", parsed.append)
+    monkeypatch.setattr(json_edit.json, "loads", parsed.append)
     with pytest.raises(Refusal) as caught:
         parse_body(body)
     assert (caught.value.status, caught.value.code) == (400, "invalid_body")
     assert parsed == []
+
+
+@pytest.mark.parametrize("text", ["\\\\", '\\"[', "[", '\\u005b"'.replace('"', '\\"')])
+@pytest.mark.parametrize("shift", range(4))
+def test_blocks_are_counted_as_one_body(text, shift, monkeypatch):
+    """Wherever a block ends: within a text, behind a backslash, between brackets."""
+    monkeypatch.setattr(json_edit, "_BLOCK_BYTES", 8)
+    inside = b'{"a":"' + b"x" * shift + text.encode() * 50 + b'","b":'
+    assert parse_body(inside + b"[" * 99 + b"]" * 99 + b"}")["a"]
+    with pytest.raises(Refusal):
+        parse_body(inside + b"[" * 100 + b"]" * 100 + b"}")
 
 
 @pytest.mark.parametrize("part", [b"[],", b"{},", b'"",', b"1,", b'"', b"\\", b'\\"', b"["])
@@ -113,7 +127,7 @@ def test_a_long_body_in_small_pieces_is_put_together_once():
         piece = pieces.pop(0)
         return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
 
-    body = LimitedBody(receive, 10_000_000, BodyMemory(10_000_000))
+    body = LimitedBody(receive, 10_000_000, FairLimit(10_000_000, lambda: True))
     start = time.process_time()
     found = asyncio.run(Request({"type": "http"}, body).body())
     # Copied for every piece, it took three seconds.
@@ -143,35 +157,30 @@ def test_the_limit_of_tokens_outlives_the_document(more, most):
 
 
 def test_bytes_are_held_up_to_the_limit():
-    memory = BodyMemory(10)
-    memory.add(4)
-    memory.add(6)
-    with pytest.raises(Refusal) as caught:
-        memory.add(1)
-    assert (caught.value.status, caught.value.code) == (503, "overloaded")
-    assert caught.value.headers == {"Retry-After": "1"}
-    memory.release(4)
-    memory.add(3)
-    assert memory.held == 9
+    held = FairLimit(10, lambda: True)
+    assert (held.take("a", 4), held.take("a", 6), held.take("a", 1)) == (True, True, False)
+    held.give_back("a", 4)
+    assert (held.take("a", 3), held.held) == (True, 9)
 
 
 async def test_bodies_of_many_requests_are_held_within_the_limit(monkeypatch):
     """Ten uploads at once; those beyond the limit are refused, and what was held is given back."""
     memories = []
-    start = BodyMemory.__init__
+    start = FairLimit.__init__
 
-    def note(memory, limit):
+    def note(memory, limit, *arguments):
         memories.append(memory)
         memory.highest = 0
-        start(memory, limit)
+        start(memory, limit, *arguments)
 
-    def add(memory, size):
-        plain(memory, size)
+    def take(memory, *arguments):
+        found = plain(memory, *arguments)
         memory.highest = max(memory.highest, memory.held)
+        return found
 
-    plain = BodyMemory.add
-    monkeypatch.setattr(BodyMemory, "__init__", note)
-    monkeypatch.setattr(BodyMemory, "add", add)
+    plain = FairLimit.take
+    monkeypatch.setattr(FairLimit, "__init__", note)
+    monkeypatch.setattr(FairLimit, "take", take)
     big = request_bytes(chat("x" * 300_000))
     async with solo(FakeUpstream(delay=0.3), limits={"max_bytes_in_flight": 1_000_000}) as (_, g):
 
@@ -187,6 +196,6 @@ async def test_bodies_of_many_requests_are_held_within_the_limit(monkeypatch):
     assert set(statuses) == {200, 503}
     assert after == 200
     assert statuses.count(200) <= 3
-    (memory,) = (memory for memory in memories if memory.highest)
+    (memory,) = (memory for memory in memories if memory.highest > 100)
     assert memory.highest <= 1_000_000
     assert memory.held == 0

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 
 import pytest
 
@@ -16,6 +17,7 @@ from gateway.gateway_cases import (
     gateway,
     priced_router,
     reply,
+    request_bytes,
     rows,
     said,
     scored_router,
@@ -110,8 +112,9 @@ async def test_without_reported_usage_an_estimate_is_settled(streamed):
     async with solo(FakeUpstream(usage=False), name="small", one={"price_out": 1.0}) as (_, g):
         await ask(g.port, chat(stream=streamed))
         row = (await rows(g))[0]
-    assert row.tokens_out is None
-    assert row.price > 0
+    # "one two three" by its bytes, or by its events with the last one.
+    assert row.tokens_out == 5
+    assert row.price == pytest.approx(5e-6)
 
 
 async def test_model_names_choose():
@@ -273,6 +276,51 @@ def test_answers_and_streams_do_not_show_the_key(shown):
         assert ESCAPED.encode() not in found.body
 
 
+def stream_of(parts):
+    """A streamed answer with this text, as an expert sends it."""
+    deltas = [
+        f'{{"choices": [{{"index": 0, "delta": {{"content": "{part}"}}}}]}}' for part in parts
+    ]
+    deltas += ['{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}', "[DONE]"]
+    content = "".join(f"data: {delta}\n\n" for delta in deltas)
+    return reply(200, content, content_type="text/event-stream")
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+async def test_a_key_that_is_streamed_in_parts_does_not_reach_the_client(size, path):
+    parts = [SECRET[k : k + size] for k in range(0, len(SECRET), size)]
+    upstream = FakeUpstream(script=[stream_of(["It is ", *parts, " indeed"])])
+    asked = chat(stream=True, max_tokens=9)
+    if path == "/v1/responses":
+        asked = {"model": "mild", "input": "What?", "stream": True}
+    async with solo(upstream, one={"secret": Secret(SECRET, "a test"), "retries": 0}) as (_, g):
+        found = await ask(g.port, asked, path)
+    assert (found.status, found.whole) == (200, True)
+    assert b"[secret]" in found.body
+    assert b"indeed" in found.body
+    texts = re.findall(r'"(?:content|text|delta)": ?"([^"]*)"', found.body.decode())
+    assert SECRET[:4] not in "".join(texts)
+
+
+def test_a_short_key_is_taken_out_of_errors_only():
+    async def run():
+        one = {"secret": Secret("ollama", "a test"), "retries": 0}
+        content = b'{"choices": [{"message": {"content": "Install ollama"}}], "model": "x"}'
+        script = [
+            reply(200, content),
+            stream_of(["Install ollama"]),
+            reply(400, b'{"error": {"message": "wrong key ollama for ollama-7b"}}'),
+        ]
+        async with solo(FakeUpstream(script=script), one=one) as (_, g):
+            return [await ask(g.port, chat(stream=streamed)) for streamed in (False, True, False)]
+
+    plain, streamed, error = asyncio.run(run())
+    assert json.loads(plain.body)["choices"][0]["message"]["content"] == "Install ollama"
+    assert said(streamed.body) == "Install ollama"
+    assert json.loads(error.body)["error"]["message"] == "wrong key [secret] for ollama-7b"
+
+
 def test_a_stream_with_a_byte_order_mark_is_read():
     event = (
         b'\xef\xbb\xbfdata: {"model": "x", "choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
@@ -346,6 +394,18 @@ def test_a_request_with_all_its_attempts_ends_in_time(first):
     else:
         assert (found.status, row.outcome, row.error) == (504, "failed", "total_timeout")
         assert json.loads(found.body)["error"]["code"] == "total_timeout"
+
+
+async def test_the_overhead_does_not_count_the_client_s_upload():
+    async with solo() as (_, g), Client(g.port) as client:
+        data = request_bytes(chat())
+        client.send(data[:-5])
+        await asyncio.sleep(0.3)
+        client.send(data[-5:])
+        found = await client.answer()
+        (row,) = await rows(g)
+    assert float(found.headers["x-mild-overhead-ms"]) < 150
+    assert row.latency_ms < 300
 
 
 async def test_the_overhead_is_never_negative():

@@ -23,7 +23,8 @@ from gateway.gateway_cases import (
 from mild.artifact import Router, RouterInfo
 from mild.artifact.info import CostInfo
 from mild.endpoints.expert import BreakerSettings
-from mild.gateway.config import AccessSettings
+from mild.gateway.access import Access
+from mild.gateway.config import AccessSettings, Settings
 from mild.policies import LinearCostPolicy
 
 
@@ -194,8 +195,67 @@ async def test_health_and_readiness():
         health, alive, ready, *draining = found
     assert json.loads(health.body)["experts"] == {"one": "open"}
     assert json.loads(alive.body) == "I'm alive!"
-    assert json.loads(ready.body)["status"] == "ready"
+    # The only expert is left alone: every request would get 503.
+    assert (ready.status, json.loads(ready.body)["reason"]) == (503, "experts_unavailable")
     assert [answer.status for answer in draining] == [200, 200, 503]
+    assert json.loads(draining[2].body) == {"status": "draining", "reason": "draining"}
+
+
+async def test_readiness_is_503_while_every_request_would_get_503():
+    now = [0.0]
+    quick = {"retries": 0, "breaker": BreakerSettings(failures=1, open_seconds=15)}
+
+    async def readiness():
+        return (await ask(g.port, None, "/health/readiness", "GET")).status
+
+    async with (
+        FakeUpstream() as up,
+        FakeUpstream() as other,
+        gateway(
+            [expert("one", up, **quick), expert("two", other, **quick)], clock=lambda: now[0]
+        ) as g,
+    ):
+        seen = [await readiness()]
+        up.dead = True
+        assert (await ask(g.port, chat())).status == 200
+        seen.append(await readiness())
+        other.dead = True
+        assert (await ask(g.port, chat())).status == 502
+        seen.append(await readiness())
+        assert (await ask(g.port, chat())).status == 503
+        # A probe may be sent.
+        now[0] += 16.0
+        seen.append(await readiness())
+        up.dead = False
+        assert (await ask(g.port, chat())).status == 200
+        seen.append(await readiness())
+    assert seen == [200, 200, 503, 200, 200]
+
+
+async def test_readiness_is_503_while_the_only_expert_asked_for_a_pause():
+    now = [0.0]
+    up = FakeUpstream(script=["429"], retry_after="20")
+    async with solo(up, one={"retries": 0}, clock=lambda: now[0]) as (_, g):
+        assert (await ask(g.port, chat())).status == 429
+        found = await ask(g.port, None, "/health/readiness", "GET")
+        refused = await ask(g.port, chat())
+        now[0] += 21.0
+        again = await ask(g.port, None, "/health/readiness", "GET")
+    code = json.loads(refused.body)["error"]["code"]
+    assert (found.status, json.loads(found.body)["reason"]) == (503, code)
+    assert (refused.status, again.status) == (503, 200)
+
+
+async def test_readiness_is_503_while_a_lost_store_closes_the_gateway():
+    class Lost(Access):
+        refuses_all = True
+
+    access = Lost(Settings())
+    async with solo(access=access) as (_, g):
+        found = await ask(g.port, None, "/health/readiness", "GET")
+        alive = await ask(g.port, None, "/health/liveliness", "GET")
+    assert (found.status, json.loads(found.body)["reason"]) == (503, "store_unavailable")
+    assert alive.status == 200
 
 
 async def test_metrics_tell_what_happened():
@@ -281,3 +341,20 @@ def test_a_wrong_method_is_told_the_right_one(path, method, allowed):
     assert found.status == 405
     assert found.headers["allow"] == allowed
     assert json.loads(found.body)["error"]["code"] == "method_not_allowed"
+
+
+async def test_workers_tell_the_failed_attempts_of_each_expert():
+    breaker = BreakerSettings(failures=100)
+    failing = FakeUpstream(script=["500", "500", "garbage"])
+    async with (
+        failing as up,
+        FakeUpstream() as other,
+        gateway([expert("one", up, retries=0, breaker=breaker), expert("two", other)]) as g,
+    ):
+        for _ in range(4):
+            assert (await ask(g.port, chat())).status == 200
+        await g.stop()
+        found = g.ledger.documents[-1]["failures"]
+    assert found["two"] == {"attempts": 0, "last": None}
+    assert found["one"]["attempts"] == 3
+    assert found["one"]["last"]["kind"] == "garbled"

@@ -60,7 +60,8 @@ LINES = [
 class Run:
     """What the clients saw."""
 
-    def __init__(self, count, seed):
+    def __init__(self, count, seed, named=0.1):
+        self.named = named
         self.left = count
         self.count = count
         self.random = random.Random(seed)
@@ -77,7 +78,8 @@ class Run:
                     while self.left > 0:
                         self.left -= 1
                         streamed = self.random.random() < 0.4
-                        model = "mild" if self.random.random() < 0.9 else self.random.choice(NAMES)
+                        named = self.random.random() < self.named
+                        model = self.random.choice(NAMES) if named else "mild"
                         document = chat(
                             f"question {self.left}", model, stream=streamed, max_tokens=9
                         )
@@ -121,13 +123,11 @@ def free_port():
         return sock.getsockname()[1]
 
 
-async def play(folder, count, seed, workers, budget):
-    run = Run(count, seed)
-    port = free_port()
-    ups = [
+def experts_that_fail(shares, seed):
+    return [
         FakeUpstream(
             name,
-            share=0.1,
+            share=share,
             seed=seed + place,
             text=TEXT,
             faults=FAULTS,
@@ -135,8 +135,14 @@ async def play(folder, count, seed, workers, budget):
             retry_after="0.05",
             keep_bodies=False,
         )
-        for place, name in enumerate(NAMES)
+        for place, (name, share) in enumerate(zip(NAMES, shares, strict=True))
     ]
+
+
+async def play(folder, count, seed, workers, budget):
+    run = Run(count, seed)
+    port = free_port()
+    ups = experts_that_fail((0.1, 0.1, 0.1), seed)
     async with ups[0], ups[1], ups[2]:
         experts = [(up.name, up.base_url, *LINES) for up in ups]
         extra = f"[access]\nbudget_day = {budget}\n[limits]\ndrain_seconds = 20"
@@ -171,6 +177,31 @@ async def play(folder, count, seed, workers, budget):
     return run, reloaded, (stopped, stopped_again), answered
 
 
+async def play_one_that_fails(folder, count, seed):
+    run, port = Run(count, seed, named=0.0), free_port()
+    ups = experts_that_fail((0.2, 0.0, 0.0), seed)
+    async with ups[0], ups[1], ups[2]:
+        experts = [(up.name, up.base_url, *LINES) for up in ups]
+        router = priced_router(NAMES, (0.1, 0.2, 0.3), (0.01,) * 3)
+        write_files(folder, experts, router, "[access]\nbudget_day = 1000.0", 2, port)
+        async with served(folder) as g:
+            await asyncio.gather(*(run.client(port) for _ in range(32)))
+            assert await g.stop() == 0
+    return run, ups[0].asked - ups[0].done
+
+
+def spent_of(folder, rows):
+    """Dollars in the ledger; the accounts must say the same, and nothing may be held."""
+    parts = sum(round((row[2] or 0.0) * 1e9) for row in rows)
+    connection = sqlite3.connect(folder / "mild.sqlite")
+    query = "SELECT spent, held, lost FROM accounts WHERE scope = '*' AND period LIKE '____-__-__'"
+    # A run may go over midnight.
+    accounts = connection.execute(query).fetchall()
+    connection.close()
+    assert [sum(column) for column in zip(*accounts, strict=True)] == [parts, 0, 0]
+    return parts / 1e9
+
+
 def check(folder, count, seed, workers, budget):
     run, reloaded, stops, answered = asyncio.run(play(folder, count, seed, workers, budget))
     connection = sqlite3.connect(folder / "ledger.sqlite")
@@ -188,7 +219,7 @@ def check(folder, count, seed, workers, budget):
     seen = run.outcomes
     assert outcomes.get("ok", 0) == seen.get("200", 0) + seen.get("stream", 0)
     assert outcomes.get("cut", 0) == seen.get("cut stream", 0)
-    spent = sum(row[2] or 0.0 for row in rows)
+    spent = spent_of(folder, rows)
     most = max(row[2] or 0.0 for row in rows)
     assert spent <= budget + workers * most
     # The experts were never owed more than was counted, nor more than the budget.
@@ -208,6 +239,21 @@ def test_the_budget_holds_over_workers_under_faults(tmp_path):
     # Refused because it is spent, or because requests under way hold the rest of it.
     assert seen.get("402", 0) + seen.get("429", 0) > 50
     assert spent > 0.35
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_clients_see_of_an_expert_that_fails_only_streams_cut_behind_the_first_byte(
+    tmp_path, count
+):
+    run, failed = asyncio.run(play_one_that_fails(tmp_path, count, 4))
+    assert run.wrong == []
+    assert set(run.outcomes) <= {"200", "stream", "cut stream"}
+    assert failed > 10
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+    rows = connection.execute("SELECT request_id, outcome, price, status FROM decisions").fetchall()
+    connection.close()
+    assert len(rows) == count
+    assert spent_of(tmp_path, rows) > 0
 
 
 @pytest.mark.slow

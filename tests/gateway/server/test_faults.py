@@ -172,9 +172,9 @@ async def test_a_long_wait_is_told_to_the_client():
     async with solo(FakeUpstream(script=["429"] * 3, retry_after="90")) as (one, g):
         first = await ask(g.port, chat())
         second, asked = await ask(g.port, chat()), one.asked
-    assert first.status == second.status == 429
+    assert (first.status, second.status) == (429, 503)
     assert first.headers["retry-after"] == "90"
-    assert 85 <= int(second.headers["retry-after"]) <= 90
+    assert 25 <= int(second.headers["retry-after"]) <= 30
     assert asked == 1
 
 

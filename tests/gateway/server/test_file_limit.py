@@ -22,11 +22,10 @@ FREE = resource.RLIM_INFINITY
         ((FREE, FREE), None, False),
     ],
 )
-def test_the_limit_of_files_is_raised_as_far_as_it_may(before, after, warns, monkeypatch, capsys):
+def test_the_limit_of_files_is_raised_as_far_as_it_may(before, after, warns, monkeypatch, caplog):
     asked = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: before)
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
     process.raise_file_limit(LIMITS)
     assert asked == ([] if after is None else [after])
-    said = capsys.readouterr().err
-    assert (str(NEEDED) in said and "4096" in said) is warns
+    assert (str(NEEDED) in caplog.text and "4096" in caplog.text) is warns

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, request_bytes, rows, solo
+from gateway.gateway_cases import Client, ask, chat, events, request_bytes, rows, solo
 from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
 
 
@@ -43,14 +43,31 @@ async def test_a_pipelining_client_that_leaves_takes_its_upstream_call_with_it()
         assert (row.outcome, up.asked, up.in_flight, g.app.in_flight) == ("cancelled", 1, 0, 0)
 
 
-async def test_a_broken_request_behind_a_stream_does_not_end_up_in_it():
-    async with solo(FakeUpstream(delay=0.1)) as (_, g), Client(g.port) as client:
+LONG = b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 40_000 + b"\r\n\r\n"
+CHUNKS = POST + b"transfer-encoding: chunked\r\n\r\nno number\r\n"
+
+
+@pytest.mark.parametrize(
+    ("broken", "status"), [(LONG, 431), (b"GARBAGE\r\n\r\n", 400), (CHUNKS, 400)]
+)
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_is_broken_is_refused_behind_the_answers_to_those_before_it(
+    broken, status, at_once
+):
+    async with solo(FakeUpstream(delay=0.05)) as (up, g), Client(g.port) as client:
         client.send(request_bytes(chat(stream=True)))
-        await client.reader.readuntil(b"data: ")
-        client.send(request_bytes(chat()) + b"GARBAGE\r\n\r\n")
+        if not at_once:
+            while not up.asked:
+                await asyncio.sleep(0.005)
+        client.send(request_bytes(chat()) + broken + request_bytes(chat()))
+        found = [await asyncio.wait_for(client.answer(), 10) for _ in range(3)]
         rest = await asyncio.wait_for(client.reader.read(), 10)
-    assert b"HTTP/1.1" not in rest
-    assert not rest.endswith(b"0\r\n\r\n")
+        records, refused = await rows(g, 2), g.app.metrics.value("mild_refused_total", status="431")
+    assert [answer.status for answer in found] == [200, 200, status]
+    assert events(found[0].body)[-1] == "[DONE]"
+    assert (found[2].headers["connection"], rest) == ("close", b"")
+    assert ([row.outcome for row in records], up.asked) == (["ok", "ok"], 2)
+    assert refused == (status == 431)
 
 
 async def test_a_second_request_whose_body_is_late_is_served_in_its_turn():

@@ -8,8 +8,11 @@ import pytest
 
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.prices import UsageMeter
+from mild.endpoints.redaction import Redactor, StreamRedactor
 from mild.endpoints.translation.streams import StreamTranslator
 from mild.gateway.server.relay import StreamRelay
+
+NO_SECRETS = StreamRedactor(Redactor(()))
 
 
 class Events:
@@ -40,12 +43,12 @@ class Request:
 
 def relay(*pieces, name=b'"small"', strip=False):
     events, request = Events(pieces), Request()
-    usage = UsageMeter(0)
+    usage = UsageMeter()
 
     async def run():
         response = SimpleNamespace(events=events, first=await events.next())
         try:
-            relay = StreamRelay(response, name, usage, strip, bytes)
+            relay = StreamRelay(response, name, usage, strip, NO_SECRETS)
             await relay.run(request.write, lambda: None)
         except ExpertError as fault:
             return fault
@@ -71,7 +74,7 @@ def test_a_translated_stream_of_another_shape_is_cut(endpoint, bad):
     async def run():
         response = SimpleNamespace(events=events, first=await events.next())
         translator = StreamTranslator(endpoint, "openai", "small", {})
-        relay = StreamRelay(response, b'"small"', UsageMeter(0), False, bytes, translator)
+        relay = StreamRelay(response, b'"small"', UsageMeter(), False, NO_SECRETS, translator)
         await relay.run(request.write, lambda: None)
 
     with pytest.raises(ExpertError) as found:
@@ -114,7 +117,7 @@ def test_what_came_together_with_an_error_goes_out_before_it():
     assert fault.kind == "server"
     assert said == b"".join(words)
     assert not ended
-    assert usage.pieces_out == 3
+    assert (usage.events, usage.bytes_out) == (3, 3)
 
 
 def test_an_error_event_without_the_word_in_its_data_is_no_content():

@@ -12,7 +12,7 @@ from gateway.gateway_cases import Client, chat, request_bytes, solo
 from gateway.process_cases import served, write_files
 from mild.errors import InvalidInputError
 from mild.gateway.config import ServerSettings
-from mild.gateway.server.process import check_tls
+from mild.gateway.config_checks import check_config, check_tls
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
@@ -116,6 +116,41 @@ async def test_workers_serve_https_and_the_first_line_says_so(pair, tmp_path, by
             status, line, code = found.status, g.line, await g.stop()
     assert (status, code) == (200, 0)
     assert "https://127.0.0.1:" in line
+
+
+def test_check_says_https_and_who_can_read_the_key(tmp_path):
+    certificate, key = make_pair(tmp_path)
+    file = write_tls(tmp_path, certificate, key)
+    key.chmod(0o600)
+    found = check_config(file).as_dict()
+    assert (found["listens"], found["ok"]) == ("https://127.0.0.1:6060", True)
+    assert not [one for one in found["findings"] if "tls" in one["text"]]
+    for mode in (0o640, 0o604):
+        key.chmod(mode)
+        found = check_config(file).as_dict()
+        (text,) = [one["text"] for one in found["findings"] if one["kind"] == "warning"]
+        assert (
+            f"line 4: server.tls_key names a file, but others can use it (mode {mode:04o})" in text
+        )
+        assert found["ok"]
+
+
+def test_check_finds_tls_files_that_cannot_be_used(tmp_path):
+    certificate, key = make_pair(tmp_path)
+    key.unlink()
+    found = check_config(write_tls(tmp_path, certificate, key)).as_dict()
+    assert [one["kind"] for one in found["findings"] if "tls_key" in one["text"]] == ["error"]
+    assert not found["ok"]
+
+
+def write_tls(folder, certificate, key):
+    """A configuration with these files."""
+    file = folder / "mild.toml"
+    file.write_text(
+        f'[server]\ntls_certificate = "{certificate}"\n\ntls_key = "{key}"\n'
+        '[experts.small]\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
+    )
+    return file
 
 
 def test_files_that_cannot_be_used_are_named(pair, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mild.gateway.upstream import json_edit
 from mild.gateway.upstream.json_edit import parse_object, replace_model
 
 plain = st.recursive(
@@ -76,7 +77,7 @@ def test_without_a_model_nothing_changes():
         (b"", "not JSON"),
         (b"[1, 2]", "not a JSON object"),
         (b'"text"', "not a JSON object"),
-        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested more than 100 deep"),
         ("\ufeff{}".encode(), "not JSON"),
     ],
 )
@@ -88,3 +89,11 @@ def test_what_is_no_object_is_named(body, why):
 def test_numbers_of_any_length_are_read():
     document = parse_object(b'{"model": "m", "seed": ' + b"7" * 6000 + b"}")
     assert document["model"] == "m"
+
+
+def test_a_model_behind_very_many_lists_is_left_as_it_is(monkeypatch):
+    """To find it, megabytes of lists would have to be parsed."""
+    monkeypatch.setattr(json_edit, "replace_values", lambda *_: "parsed")
+    few, many = (b'{"x": [' + b"[]," * count + b'[]], "model": "a"}' for count in (100, 500_000))
+    assert replace_model(few, b'"b"') == b"parsed"
+    assert replace_model(many, b'"b"') == many

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,8 +62,12 @@ def _show_config(result: dict[str, Any], settings: Settings) -> None:
     }
     if any(expert["role"] != "routed" for expert in experts):
         columns["role"] = [expert["role"] for expert in experts]
+    if any(expert["extra"] for expert in experts):
+        columns["extra"] = [
+            json.dumps(expert["extra"]) if expert["extra"] else "–" for expert in experts
+        ]
     title = f"{result['config']}: {len(experts)} experts; prices per million tokens"
-    print_table(title, columns, left=("endpoint", "model", "key from", "role"))
+    print_table(title, columns, left=("endpoint", "model", "key from", "role", "extra"))
     if result["router_experts"] is not None:
         names = ", ".join(result["router_experts"])
         typer.echo(f"Router   {result['router']}, trained on {names}")

@@ -36,10 +36,10 @@ def keys() -> None:
 def add(
     name: Name,
     budget_day: Annotated[
-        float | None, Option(min=0.0, help="Dollars per day (UTC). Default: no limit.")
+        float | None, Option(help="Dollars per day (UTC). Default: no limit.")
     ] = None,
     budget_month: Annotated[
-        float | None, Option(min=0.0, help="Dollars per month (UTC). Default: no limit.")
+        float | None, Option(help="Dollars per month (UTC). Default: no limit.")
     ] = None,
     requests_per_minute: Annotated[
         int | None,

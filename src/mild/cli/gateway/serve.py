@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,9 @@ from typer import Argument, Option
 
 from mild.cli import options as o
 from mild.cli.console import emit
+
+LogFormat = StrEnum("LogFormat", ("text", "json"))
+LogLevel = StrEnum("LogLevel", ("debug", "info", "warning", "error"))
 
 
 def serve(
@@ -30,6 +34,12 @@ def serve(
     ] = None,
     tls_key: Annotated[
         Path | None, Option(help="PEM file of its private key.", metavar="FILE")
+    ] = None,
+    log_format: Annotated[
+        LogFormat | None, Option(help="Log lines as text, or as JSON; or in the file.")
+    ] = None,
+    log_level: Annotated[
+        LogLevel | None, Option(help="Least level of log lines; or in the file.")
     ] = None,
     demo: Annotated[
         bool, Option("--demo", help="Built-in simulated experts and a router for them; no key.")
@@ -101,6 +111,7 @@ def serve(
             "To try it without experts: mild serve --demo.",
             parameter="config",
         )
+    logs = {"log_format": log_format, "log_level": log_level}
     options = {
         "router": router,
         "config": config,
@@ -109,6 +120,7 @@ def serve(
         "workers": workers,
         "tls_certificate": tls_certificate,
         "tls_key": tls_key,
+        "logs": {name: value for name, value in logs.items() if value is not None},
         "demo": demo,
         "endpoints": endpoints,
     }

@@ -18,6 +18,8 @@ REQUIRED = {
     RESPONSES: ("input",),
     MESSAGES: ("messages", "max_tokens"),
 }
+#: Where the answer of an expert's endpoint has its content.
+ANSWERS = {CHAT: "choices", COMPLETIONS: "choices", EMBEDDINGS: "data", MESSAGES: "content"}
 #: What becomes of every field of a request that is translated.
 # fmt: off
 FIELDS: dict[str, dict[str, list[str]]] = {

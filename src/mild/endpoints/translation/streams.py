@@ -295,14 +295,14 @@ class _ResponseWriter:
 
 
 class StreamTranslator:
-    """Events of an expert's stream in the shape of the client's endpoint; ``model`` is its name there."""
+    """Events of an expert's stream in the shape of the client's endpoint; ``model`` is its name there.
 
-    usage: Document | None = None  # so far, as that of a chat
-    finished = False  # whether the answer is whole
-    done = False  # whether the expert has said that nothing follows
+    ``reader`` knows the ``usage`` so far, whether the answer is ``finished``, and whether the expert has
+    ``done`` everything.
+    """
 
     def __init__(self, endpoint: str, api: str, model: str, request: Document) -> None:
-        self._reader = MessageReader() if api == "anthropic" else _ChatReader()
+        self.reader = MessageReader() if api == "anthropic" else _ChatReader()
         self._model = model
         options = request.get("stream_options")
         include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
@@ -322,9 +322,7 @@ class StreamTranslator:
     def feed(self, event: Document, raw: bytes = b"") -> bytes:
         """The client's events for one of the expert's; TranslationError if it has another shape."""
         with checking_shape("an event"):
-            reader, chunks = self._reader, list(self._reader.read(event))
-            self.usage, self.finished, self.done = reader.usage, reader.finished, reader.done
-            named = [{**one, "model": self._model} for one in chunks]
+            named = [{**one, "model": self._model} for one in self.reader.read(event)]
             return b"".join(
                 self._encoded(event) for one in named for event in self._writer.write(one)
             )
@@ -332,7 +330,7 @@ class StreamTranslator:
     def finish(self) -> bytes:
         """The last events, of a stream that ended as it should; TranslationError as ``feed``."""
         with checking_shape("the stream"):
-            last = b"".join(map(self._encoded, self._writer.finish(self.usage)))
+            last = b"".join(map(self._encoded, self._writer.finish(self.reader.usage)))
         return last + b"data: [DONE]\n\n" if isinstance(self._writer, _ChatWriter) else last
 
     def _encoded(self, event: Document) -> bytes:

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mild.errors import InvalidInputError
+from mild.endpoints.prices import Usage
 from mild.gateway.access.dollars import dollars_of, parts_of, shown_dollars
-from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key
+from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key, revoked_key
 from mild.gateway.access.periods import periods_at
 from mild.gateway.access.store import WINDOW, AccessStore, Account, Claim, Settlement, StoreError
 from mild.gateway.access.writer import StoreWriter
@@ -77,6 +77,9 @@ class Access:
             None if dollars is None else parts_of(dollars)
             for dollars in (limits.budget_day, limits.budget_month)
         )
+        self._always_reserves = any(budget is not None for budget in self._budgets) and all(
+            expert.price.of(Usage(1, 1)) > 0 for expert in settings.experts
+        )
         # What may be spent in a day while the store is lost.
         self._allowance = self._credit = parts_of(limits.lost_allowance)
         self._renews = 0.0
@@ -85,11 +88,21 @@ class Access:
         self._full_until: dict[str, float] = {}
         self._admitted: dict[str, deque[float]] = {}
         self._watched_until = 0.0
+        # What ends a running request, by whose it is.
+        self._running: dict[Callable[[], None], Caller] = {}
 
     @property
     def trouble(self) -> str | None:
         """Why the store cannot be reached; None if it can."""
         return self._writer.trouble
+
+    @property
+    def refuses_all(self) -> bool:
+        """Whether every request is refused because the store is lost."""
+        if self.trouble is None:
+            return False
+        renewed = self._allowance and self._clock() >= self._renews
+        return self._sheds or (self._always_reserves and not self._credit and not renewed)
 
     async def start(self) -> None:
         """Open the store and read the keys. Raises MildError if the store cannot be used."""
@@ -103,85 +116,94 @@ class Access:
         """Whose key this is, by the value of the Authorization header; Refusal 401."""
         return self._callers.identify(authorization)
 
+    @property
+    def has_one_caller(self) -> bool:
+        """Whether only one key, or only requests without a key, are served."""
+        return self._callers.count <= 1
+
     async def admit(self, caller: Caller) -> None:
-        """Refuse what the store would refuse: 429 if the minute is known to be full, 503 if it is lost."""
+        """Count a request of the minute. Refusal 429 if that is full, 503 if the store cannot be asked."""
         if self._sheds and self._writer.trouble is not None:
             raise _unavailable()
-        if caller.requests_per_minute is not None:
-            wait = self._full_until.get(caller.scope, 0.0) - self._clock()
-            # Not longer than that, even if the clock was set back.
-            if 0.0 < wait <= WINDOW:
-                raise _too_many(caller, wait)
+        rate = caller.requests_per_minute
+        if rate is None:
+            return
+        wait = self._full_until.get(caller.scope, 0.0) - self._clock()
+        # Not longer than that, even if the clock was set back.
+        if 0.0 < wait <= WINDOW:
+            raise _too_many(caller, wait)
+        claim = Claim(self._writer.new_id(), (), (), 0, caller.scope, rate)
+        try:
+            await self._writer.claim(claim)
+        except StoreError:
+            if self._sheds:
+                raise _unavailable() from None
+            self._admit_alone(caller, rate)
+        if claim.denial is not None:
+            self._full_until[caller.scope] = self._clock() + claim.denial.wait
+            raise _too_many(caller, claim.denial.wait)
+
+    def watch(self, caller: Caller, end: Callable[[], None]) -> None:
+        """Call ``end``, until ``unwatch(end)``, when the key is revoked; Refusal 401 if it was already."""
+        if not self._callers.knows(caller):
+            raise revoked_key()
+        self._running[end] = caller
+
+    def unwatch(self, end: Callable[[], None]) -> None:
+        """The request has ended."""
+        self._running.pop(end, None)
 
     async def reserve(self, caller: Caller, dollars: float) -> Reservation:
-        """Count a request, and reserve the most that it may cost; both or nothing.
+        """Reserve the most that a request may cost.
 
-        Refusal 429 if the minute is full, or a budget is held by open requests; 402 if too little of a
-        budget is left; 503 if the store cannot be asked.
+        Refusal 429 if a budget is held by open requests; 402 if too little of it is left; 503 if the store
+        cannot be asked.
         """
         reservation = self._new_reservation(caller)
-        await self._claim(reservation, _checked_parts(dollars), caller)
+        await self._claim(reservation, parts_of(dollars))
         return reservation
 
     async def enlarge(self, reservation: Reservation, dollars: float) -> None:
         """Raise the reserved amount to ``dollars``, for an expert that may cost more; as ``reserve``."""
-        more = _checked_parts(dollars) - reservation.amount
+        more = parts_of(dollars) - reservation.amount
         if more > 0 and reservation.is_open:
             await self._claim(reservation, more)
 
-    async def _claim(
-        self, reservation: Reservation, amount: int, caller: Caller | None = None
-    ) -> None:
-        rate = None if caller is None else caller.requests_per_minute
+    async def _claim(self, reservation: Reservation, amount: int) -> None:
         # Without a budget nothing is held; what is spent is counted when it is settled.
-        held = amount if any(budget is not None for budget in reservation.budgets) else 0
-        if held or rate is not None:
-            claim = Claim(
-                self._writer.new_id(),
-                reservation.accounts,
-                reservation.budgets,
-                held,
-                caller.scope if caller is not None else "",
-                rate,
-            )
+        if amount and any(budget is not None for budget in reservation.budgets):
+            claim = Claim(self._writer.new_id(), reservation.accounts, reservation.budgets, amount)
             try:
                 await self._writer.claim(claim)
             except StoreError:
-                self._go_on_without_store(reservation, held, caller)
+                self._go_on_without_store(reservation, amount)
             else:
                 if claim.denial is not None:
-                    if claim.denial.wait and caller is not None:
-                        self._full_until[caller.scope] = self._clock() + claim.denial.wait
-                        raise _too_many(caller, claim.denial.wait)
                     raise self._too_dear(reservation, *claim.denial[1:], amount)
-                if held and not reservation.is_open:
+                if reservation.is_open:
+                    reservation.parts.append((claim.id, amount))
+                else:
                     # It was settled while more was asked for.
-                    self._writer.settle(Settlement([(claim.id, held)], claim.accounts, 0))
-                elif held:
-                    reservation.parts.append((claim.id, held))
+                    self._writer.settle(Settlement([(claim.id, amount)], claim.accounts, 0))
         reservation.amount += amount
 
-    def _go_on_without_store(
-        self, reservation: Reservation, amount: int, caller: Caller | None
-    ) -> None:
-        """What the settings allow while the store is lost: a share of the minute, and the allowance."""
-        if self._sheds or (amount and not self._credit):
+    def _go_on_without_store(self, reservation: Reservation, amount: int) -> None:
+        """What the settings allow to be spent while the store is lost."""
+        if self._sheds or not self._credit:
             raise _unavailable() from None
-        if amount:
-            pairs = zip(reservation.accounts, reservation.budgets, strict=True)
-            for i, (account, budget) in enumerate(pairs):
-                known = self._writer.total(account)
-                # Known to be spent, whatever others have spent since.
-                if budget is not None and known.spent + known.held + amount > budget:
-                    raise self._too_dear(reservation, i, known.spent, amount) from None
+        pairs = zip(reservation.accounts, reservation.budgets, strict=True)
+        for i, (account, budget) in enumerate(pairs):
+            known = self._writer.total(account)
+            # Known to be spent, whatever others have spent since.
+            if budget is not None and known.spent + known.held + amount > budget:
+                raise self._too_dear(reservation, i, known.spent, amount) from None
         if amount > self._credit:
             raise _unavailable() from None
-        if caller is not None and caller.requests_per_minute is not None:
-            self._admit_alone(caller, caller.requests_per_minute)
         self._credit -= amount
         reservation.credit += amount
 
     def _admit_alone(self, caller: Caller, limit: int) -> None:
+        """While the store is lost, each worker has its share of the minute."""
         share = limit // max(self._workers, self._writer.workers)
         if not share:
             raise _unavailable()
@@ -291,6 +313,9 @@ class Access:
     def _use_keys(self, keys: list[Key], salt: bytes) -> None:
         self._callers.use(keys, salt)
         self._full_until.clear()
+        for end, caller in list(self._running.items()):
+            if not self._callers.knows(caller):
+                end()
 
 
 def _too_many(caller: Caller, wait: float) -> Refusal:
@@ -310,9 +335,3 @@ def _unavailable() -> Refusal:
         code="store_unavailable",
         retry_after=1.0,
     )
-
-
-def _checked_parts(dollars: float) -> int:
-    if not math.isfinite(dollars) or dollars < 0:
-        raise InvalidInputError(f"dollars must be a finite number of at least 0; got {dollars!r}.")
-    return parts_of(dollars)

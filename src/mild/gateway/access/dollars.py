@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 
+from mild.errors import InvalidInputError
+
 BILLION = 1_000_000_000
 # Beyond this no price is meant, and SQLite's integers would end.
 _MOST = 1e9
 
 
-def parts_of(dollars: float) -> int:
-    """Billionths of a dollar, rounded up.
+def parts_of(dollars: float, parameter: str = "dollars") -> int:
+    """Billionths of a dollar, rounded up; what is not finite or below 0 is refused.
 
     >>> parts_of(0.1), parts_of(1e-10), parts_of(0)
     (100000000, 1, 0)
     """
+    if not 0 <= dollars < math.inf:
+        rule = f"must be a finite number of at least 0; got {dollars!r}."
+        raise InvalidInputError(parameter=parameter, rule=rule)
     parts = min(dollars, _MOST) * BILLION
     # The product has an error of its own, which must not become a billionth.
     return math.ceil(parts - max(1e-3, parts * 2.0**-51))

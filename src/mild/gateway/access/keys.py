@@ -19,6 +19,8 @@ from mild.gateway.refusals import Refusal
 PREFIX = "mild-"
 # Scope in which requests without a key are counted.
 ANONYMOUS = "anonymous"
+# Names under which metrics and ledger count requests without a key, and all keys together.
+_RESERVED = (ANONYMOUS, "all")
 _RANDOM_BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 # Longer ones are no keys of ours and are not hashed.
@@ -53,6 +55,7 @@ class Caller:
     budget_month: int | None = None
     requests_per_minute: int | None = None
     admin: bool = False
+    digest: bytes = b""
 
 
 class Callers:
@@ -72,6 +75,15 @@ class Callers:
         yield from self._known.values()
         yield self._anonymous
 
+    @property
+    def count(self) -> int:
+        """How many callers there may be; all without a key are one."""
+        return len(self._known) + (not self._needs_key)
+
+    def knows(self, caller: Caller) -> bool:
+        """Whether the key of a caller is still valid."""
+        return caller.scope == ANONYMOUS or caller.digest in self._known
+
     def use(self, keys: Iterable[Key], salt: bytes) -> None:
         """Replace the keys."""
         self._salt = salt
@@ -83,6 +95,7 @@ class Callers:
                 key.budget_month,
                 key.requests_per_minute or self._default,
                 key.admin,
+                key.digest,
             )
             for key in keys
             if key.revoked is None
@@ -101,10 +114,15 @@ class Callers:
         if not self._needs_key and not token.startswith(PREFIX):
             return self._anonymous
         if authorization:
-            message = "The API key is unknown or was revoked."
-        else:
-            message = "An API key is required: send the header Authorization: Bearer KEY."
+            raise revoked_key()
+        message = "An API key is required: send the header Authorization: Bearer KEY."
         raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+
+def revoked_key() -> Refusal:
+    """The answer to a key that is not, or no longer, valid."""
+    message = "The API key is unknown or was revoked."
+    return Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
 def new_key() -> str:
@@ -128,5 +146,11 @@ def check_key_name(name: str) -> str:
         raise InvalidInputError(
             "the name of a key must be up to 64 letters, digits and . _ @ -, and begin with a letter "
             f"or digit; got {name!r}."
+        )
+    if name in _RESERVED:
+        raise InvalidInputError(
+            f"the name of a key must not be {' or '.join(_RESERVED)}: metrics and ledger use these for "
+            f"requests without a key and for all keys together; got {name!r}.",
+            code="reserved_key_name",
         )
     return name

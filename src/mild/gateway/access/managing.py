@@ -56,8 +56,8 @@ def add_key(
             digest_of(key, store.salt()),
             hint_of(key),
             time.time(),
-            budget_day=None if budget_day is None else parts_of(budget_day),
-            budget_month=None if budget_month is None else parts_of(budget_month),
+            budget_day=None if budget_day is None else parts_of(budget_day, "budget_day"),
+            budget_month=None if budget_month is None else parts_of(budget_month, "budget_month"),
             requests_per_minute=requests_per_minute,
             admin=admin,
         )

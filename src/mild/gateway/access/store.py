@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -24,9 +25,12 @@ from mild.gateway.database.engine import (
     MEMORY,
     Database,
     Location,
+    file_identity,
+    insert_from_json,
     open_database,
     shown_place,
     upsert,
+    upsert_from_json,
 )
 
 # Seconds that are counted, the current one and 60 before it: no 60 seconds have more than the limit.
@@ -45,20 +49,39 @@ def _given(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name, expanding=True)
 
 
-# All workers lock rows in one order: reservations by id, then accounts by name.
-_ID, _NAMES = reservations.c.id, (accounts.c.scope, accounts.c.period)
-_ENDING = sa.select(_ID).where(_ID.in_(_given("ids"))).order_by(_ID).with_for_update()
-_END = reservations.delete().where(_ID.in_(_ENDING)).returning(_ID)
-_LOCK = (
-    sa.select(*_NAMES, accounts.c.spent, accounts.c.held, accounts.c.lost)
-    .where(sa.tuple_(*_NAMES).in_(_given("names")))
-    .order_by(*_NAMES)
-    .with_for_update()
-)
 _COUNTS = sa.select(request_counts).where(request_counts.c.scope.in_(_given("scopes")))
-_CHANGE = accounts.update().where(
-    accounts.c.scope == sa.bindparam("of"), accounts.c.period == sa.bindparam("in")
-)
+
+
+@cache
+def _reading(now: sa.ColumnElement[float]) -> sa.CompoundSelect[Any]:
+    """Lock reservations by id, then accounts by name: all workers in one order.
+
+    The time is read behind each lock: whoever had to wait is counted in the second in which it goes on.
+    """
+    id, names = reservations.c.id, (accounts.c.scope, accounts.c.period)
+    ending = sa.select(id).where(id.in_(_given("ids"))).order_by(id)
+    touched = sa.select(accounts).where(sa.tuple_(*names).in_(_given("names"))).order_by(*names)
+    ended, locked = (one.with_for_update().subquery() for one in (ending, touched))
+    zero: Any = sa.literal_column("0")
+    time = now.label("now")
+    end = sa.select(ended.c.id.label("scope"), sa.null().label("period"), zero, zero, zero, time)
+    return sa.union_all(end, sa.select(locked, time))
+
+
+@cache
+def _writing(dialect: str, counts: bool) -> list[Any]:
+    """Delete and insert reservations, count requests, change accounts: in PostgreSQL one statement."""
+    first = [
+        reservations.delete().where(reservations.c.id.in_(_given("ids"))),
+        insert_from_json(dialect, reservations),
+    ]
+    if counts:
+        first.append(upsert_from_json(dialect, request_counts, add=("requests",)))
+    last = upsert_from_json(dialect, accounts, replace=Totals._fields)
+    if dialect == "postgresql":
+        return [last.add_cte(*(one.cte() for one in first))]
+    return [*first, last]
+
 
 Result = TypeVar("Result")
 
@@ -220,7 +243,7 @@ class AccessStore:
 
         def ask(connection: sa.Connection) -> StoreState:
             now = self._opened().time(self._clock())
-            upsert(connection, processes, [{"name": name, "seen": now}], replace=["seen"])
+            upsert(connection, processes, [{"name": name, "seen": now}], replace=("seen",))
             connection.execute(processes.delete().where(processes.c.seen < now - _SILENT))
             old = request_counts.c.second < int(now) - WINDOW
             connection.execute(request_counts.delete().where(old))
@@ -270,36 +293,36 @@ class AccessStore:
         Claims learn whether they were denied. A reservation that is not settled within ``seconds`` is
         charged in full. After a CommitUnknownError, ask ``has_happened`` before anything else.
         """
-        while True:
-            try:
-                return self._run(lambda connection: self._decide(connection, batch, seconds))
-            except _MissingAccounts as missing:
-                # In a transaction of its own: who holds one row never waits to create another.
-                self._run(missing.create)
+        while (after := self._run(lambda found: self._decide(found, batch, seconds))) is None:
+            # In a transaction of its own: who holds one row never waits to create another.
+            self._run(lambda connection: _create_accounts(connection, _touched(batch)))
+        return after
 
     def _decide(
         self, connection: sa.Connection, batch: Batch, seconds: float
-    ) -> dict[Account, Totals]:
-        """Claim by claim, under the locks of all rows."""
+    ) -> dict[Account, Totals] | None:
+        """Claim by claim, under the locks of all rows; None if the row of an account is missing."""
         touched = _touched(batch)
         scopes = {claim.scope for claim in batch.claims if claim.rate is not None}
-        ended = set(connection.scalars(_END, {"ids": _ended(batch)}))
-        before = _totals_by_account(connection.execute(_LOCK, {"names": list(touched)}))
+        ids = _ended(batch)
+        asked = {"ids": ids, "names": list(touched), "now": self._clock()}
+        found = connection.execute(_reading(self._opened().now), asked).all()
+        now = max(row.now for row in found) if found else self._opened().time(self._clock())
+        ended = {row.scope for row in found if row.period is None}
+        before = {Account(*row[:2]): Totals(*row[2:5]) for row in found if row.period is not None}
         if len(before) < len(touched):
-            raise _MissingAccounts(touched - before.keys())
+            return None
         counts: dict[str, dict[int, int]] = {scope: {} for scope in scopes}
         if scopes:
             for scope, second, requests in connection.execute(_COUNTS, {"scopes": list(scopes)}):
                 counts[scope][second] = requests
-        # Under the locks: whoever had to wait is counted in the second in which it goes on.
-        now = self._opened().time(self._clock())
-        balances = {account: _Balance(*totals) for account, totals in before.items()}
+        after = dict(before)
         for settlement in batch.settlements:
-            _settle(settlement, balances, ended)
+            _settle(settlement, after, ended)
         granted = []
         taken: dict[str, int] = {}
         for claim in batch.claims:
-            claim.denial = _deny(claim, balances, counts, now)
+            claim.denial = _deny(claim, after, counts, now)
             if claim.denial is not None:
                 continue
             granted.append(claim)
@@ -307,33 +330,30 @@ class AccessStore:
                 taken[claim.scope] = taken.get(claim.scope, 0) + 1
                 counts[claim.scope][int(now)] = counts[claim.scope].get(int(now), 0) + 1
             for account in claim.accounts if claim.amount else ():
-                balances[account].held += claim.amount
-        after = {account: Totals(b.spent, b.held, b.lost) for account, b in balances.items()}
+                after[account] = after[account]._replace(held=after[account].held + claim.amount)
         deadline = now + seconds
-        connection.execute(
-            reservations.insert(),
-            [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": deadline}]
-            + [
-                {
-                    "id": claim.id,
-                    "accounts": json.dumps(claim.accounts),
-                    "amount": claim.amount,
-                    "deadline": deadline,
-                }
-                for claim in granted
-                if claim.amount
-            ],
-        )
+        made = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": deadline}]
+        made += [
+            {
+                "id": claim.id,
+                "accounts": json.dumps(claim.accounts),
+                "amount": claim.amount,
+                "deadline": deadline,
+            }
+            for claim in granted
+            if claim.amount
+        ]
         changed = [
-            {"of": account.scope, "in": account.period, **totals._asdict()}
+            account._asdict() | totals._asdict()
             for account, totals in after.items()
             if totals != before[account]
         ]
-        if changed:
-            connection.execute(_CHANGE, changed)
         second = int(now)
-        counted = [{"scope": s, "second": second, "requests": n} for s, n in sorted(taken.items())]
-        upsert(connection, request_counts, counted, add=["requests"])
+        counted = [{"scope": s, "second": second, "requests": n} for s, n in taken.items()]
+        rows = {"reservations": made, "request_counts": counted, "accounts": changed}
+        values = {name: json.dumps(some) for name, some in rows.items()} | {"ids": ids}
+        for statement in _writing(connection.dialect.name, bool(counted)):
+            connection.execute(statement, values)
         return after
 
     def _opened(self) -> Database:
@@ -342,11 +362,19 @@ class AccessStore:
         return self._database
 
     def _connect(self) -> None:
-        if self._database is not None and self._database.broken:
-            self._database.close()
+        database = self._database
+        gone = database is not None and database.is_gone()
+        if database is not None and (database.broken or (gone and file_identity(self._place))):
+            database.close()
             self._database = None
         if self._database is None:
             self._database = open_database(self._place, self._patience)
+        if gone:
+            # No new file, without keys and spend. One that was put in its place is used from now on.
+            raise DatabaseError(
+                "its file was deleted or replaced while the gateway ran; put it back from a backup, or "
+                "restart the gateway to begin with an empty one"
+            )
 
     def _run(self, job: Callable[[sa.Connection], Result]) -> Result:
         """Run a transaction; again on a new connection if the old one had been lost."""
@@ -377,26 +405,6 @@ class AccessStore:
         return kind(f"{shown_place(self._place)}: the store cannot be used: {error}.")
 
 
-class _MissingAccounts(Exception):  # noqa: N818 - never leaves this module
-    """Accounts that have no row: they are new, or somebody has deleted them."""
-
-    def __init__(self, missing: Iterable[Account]) -> None:
-        # In one order, so that workers who create them never wait in a circle.
-        self._accounts = sorted(missing)
-
-    def create(self, connection: sa.Connection) -> None:
-        upsert(connection, accounts, [one._asdict() | _NOTHING for one in self._accounts])
-
-
-@dataclass(slots=True)
-class _Balance:
-    """An account within a transaction."""
-
-    spent: int
-    held: int
-    lost: int
-
-
 def _ended(batch: Batch) -> list[str]:
     """Rows of reservations that the batch deletes."""
     ids = [id for settlement in batch.settlements for id, _ in settlement.parts]
@@ -414,7 +422,12 @@ def _touched(batch: Batch) -> set[Account]:
     return found
 
 
-def _settle(settlement: Settlement, balances: dict[Account, _Balance], ended: set[str]) -> None:
+def _create_accounts(connection: sa.Connection, found: set[Account]) -> None:
+    # In one order, so that workers who create them never wait in a circle.
+    upsert(connection, accounts, [account._asdict() | _NOTHING for account in sorted(found)])
+
+
+def _settle(settlement: Settlement, balances: dict[Account, Totals], ended: set[str]) -> None:
     released, cost = 0, settlement.cost
     for id, amount in settlement.parts:
         if id in ended:
@@ -424,14 +437,13 @@ def _settle(settlement: Settlement, balances: dict[Account, _Balance], ended: se
             # It has expired, and was charged in full.
             cost -= amount
     for account in settlement.accounts:
-        balance = balances[account]
-        balance.spent += max(0, cost)
-        balance.held -= released
-        balance.lost += released if settlement.lost else 0
+        spent, held, lost = balances[account]
+        lost += released if settlement.lost else 0
+        balances[account] = Totals(spent + max(0, cost), held - released, lost)
 
 
 def _deny(
-    claim: Claim, balances: dict[Account, _Balance], counts: dict[str, dict[int, int]], now: float
+    claim: Claim, balances: dict[Account, Totals], counts: dict[str, dict[int, int]], now: float
 ) -> Denial | None:
     if claim.rate is not None:
         # Seconds of the future are of a clock that was set back.
@@ -462,8 +474,4 @@ def _read_keys(connection: sa.Connection) -> list[Key]:
 
 def _read_totals(connection: sa.Connection, periods: Sequence[str]) -> dict[Account, Totals]:
     rows = connection.execute(sa.select(accounts).where(accounts.c.period.in_(periods)))
-    return _totals_by_account(rows)
-
-
-def _totals_by_account(rows: Iterable[Any]) -> dict[Account, Totals]:
     return {Account(*row[:2]): Totals(*row[2:]) for row in rows}

@@ -273,6 +273,8 @@ class StoreWriter:
         if self.trouble is None:
             logger.warning("%s Trying again once a second.", error)
         self.trouble = str(error)
+        # Another store may come back: its keys are read, whatever their version.
+        self._keys_version = 0
 
     def _post(self, job: Callable[..., None], *values: Any) -> None:
         """Call something in the event loop, unless that has ended."""

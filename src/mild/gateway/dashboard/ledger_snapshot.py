@@ -17,7 +17,7 @@ from mild.gateway.ledger.store import minutes, workers
 MINUTES = 60
 # Decisions before those in the window that stand for the usual, where training says nothing.
 EARLIER = 2_000
-# Rows among which decisions are looked for.
+# Rows among which decisions and failures are looked for.
 SEARCHED = 5_000
 # Seconds after which a worker that says nothing is taken for gone.
 SILENT = 5.0
@@ -31,6 +31,8 @@ class LedgerSnapshot:
     # Experts of the newest decisions that one router made at its configured trade-off, newest first.
     draws: list[str] = field(default_factory=list)
     minutes: list[tuple[int, str, str, int, float]] = field(default_factory=list)
+    # Requests of the last hour that nobody answered, by the expert that was to.
+    unanswered: dict[str, int] = field(default_factory=dict)
     workers: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -58,6 +60,16 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
                 sums.minute > int(now // 60) - MINUTES
             )
         ).all()
+        first_asked = sa.func.coalesce(newest.c.chosen, newest.c.asked)
+        unanswered = connection.execute(
+            sa.select(first_asked, sa.func.count())
+            .where(
+                newest.c.time >= (int(now // 60) - MINUTES + 1) * 60,
+                newest.c.outcome == "failed",
+                newest.c.expert.is_(None),
+            )
+            .group_by(first_asked)
+        ).all()
         shared = database.time(now)
         alive = connection.execute(
             sa.select(workers).where(workers.c.time > shared - SILENT).order_by(workers.c.pid)
@@ -67,6 +79,7 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
         # Rows of another router end the span: its shares are not this one's.
         [chosen for chosen, router in draws if router == draws[0][1]],
         [(row[0], row[1], row[2], row[3], row[4]) for row in hour],
+        {row[0]: row[1] for row in unanswered},
         [
             {
                 "pid": int(pid) if str(pid).isdigit() else pid,

@@ -177,17 +177,23 @@
     const kinds = { closed: ["good", "closed"], "half-open": ["warn", "half-open"], open: ["bad", "open"] };
     const [kind, word] = kinds[expert.breaker] || ["", "unknown"];
     const some = expert.breakers_not_closed > 0 && expert.workers > 1 ? ` in ${expert.breakers_not_closed} of ${expert.workers} workers` : "";
+    const notes = [];
+    if (expert.open_keys > 0) notes.push(expert.open_keys === 1 ? "open for 1 key" : `open for ${count(expert.open_keys)} keys`);
+    if (expert.cool_down > 0) notes.push(`cools down for ${count(Math.ceil(expert.cool_down))} s`);
     const flight = expert.in_flight === null ? "–" : count(expert.in_flight) + (expert.max_in_flight === null ? "" : ` of ${count(expert.max_in_flight)}`);
+    const last = expert.last_failure;
+    const attempts = [count(expert.failed_attempts), last ? make("small", {}, `last: ${last.kind}, ${clock(last.time)}`) : null];
     return make("tr", {}, make("th", { scope: "row" }, expert.name),
-      make("td", {}, make("span", { class: "pill " + kind }, word + some)),
-      ...Object.entries({ "in flight": flight, "requests, 1 h": count(expert.requests), failed: count(expert.failures), "fell back": count(expert.fell_back),
+      make("td", {}, make("span", { class: "pill " + kind }, word + some), ...notes.map((text) => make("span", { class: "pill warn" }, text))),
+      ...Object.entries({ "in flight": flight, "requests, 1 h": count(expert.requests), failed: count(expert.failures), "failed attempts": attempts, "fell back": count(expert.fell_back),
         "median": milliseconds(expert.p50), "95 % within": milliseconds(expert.p95), "spent, 1 h": dollars(expert.dollars) })
-        .map(([name, cell]) => make("td", { "data-name": name }, cell)));
+        .map(([name, cell]) => make("td", { "data-name": name }, ...[cell].flat())));
   }
 
   function decision(entry) {
     const kind = { ok: "good", cut: "bad", failed: "bad", refused: "warn" }[entry.outcome] || "";
     const why = [];
+    if (!entry.expert && entry.outcome === "failed") why.push(`chosen: ${entry.chosen || entry.asked}`);
     if (entry.chosen && entry.expert && entry.chosen !== entry.expert) why.push(`instead of ${entry.chosen}`);
     if (entry.pinned) why.push("pinned");
     if (entry.propensity !== null && entry.propensity < 0.5 && !entry.pinned) why.push("explored");

@@ -194,7 +194,14 @@ def latency_document(recent: Sequence[Record]) -> dict[str, Any]:
 def expert_lines(
     names: Sequence[str], found: LedgerSnapshot, workers: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """One line per expert: the last hour, latencies, and how its breaker and its capacity are."""
+    """One line per expert: the last hour, latencies, failures, its breaker, cool-down and capacity.
+
+    A request that nobody answered counts as a failure of the expert that was chosen.
+    """
+
+    def told(what: str, name: str) -> list[Any]:
+        return [one for worker in workers if (one := (worker.get(what) or {}).get(name))]
+
     lines = []
     for name in names:
         hour = [row for row in found.minutes if row[1] == name]
@@ -207,10 +214,8 @@ def expert_lines(
         passed_by = sum(
             record.chosen == name and record.expert not in (name, None) for record in found.recent
         )
-        states = [
-            state for worker in workers if (state := (worker.get("breakers") or {}).get(name))
-        ]
-        seats = [place for worker in workers if (place := (worker.get("capacity") or {}).get(name))]
+        states, seats, faults = (told(what, name) for what in ("breakers", "capacity", "failures"))
+        newest = [fault["last"] for fault in faults if fault["last"]]
         # Capacity is shared: each worker tells that of all.
         flying = [place.get("in_flight") or 0 for place in seats]
         limits = [place["max_in_flight"] for place in seats if place.get("max_in_flight")]
@@ -218,7 +223,10 @@ def expert_lines(
             {
                 "name": name,
                 "requests": sum(row[3] for row in hour),
-                "failures": sum(row[3] for row in hour if row[2] in FAILURES),
+                "failures": sum(row[3] for row in hour if row[2] in FAILURES)
+                + found.unanswered.get(name, 0),
+                "failed_attempts": sum(fault["attempts"] for fault in faults),
+                "last_failure": max(newest, key=lambda last: last["time"], default=None),
                 "dollars": sum(row[4] for row in hour),
                 "fell_back": passed_by,
                 "p50": quantile(times, 0.5),
@@ -226,6 +234,8 @@ def expert_lines(
                 "breaker": _worst(states),
                 "breakers_not_closed": sum(state != "closed" for state in states),
                 "workers": len(states),
+                "open_keys": max(told("open_keys", name), default=0),
+                "cool_down": max(told("cool_downs", name), default=0.0),
                 "in_flight": max(flying, default=None),
                 "max_in_flight": max(limits, default=None),
             }

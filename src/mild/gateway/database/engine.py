@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ except ImportError as missing:
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
 # Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
-SCHEMA = "0003"
+SCHEMA = "0004"
 OLD = "old"
 metadata = sa.MetaData()
 
@@ -68,19 +70,22 @@ def make_table(name: str, key: Sequence[str], /, **columns: Any) -> sa.Table:
 
 
 # PostgreSQL uses its own clock; a file is on one machine, whose clock is passed in.
-_CLOCK = sa.select(sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double))
+_CLOCK: Any = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
+_GIVEN: Any = sa.bindparam("now", type_=sa.Double)
 
 
 class Database:
     """One connection, used by one thread at a time. Methods raise DatabaseError.
 
     One that is ``broken`` was lost: open another. ``schema`` is the revision of its tables, "" without any.
+    ``now`` in a statement is the server's time; for a file the parameter of this name.
     """
 
-    def __init__(self, engine: sa.Engine, reading: bool = False) -> None:
+    def __init__(self, engine: sa.Engine, reading: bool = False, place: Location = MEMORY) -> None:
         self.broken = False
         self.schema = ""
         self.is_postgres = engine.dialect.name == "postgresql"
+        self.now = _CLOCK if self.is_postgres else _GIVEN
         self._driver: Any = engine.dialect.loaded_dbapi
         if not self.is_postgres:
             # Readers of a file take no lock.
@@ -91,6 +96,8 @@ class Database:
         except (sa.exc.DBAPIError, self._driver.Error) as error:
             raise DatabaseError(_failure(getattr(error, "orig", error))) from error
         self._raw: Any = self._connection.connection.driver_connection
+        self._place = place
+        self._identity = file_identity(place)
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
@@ -112,7 +119,11 @@ class Database:
 
     def time(self, now: float) -> float:
         """Seconds since 1970 by the server's clock; ``now`` for a file, which is on one machine."""
-        return float(self._connection.scalar(_CLOCK) or 0.0) if self.is_postgres else now
+        return float(self._connection.execute(sa.select(self.now), {"now": now}).scalar_one())
+
+    def is_gone(self) -> bool:
+        """Whether the file was deleted or replaced: what is written would be lost."""
+        return file_identity(self._place) != self._identity
 
     def close(self) -> None:
         """Close the connection."""
@@ -143,21 +154,43 @@ def upsert(
     connection: sa.Connection,
     table: sa.Table,
     rows: Sequence[Mapping[str, Any]],
-    replace: Sequence[str] = (),
-    add: Sequence[str] = (),
+    replace: tuple[str, ...] = (),
+    add: tuple[str, ...] = (),
 ) -> None:
     """Insert rows; of one that exists, replace these columns or add to them, or leave it as it is."""
-    if not rows:
-        return
-    # A file needs nothing of the other.
-    insert = import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
+    if rows:
+        statement = upsert_from_json(connection.dialect.name, table, replace, add)
+        connection.execute(statement, {table.name: json.dumps(rows, allow_nan=False)})
+
+
+@cache
+def upsert_from_json(
+    dialect: str, table: sa.Table, replace: tuple[str, ...] = (), add: tuple[str, ...] = ()
+) -> Any:
+    """The statement of ``upsert``; its parameter has the table's name."""
+    insert = insert_from_json(dialect, table)
     new = {name: insert.excluded[name] for name in replace}
     new |= {name: table.c[name] + insert.excluded[name] for name in add}
-    if new:
-        found = insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
+    if not new:
+        return insert.on_conflict_do_nothing()
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)
+
+
+@cache
+def insert_from_json(dialect: str, table: sa.Table) -> Any:
+    """One statement for any number of rows: a JSON list, the parameter of the table's name."""
+    given = sa.bindparam(table.name, type_=sa.Text)
+    if dialect == "postgresql":
+        columns = [sa.column(one.name, one.type) for one in table.c]
+        records = sa.func.json_to_recordset(sa.cast(given, sa.JSON)).table_valued(*columns)
+        rows = sa.select(records.render_derived(with_types=True))
     else:
-        found = insert.on_conflict_do_nothing()
-    connection.execute(found, rows)
+        value = sa.func.json_each(given).table_valued("value").c.value
+        rows = sa.select(*(sa.func.json_extract(value, f"$.{one.name}") for one in table.c))
+    # A file needs nothing of the other.
+    insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
+    # With a condition: SQLite would take the ON of a conflict for a part of the SELECT.
+    return insert.from_select(table.c.keys(), rows.where(sa.true()))
 
 
 def open_database(place: Location, patience: float = 5.0, reading: bool = False) -> Database:
@@ -170,7 +203,7 @@ def open_database(place: Location, patience: float = 5.0, reading: bool = False)
     if not (reading or place == MEMORY or isinstance(place, Address)):
         _create_file(Path(place))
     try:
-        database = Database(_engine(place, patience, reading), reading)
+        database = Database(_engine(place, patience, reading), reading, place)
         try:
             database.schema = schema_of(database, place, reading)
             if database.schema < SCHEMA and not reading:
@@ -194,6 +227,17 @@ def inspect_database(place: Location) -> str:
         return schema_of(database, place)
     finally:
         database.close()
+
+
+def file_identity(place: Location) -> tuple[int, int] | None:
+    """Device and inode of a file; None if there is no file, or the place is not one."""
+    if isinstance(place, Address) or place == MEMORY:
+        return None
+    try:
+        found = os.stat(place)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def shown_place(place: Location) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mild.endpoints.expert import Expert
-from mild.gateway.config import AccessSettings, LedgerSettings, Settings
+from mild.gateway.config import AccessSettings, LedgerSettings, ServerSettings, Settings
 from mild.gateway.demo.answers import STAND_INS
 from mild.gateway.server.process import bind, serve_settings
 
@@ -26,6 +26,8 @@ PRICES = {"smollm2": (10.0, 20.0, 0.0), "gemma3": (20.0, 40.0, 0.0), "rules": (0
 PATIENCE = 300.0
 # Seconds that a stand-in takes: a little, so that streams can be seen.
 SECONDS = {"smollm2": 0.01, "gemma3": 0.03, "rules": 0.0}
+
+_IGNORED = "stand-ins ignore temperature, seed and logprobs, and call one tool at a time"
 
 
 def demo_router() -> Router:
@@ -60,6 +62,7 @@ def demo_settings(stand_ins: str, folder: Path, options: dict[str, Any]) -> Sett
         host=options.get("host") or "127.0.0.1",
         port=6060 if port is None else port,
         workers=options.get("workers") or 1,
+        server=ServerSettings(**options.get("logs", {})),
         access=AccessSettings(budget_day=BUDGET),
         ledger=LedgerSettings(path=folder / "ledger.sqlite", keep_text=True),
         store=str(folder / "store.sqlite"),
@@ -96,6 +99,7 @@ def _first_steps(settings: Settings, url: str) -> str:
     return (
         f"\nstand-in experts: {named or 'none'}; status page: {url}/"
         + "".join(f"\nendpoint: {expert.name} at {expert.base_url}" for expert in real)
+        + (f"\n{_IGNORED}" if named else "")
         + f"\ntry: curl {url}/v1/chat/completions -d "
         '\'{"model": "mild", "messages": [{"role": "user", "content": "What is 17 * 23?"}]}\''
     )

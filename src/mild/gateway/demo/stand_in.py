@@ -66,8 +66,9 @@ class StandInReply:
 class StandIn:
     """Answers with a function of the text, after so many seconds, which also lie between words of a stream.
 
-    Tools are called where the request forces it, or names in its text what the name of a tool says; a
-    ``response_format`` is answered with an instance of its schema.
+    A tool is called where the request forces it, or names in its text what the name of a tool says: one
+    at a time. A ``response_format`` is answered with an instance of its schema. A text ends before
+    ``stop``. Options such as ``logprobs`` and ``temperature`` are ignored.
     """
 
     def __init__(self, name: str, answer: Callable[[str], str], seconds: float = 0.0) -> None:
@@ -186,6 +187,9 @@ def reply_to(document: dict[str, Any], text: str, answer: Callable[[str], str]) 
         described = form.get("json_schema")
         schema = described.get("schema") if isinstance(described, dict) else None
         return StandInReply(json.dumps(make_instance(schema, content)))
+    stop = document.get("stop")
+    for end in [stop] if isinstance(stop, str) else _list(stop):
+        content = content.partition(end)[0] if isinstance(end, str) and end else content
     most = document.get("max_completion_tokens", document.get("max_tokens"))
     if isinstance(most, int) and 0 < most * CHARACTERS_PER_TOKEN < len(content):
         return StandInReply(content[: most * CHARACTERS_PER_TOKEN], "length")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
 
+from mild.core.long_texts import abridge
 from mild.endpoints.replies import storable
 from mild.gateway.database.engine import metadata
 
@@ -31,11 +32,11 @@ class Record:
         not serve the request
     propensity : probability in (0, 1] with which ``chosen`` was drawn, exploration included
     expected_cost : what the router expected of ``chosen``, in its own units
-    price : dollars, by the usage that the expert reported
-    tokens_in, tokens_out : likewise
-    latency_ms : from the request to the last byte
-    first_byte_ms : from the request to the first byte of the answer
-    overhead_ms : what the gateway itself added
+    price : dollars that were charged
+    tokens_in, tokens_out : likewise, by the usage that the expert reported or by an estimate
+    latency_ms : from the end of the request's body to the last byte
+    first_byte_ms : from there to the first byte of the answer
+    overhead_ms : what the gateway itself added, without the upload and the experts
     status : HTTP status of the answer
     outcome : "ok", "cut" (broken behind the first byte), "cancelled" (the client left), "refused" (budget
         or rate), "failed"
@@ -43,7 +44,8 @@ class Record:
     streamed : whether the answer was a stream
     session : hash of the session's name
     router : fingerprint of the router that decided
-    text : what was routed, only where the settings keep it
+    text : what was routed, only where the settings keep it and an expert was asked; without the middle of
+        a long text
     error : why it failed, in a word or a sentence
     pinned_by : request whose decision this one follows because their session is pinned. Such a row
         repeats ``chosen`` and ``propensity`` of that request: nothing new was drawn
@@ -83,6 +85,7 @@ class Record:
 COLUMNS = tuple(column.name for column in fields(Record))
 # What clients and experts wrote.
 _TEXTS = ("key", "asked", "text", "error")
+_MAX_CHARACTERS = 256
 _KINDS = {"str": sa.Text, "float": sa.Double, "int": sa.BigInteger, "bool": sa.BigInteger}
 
 
@@ -91,6 +94,8 @@ def _ledger_column(name: str, annotation: str) -> sa.Column[Any]:
     return sa.Column(name, _KINDS.get(kind, sa.Text), nullable=bool(optional))
 
 
+# As text: with a parameter a database would not use the index.
+REFUSED = sa.text("outcome = 'refused'")
 # Sequences are texts of JSON, truth values are 0 and 1.
 decisions = sa.Table(
     "decisions",
@@ -99,16 +104,26 @@ decisions = sa.Table(
     *(_ledger_column(field.name, str(field.type)) for field in fields(Record)),
     sa.UniqueConstraint("request_id"),
     sa.Index("decisions_by_time", "time", "id"),
+    sa.Index("decisions_refused", "time", sqlite_where=REFUSED, postgresql_where=REFUSED),
 )
 
 
-def as_row(record: Record, keep_text: bool) -> dict[str, Any]:
+def shorten_record(record: Record, keep_text: bool) -> Record:
+    """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
+    asked_one = record.attempts and record.outcome != "refused"
+    text = record.text if keep_text and asked_one else None
+    text = text and abridge(text)
+    asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
+    if (asked, error, text) == (record.asked, record.error, record.text):
+        return record
+    return replace(record, asked=asked, error=error, text=text)
+
+
+def as_row(record: Record) -> dict[str, Any]:
     """Values of ``COLUMNS``."""
     row = {name: getattr(record, name) for name in COLUMNS}
     for name in _TEXTS:
         row[name] = _without_nul(row[name])
-    if not keep_text:
-        row["text"] = None
     if record.probabilities is not None:
         words = ("null" if share is None else f"{share:.6g}" for share in record.probabilities)
         row["probabilities"] = "[" + ",".join(words) + "]"

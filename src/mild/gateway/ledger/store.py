@@ -6,15 +6,15 @@ import json
 import math
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, make_table, open_database, upsert
-from mild.gateway.ledger.records import Record, as_row, decisions
+from mild.gateway.ledger.records import REFUSED, Record, as_row, decisions
 
 DAY = 86_400.0
 # Rows that are deleted at a time: a few milliseconds.
@@ -23,13 +23,19 @@ PORTION = 500
 PAUSE = 5.0
 # Once over the limit, go so far below it that the next portion is not due at once.
 SLACK = 0.95
+# Share of the bytes that refused rows may take of a full ledger, and the bytes of one.
+REFUSED_SHARE, REFUSED_BYTES = 0.1, 1000
+# Seconds that the clock must go on after a jump of more than a day before rows are deleted for their age.
+SETTLED_SECONDS = 3600.0
 
 # Seconds after which a worker that is silent is forgotten.
 _SILENT = 60.0
 # SQLite: pages given back to the file system at a time, and free pages that are kept for rows to come.
 _PAGES, _SPARE = 256, 16
-# PostgreSQL: bytes of a row besides its values (header, three indexes); lock of the process that deletes.
-_ROW_OVERHEAD = 150
+# Bytes of a row besides its text; in PostgreSQL, besides its values (header, indexes).
+_ROW_BYTES, _ROW_OVERHEAD = 600, 150
+# PostgreSQL: rows whose size is looked at; lock of the process that deletes.
+_SAMPLE = 1000
 _DELETE_LOCK = 0x6D696C67
 
 # Sums per minute, expert ("" for none) and outcome.
@@ -55,25 +61,16 @@ workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=s
 class LedgerStore:
     """One connection, used by one thread; every method raises DatabaseError when it fails."""
 
-    def __init__(self, place: Location, keep_text: bool, patience: float = 5.0) -> None:
-        self._database = open_database(place, patience)
-        self._keep_text = keep_text
-        self._file: str | None = None
+    def __init__(self, place: Location, patience: float = 5.0) -> None:
+        self.database = open_database(place, patience)
         self._worker = str(os.getpid())
-        if isinstance(place, Address):
+        if self.database.is_postgres:
             self._worker = f"{socket.gethostname()}:{self._worker}"
-        else:
-            self._file = os.fspath(place)
-        self._identity = self._identify()
         self._known: set[str] = set()
 
     def close(self) -> None:
         """Close the connection."""
-        self._database.close()
-
-    def is_gone(self) -> bool:
-        """Whether the connection was lost, or the file was removed or replaced."""
-        return self._database.broken or self._identify() != self._identity
+        self.database.close()
 
     def append(self, records: Sequence[Record], experts: Mapping[str, Sequence[str]]) -> None:
         """Insert rows and their sums, all or none; rows whose request id exists are left out."""
@@ -82,100 +79,133 @@ class LedgerStore:
             {"fingerprint": router, "experts": json.dumps(list(experts.get(router, ())))}
             for router in sorted(named)
         ]
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             # A commit may have happened whose answer was lost.
             ids = [record.request_id for record in records]
             query = sa.select(decisions.c.request_id).where(decisions.c.request_id.in_(ids))
             known = set(connection.scalars(query))
             new = [record for record in records if record.request_id not in known]
             if new:
-                rows = [as_row(record, self._keep_text) for record in new]
-                connection.execute(decisions.insert(), rows)
+                connection.execute(decisions.insert(), [as_row(record) for record in new])
             upsert(connection, minutes, _sums(new), add=SUMS)
             upsert(connection, routers, names)
         self._known |= named
 
     def publish(self, now: float, document: Mapping[str, Any]) -> None:
         """Say how this process is; forget those that have been silent for long."""
-        with self._database.transaction() as connection:
-            now = self._database.time(now)
+        with self.database.transaction() as connection:
+            now = self.database.time(now)
             row = {"pid": self._worker, "time": now, "document": json.dumps(document, default=str)}
-            upsert(connection, workers, [row], replace=["time", "document"])
+            upsert(connection, workers, [row], replace=("time", "document"))
             connection.execute(workers.delete().where(workers.c.time < now - _SILENT))
 
     def retire(self) -> None:
         """Remove this process from the list of workers."""
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             connection.execute(workers.delete().where(workers.c.pid == self._worker))
 
-    def rows(self) -> int:
-        """About how many rows there are, without counting them."""
-        ends = sa.select(sa.func.min(decisions.c.id), sa.func.max(decisions.c.id))
-        with self._database.transaction() as connection:
-            first, last = connection.execute(ends).one()
-        return 0 if first is None else last - first + 1
+    def newest(self, now: float) -> float | None:
+        """Time of the newest row that is not from the future."""
+        time = decisions.c.time
+        with self.database.transaction() as connection:
+            return connection.scalar(sa.select(sa.func.max(time)).where(time <= now))
 
-    def drop_before(self, time: float, rows: int) -> int:
-        """Delete sums that are older, and at most so many of the rows; how many rows were deleted."""
-        with self._database.transaction() as connection:
+    def drop_before(self, time: float, now: float, rows: int) -> int:
+        """Delete sums that are older, and at most so many of the rows; how many rows were deleted.
+
+        A row from the future, when the clock was wrong, goes with those that were written at the same time.
+        """
+        with self.database.transaction() as connection:
             connection.execute(minutes.delete().where(minutes.c.minute < int(time // 60)))
-        return self._delete(sa.select(decisions.c.id).where(decisions.c.time < time), rows)
+        column = decisions.c
+        ids = sa.select(column.id).order_by(column.time)
+        kept = ids.where(column.time.between(time, now)).limit(1).scalar_subquery()
+        future = ids.where(column.time > now + DAY, column.id < kept)
+        with self._deleting() as connection:
+            old = ids.where(column.time < time).limit(rows)
+            return _delete(connection, old) or _delete(connection, future.limit(rows))
 
-    def drop_oldest(self, rows: int) -> int:
-        """Delete so many of the oldest rows; how many were deleted."""
-        return self._delete(sa.select(decisions.c.id), rows)
+    def drop_excess(self, limit: float, target: float, refused: int, rows: int) -> int:
+        """Delete rows if they have more bytes than the limit, to have the target; how many were deleted.
 
-    def bytes_used(self) -> int:
-        """Bytes of the rows: of a file without its free pages, of a database by the size of new rows."""
-        with self._database.transaction() as connection:
-            if self._file is not None:
-                free = max(0, _pragma(connection, "freelist_count") - _SPARE)
-                return (_pragma(connection, "page_count") - free) * _pragma(connection, "page_size")
-            newest = (
-                sa.select(decisions).order_by(decisions.c.id.desc()).limit(500).subquery("newest")
-            )
-            size = sa.func.avg(sa.func.pg_column_size(sa.literal_column("newest.*")))
-            width = connection.scalar(sa.select(sa.cast(size, sa.Double)).select_from(newest))
-        return int(self.rows() * ((width or 0.0) + _ROW_OVERHEAD))
+        Refused rows go first, except so many of the newest; then those that were written first.
+        """
+        column = decisions.c
+        newest = sa.select(column.time).where(REFUSED).order_by(column.time.desc())
+        last = newest.offset(refused).limit(1).scalar_subquery()
+        first = sa.select(column.id).where(REFUSED, column.time <= last).order_by(column.time)
+        width = sa.func.coalesce(sa.func.length(column.text), 0) + _ROW_BYTES
+        oldest = sa.select(column.id, width).order_by(column.id).limit(rows)
+        with self._deleting() as connection:
+            used = self.bytes_used(connection)
+            if used <= limit:
+                return 0
+            if deleted := _delete(connection, first.limit(rows)):
+                return deleted
+            ids = []
+            for id, size in connection.execute(oldest).all():
+                if used <= target:
+                    break
+                ids.append(id)
+                used -= size
+            return _delete(connection, ids)
+
+    def bytes_used(self, connection: sa.Connection) -> int:
+        """Bytes of the rows: of a file without its free pages, of a database by a sample of the rows."""
+        if not self.database.is_postgres:
+            free = max(0, _pragma(connection, "freelist_count") - _SPARE)
+            return (_pragma(connection, "page_count") - free) * _pragma(connection, "page_size")
+        id = decisions.c.id
+        first, last = connection.execute(sa.select(sa.func.min(id), sa.func.max(id))).one()
+        if first is None:
+            return 0
+        # Every so many ids: rows differ in size, and ids of deleted rows are missing.
+        step = max(1, (last - first + 1) // _SAMPLE)
+        ids = range(first, last + 1, step)
+        some = sa.select(decisions).where(id.in_(ids)).subquery("sampled")
+        width = sa.func.pg_column_size(sa.literal_column("sampled.*")) + _ROW_OVERHEAD
+        return step * int(connection.scalar(sa.select(sa.func.sum(width)).select_from(some)) or 0)
 
     def shrink(self) -> bool:
         """Give free pages of a file back to the file system; whether there were any."""
-        if self._file is None:
+        if self.database.is_postgres:
             return False
-        with self._database.transaction() as connection:
+        with self.database.transaction() as connection:
             free = _pragma(connection, "freelist_count") - _SPARE
             for _ in range(max(0, min(free, _PAGES))):
                 connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
         return free > 0
 
-    def _delete(self, which: sa.Select[Any], rows: int) -> int:
-        with self._database.transaction() as connection:
-            if self._file is None:
-                lock = sa.select(sa.func.pg_try_advisory_xact_lock(_DELETE_LOCK))
-                if not connection.scalar(lock):
-                    return 0
-            some = which.order_by(decisions.c.time).limit(rows)
-            return connection.execute(decisions.delete().where(decisions.c.id.in_(some))).rowcount
-
-    def _identify(self) -> tuple[int, int] | None:
-        if self._file is None:
-            return None
-        try:
-            found = os.stat(self._file)
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+    @contextmanager
+    def _deleting(self) -> Iterator[sa.Connection]:
+        """A transaction in which no other process deletes rows."""
+        with self.database.transaction() as connection:
+            if self.database.is_postgres:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_DELETE_LOCK)))
+            yield connection
 
 
 @dataclass
 class Retention:
-    """Deletes rows older than ``days``, and the oldest beyond ``bytes``, in small portions."""
+    """Deletes rows older than ``days``, and the oldest beyond ``bytes``, in small portions.
+
+    Beyond ``bytes``, refused rows go first, as far as they have more than their share.
+    """
 
     days: float | None
     bytes: int | None
+    _seen: float | None = None
+    _jumped: float = -math.inf
     _due: float = 0.0
     _written: int = 0
     _over: bool = False
+
+    def watch(self, store: LedgerStore, now: float) -> None:
+        """Note a jump of the clock since the last look, or since the newest row: rows only seem old."""
+        seen = store.newest(now) if self._seen is None else self._seen
+        if seen is not None and abs(now - seen) > DAY:
+            self._jumped = now
+        self._seen = now
 
     def sweep(self, store: LedgerStore, now: float, written: int) -> bool:
         """Delete one portion if one is due; whether there is more to delete.
@@ -183,24 +213,27 @@ class Retention:
         A portion is at least twice what was just written, so that a ledger over its limit shrinks under
         any load.
         """
+        self.watch(store, now)
         self._written += written
         if now < self._due and self._due - now <= PAUSE and self._written < PORTION:
             return False
         rows = max(PORTION, 2 * written)
         deleted = 0
-        if self.days is not None:
-            deleted = store.drop_before(now - self.days * DAY, rows)
+        if self.days is not None and now - self._jumped >= SETTLED_SECONDS:
+            deleted = store.drop_before(now - self.days * DAY, now, rows)
         if deleted == 0 and self.bytes is not None:
-            used = store.bytes_used()
-            self._over = used > self.bytes * (SLACK if self._over else 1.0)
-            if self._over:
-                # Not more than it takes: the rows of a small file may be few.
-                excess = 1 - self.bytes * SLACK / used
-                deleted = store.drop_oldest(min(rows, math.ceil(excess * store.rows()) + 1))
+            target = self.bytes * SLACK
+            refused = int(self.bytes * REFUSED_SHARE / REFUSED_BYTES)
+            deleted = store.drop_excess(target if self._over else self.bytes, target, refused, rows)
+            self._over = deleted > 0
         if store.shrink() or deleted:
             return True
         self._due, self._written = now + PAUSE, 0
         return False
+
+
+def _delete(connection: sa.Connection, ids: Any) -> int:
+    return connection.execute(decisions.delete().where(decisions.c.id.in_(ids))).rowcount
 
 
 def _pragma(connection: sa.Connection, name: str) -> int:

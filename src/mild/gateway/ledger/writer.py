@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections import deque
@@ -13,13 +14,15 @@ from typing import Any
 from mild.gateway.config import LedgerSettings
 from mild.gateway.database import DatabaseError, InvalidRowError
 from mild.gateway.database.engine import shown_place
-from mild.gateway.ledger.records import Record
+from mild.gateway.ledger.records import Record, shorten_record
 from mild.gateway.ledger.store import LedgerStore, Retention
 
 logger = logging.getLogger("mild.gateway.ledger")
 
-# Records that wait at most; beyond, the newest are dropped and counted.
-WAITING = 50_000
+# Bytes of records that wait at most; beyond, the newest are dropped and counted.
+WAITING_BYTES = 64_000_000
+# Bytes of a record besides its text.
+RECORD_BYTES = 1000
 # Rows in one transaction.
 BATCH = 1_000
 # Seconds between looks at the queue; a record is in the file after about this long.
@@ -39,9 +42,9 @@ _INVALID = (InvalidRowError, AttributeError, OverflowError, TypeError, ValueErro
 class LedgerWriter:
     """One per process; several processes may write to one ledger.
 
-    ``write`` never waits and never fails. A locked file or a full disk keeps the records waiting; when too
-    many wait, the newest are dropped and counted. ``trouble`` says why the ledger cannot be written at the
-    moment, and ``published`` is what this process said of itself last.
+    ``write`` never waits and never fails. A locked file or a full disk keeps the records waiting; when they
+    take too many bytes, the newest are dropped and counted. ``trouble`` says why the ledger cannot be
+    written at the moment, and ``published`` is what this process said of itself last.
     """
 
     def __init__(
@@ -49,10 +52,10 @@ class LedgerWriter:
         settings: LedgerSettings,
         expert_names: Sequence[str],
         clock: Callable[[], float] = time.time,
-        waiting: int = WAITING,
+        max_waiting_bytes: int = WAITING_BYTES,
     ) -> None:
         self.path = settings.path
-        self.dropped = self.written = 0
+        self.dropped = self.written = self.waiting_bytes = 0
         self.trouble: str | None = None
         self.published: Mapping[str, Any] | None = None
         self._keep_text = settings.keep_text
@@ -60,8 +63,9 @@ class LedgerWriter:
         self._names = list(expert_names)
         self._experts: dict[str, Sequence[str]] = {}
         self._clock = clock
-        self._limit = waiting
-        # Appending to and taking from a deque need no lock.
+        self._max_waiting_bytes = max_waiting_bytes
+        # Of the bytes that wait; appending to and taking from a deque need none.
+        self._lock = threading.Lock()
         self._queue: deque[Record] = deque()
         self._batch: list[Record] = []
         self._wake = threading.Event()
@@ -81,6 +85,7 @@ class LedgerWriter:
             "path": None if self.path is None else shown_place(self.path),
             "written": self.written,
             "waiting": self.waiting,
+            "waiting_bytes": self.waiting_bytes,
             "dropped": self.dropped,
             "trouble": self.trouble,
         }
@@ -94,7 +99,7 @@ class LedgerWriter:
         if self.path is None or self._thread is not None:
             return
         try:
-            LedgerStore(self.path, self._keep_text, patience=0.05).close()
+            LedgerStore(self.path, patience=0.05).close()
         except DatabaseError as error:
             self.trouble = str(error)
         self._thread = threading.Thread(target=self._run, name="mild-ledger", daemon=True)
@@ -104,10 +109,14 @@ class LedgerWriter:
         """Take a record; never waits, never raises."""
         if self.path is None:
             return
-        if self._closing or len(self._queue) >= self._limit:
-            self.dropped += 1
-        else:
-            self._queue.append(record)
+        record = shorten_record(record, self._keep_text)
+        size = _bytes_of(record)
+        with self._lock:
+            if self._closing or self.waiting_bytes + size > self._max_waiting_bytes:
+                self.dropped += 1
+                return
+            self.waiting_bytes += size
+        self._queue.append(record)
 
     def publish(self, document: Mapping[str, Any]) -> None:
         """What this process says of itself from now on; written about once a second."""
@@ -172,11 +181,15 @@ class LedgerWriter:
 
     def _work(self) -> None:
         """Everything that is due, in short transactions."""
-        if self._store is not None and self._store.is_gone():
+        assert self.path is not None
+        if self._store is not None and self._store.database.is_gone():
+            place = shown_place(self.path)
+            logger.warning("the ledger %s was deleted or replaced; it is created anew.", place)
             self._disconnect()
         if self._store is None:
-            assert self.path is not None
-            self._store = LedgerStore(self.path, self._keep_text, PATIENCE)
+            self._store = LedgerStore(self.path, PATIENCE)
+            # Before the first row of this process, whose time may be wrong.
+            self._retention.watch(self._store, self._clock())
         store = self._store
         while self._queue or self._batch:
             # A batch that could not be written is taken again.
@@ -209,6 +222,8 @@ class LedgerWriter:
                     size = 1
                     continue
                 self.dropped += 1
+            with self._lock:
+                self.waiting_bytes -= sum(map(_bytes_of, some))
             # Only now: if the ledger fails in between, the rest is tried again.
             del self._batch[: len(some)]
 
@@ -216,3 +231,7 @@ class LedgerWriter:
         store, self._store = self._store, None
         if store is not None:
             store.close()
+
+
+def _bytes_of(record: Record) -> int:
+    return RECORD_BYTES + (0 if record.text is None else sys.getsizeof(record.text))

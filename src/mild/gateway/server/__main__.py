@@ -12,15 +12,18 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve as one JSON argument says: config, router, host, port, workers, TLS files, demo."""
+    """Serve as one JSON argument says: config, router, host, port, workers, TLS files, log, demo."""
     import json
 
     from mild.errors import MildError
+    from mild.gateway.logs import configure_logging, logger
 
     # One decision is a small product: threads for it would only cost memory.
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     options = json.loads(arguments[0])
+    # The file may say otherwise, once it has been read.
+    configure_logging(**options.get("logs", {}))
     try:
         if not options.get("demo"):
             return _serve_config(options)
@@ -28,7 +31,7 @@ def main(arguments: list[str]) -> int:
 
         return serve_demo(options)
     except MildError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        logger.error("%s", error)
         return 1
 
 
@@ -47,12 +50,12 @@ def _serve_config(options: dict[str, Any]) -> int:
     }
     if options.get("router") is not None:
         changed["router"] = Path(options["router"])
-    settings = replace(settings, **changed)
+    server = replace(settings.server, **options.get("logs", {}))
     if (certificate := options.get("tls_certificate")) is not None:
         server = replace(
-            settings.server, tls_certificate=Path(certificate), tls_key=Path(options["tls_key"])
+            server, tls_certificate=Path(certificate), tls_key=Path(options["tls_key"])
         )
-        settings = replace(settings, server=server)
+    settings = replace(settings, server=server, **changed)
     folder = settings.router
     if folder is None:
         raise InvalidInputError(

@@ -18,13 +18,13 @@ from mild.gateway.server.endpoints import Endpoints
 from mild.gateway.server.middleware import RequestGuard, error_response, refusal_response
 
 _SERVED = (
-    "/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models "
-    "and /v1/route"
+    "/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, "
+    "/v1/embeddings, /v1/models and /v1/route"
 )
 
 # Headers of answers that pages of other origins may read.
 _EXPOSED = (
-    "retry-after", "x-mild-expected-cost", "x-mild-expert", "x-mild-overhead-ms",
+    "retry-after", "x-mild-estimate", "x-mild-expected-cost", "x-mild-expert", "x-mild-overhead-ms",
     "x-mild-request-id", "x-request-id",
 )  # fmt: skip
 
@@ -41,7 +41,7 @@ def create_app(context: AppContext, ready: Callable[[], None] = lambda: None) ->
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, Refusal)
-        context.metrics.refused(error.status)
+        context.refused(error)
         return refusal_response(error, request.url.path)
 
     async def refuse_route(request: Request, error: Exception) -> Response:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from mild.core.long_texts import abridge
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.endpoints.expert import Expert
-from mild.endpoints.prices import Usage, UsageMeter, asked_answers, asked_tokens, charged_tokens
+from mild.endpoints.prices import LONGEST_CONTEXT, Usage, UsageMeter, asked_answers, asked_tokens
+from mild.endpoints.redaction import StreamRedactor
 from mild.endpoints.translation.answers import ECHOED, translate_answer
 from mild.endpoints.translation.fields import (
     CHAT,
@@ -27,6 +29,7 @@ from mild.endpoints.translation.fields import (
 )
 from mild.endpoints.translation.requests import translate_request
 from mild.gateway.access import Caller, Reservation
+from mild.gateway.access.keys import ANONYMOUS, revoked_key
 from mild.gateway.ledger.records import Record
 from mild.gateway.metrics import NO_EXPERT
 from mild.gateway.refusals import Refusal
@@ -125,8 +128,8 @@ class CompletionRequest:
         self._options: str | None = None
         if not self._wants_usage and "stream_options" in document:
             self._options = json.dumps({**(options or {}), "include_usage": True})
-        # Bodies for experts of the other API, by all that they depend on but the model.
-        self._translated: dict[tuple[Any, ...], bytes] = {}
+        # Bodies that are written anew, by all that they depend on but the model.
+        self._written: dict[tuple[Any, ...], bytes] = {}
 
     @property
     def document(self) -> dict[str, Any]:
@@ -136,8 +139,7 @@ class CompletionRequest:
     def forget(self, *, keep_text: bool) -> None:
         """Drop what is needed for the choice alone: parsed, a body takes many times its bytes."""
         self._document = None
-        if not keep_text:
-            self.text = ""
+        self.text = abridge(self.text) if keep_text else ""
 
     def adds_usage(self, expert: Expert) -> bool:
         """Whether the expert is asked for the usage of a stream though the client did not."""
@@ -151,7 +153,13 @@ class CompletionRequest:
         """Tokens that the answer may have at most."""
         if self.endpoint == EMBEDDINGS:
             return 0
-        return (self._asked_tokens or expert.max_tokens) * self._answers
+        asked = max(self._asked_tokens, asked_tokens(expert.extra)) or expert.max_tokens
+        limit = expert.max_output or expert.context or LONGEST_CONTEXT
+        return min(asked, limit) * self._answers
+
+    def bytes_for(self, expert: Expert) -> int:
+        """Bytes of the text that this expert may count."""
+        return self.bytes_in + expert.own_bytes
 
     def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
         """Those of the experts whose API can say this request; Refusal 400 if there is none."""
@@ -160,7 +168,7 @@ class CompletionRequest:
         for client in clients:
             try:
                 if not self.is_native(client.expert):
-                    self._translated_body(client.expert)
+                    self._written_body(client.expert)
                 found.append(client)
             except Refusal as error:
                 # Without its frames, which hold it in turn.
@@ -174,9 +182,9 @@ class CompletionRequest:
             del refusal
 
     def body_for(self, expert: Expert) -> bytes:
-        """The body as it came, with the expert's name for the model; or in the expert's API."""
-        if not self.is_native(expert):
-            return replace_model(self._translated_body(expert), _name_json(expert.model))
+        """The body as it came, with the expert's name for the model; written anew where it must change."""
+        if expert.own_bytes or not self.is_native(expert):
+            return replace_model(self._written_body(expert), _name_json(expert.model))
         body = replace_model(self._body, _name_json(expert.model))
         if not self.adds_usage(expert):
             return body
@@ -203,20 +211,29 @@ class CompletionRequest:
         except (ValueError, RecursionError) as error:
             raise ExpertError("garbled", str(error)) from None
 
-    def _translated_body(self, expert: Expert) -> bytes:
-        """The request in the expert's API, with the client's model; Refusal 400 says why there is none."""
-        key = (expert.api, expert.max_tokens, expert.max_tokens_field, expert.stream_usage)
-        if key not in self._translated:
+    def _written_body(self, expert: Expert) -> bytes:
+        """The request in the expert's API and with its own fields, but with the client's model.
+
+        Refusal 400 says why there is none.
+        """
+        own = expert.system, expert.temperature, json.dumps(expert.extra)
+        key = (expert.api, expert.max_tokens, expert.max_tokens_field, expert.stream_usage, *own)
+        if key not in self._written:
             try:
-                found = translate_request(self.endpoint, self.document, *key[:2])
+                found, native = dict(self.document), self.is_native(expert)
+                if not native:
+                    found = translate_request(self.endpoint, found, expert.api, expert.max_tokens)
                 # The first key, where it is replaced at once.
                 document = {"model": found.pop("model", None), **found}
                 if expert.api == "openai":
-                    if "max_tokens" in document:
+                    if not native and "max_tokens" in document:
                         document[expert.max_tokens_field] = document.pop("max_tokens")
-                    if self.streamed and expert.stream_usage:
-                        document["stream_options"] = {"include_usage": True}
-                self._translated[key] = json.dumps(document, allow_nan=False).encode("ascii")
+                    wanted = native and self._wants_usage
+                    if self.streamed and expert.stream_usage and not wanted:
+                        options = document.get("stream_options") or {}
+                        document["stream_options"] = {**options, "include_usage": True}
+                document = expert.with_own_fields(document, self.endpoint)
+                self._written[key] = json.dumps(document, allow_nan=False).encode("ascii")
                 if self.endpoint == RESPONSES:
                     # Its answer repeats these, and the expert would be blamed for them.
                     json.dumps(self.echo(), allow_nan=False)
@@ -228,7 +245,7 @@ class CompletionRequest:
                 said = "it is nested too deeply" if deep else "it has a number that is not finite"
                 message = f"The body cannot be read: {said}."
                 raise Refusal(400, message, code="invalid_body") from None
-        return self._translated[key]
+        return self._written[key]
 
 
 @dataclass(eq=False)
@@ -245,13 +262,17 @@ class CompletionHandler:
 
     def __post_init__(self) -> None:
         request = self.request
-        self._usage = UsageMeter(request.bytes_in)
+        self.client_left = False
+        self._usage = UsageMeter()
+        self._relay: StreamRelay | None = None
         self._reservation: Reservation | None = None
         self._response: UpstreamResponse | None = None
         self._selection: Selection | None = None
         self._translator: Translator | None = None
         self._started = False
         self._refused = False
+        self._revoked = False
+        self._deadline = asyncio.timeout(self.context.settings.longest_request)
         self._trace = None
         if self.context.tracing is not None:
             self._trace = self.context.tracing.start(request.endpoint, request.headers, self.start)
@@ -262,7 +283,7 @@ class CompletionHandler:
             request.read_answer,
             request.headers,
             self.context.settings.routing.max_attempts,
-            key=self.caller.name,
+            key=None if self.caller.scope == ANONYMOUS else self.caller.name,
             trace=self._trace,
         )
         self._record = Record(
@@ -286,8 +307,15 @@ class CompletionHandler:
         except Refusal as refusal:
             early = self._refused or self._upstream.attempts == 0
             record.outcome = "refused" if early else "failed"
-            record.status = refusal.status
             record.error = refusal.code or refusal.kind
+            if self._started and self._response is not None:
+                record.outcome = "cut"
+                self._response.close(conclusive=False)
+                content = error_event(refusal, self.request.endpoint, self._translator)
+                await self._write(content, True)
+                return
+            record.status = refusal.status
+            self.context.note_shed(refusal)
             response = refusal_response(refusal, self.request.endpoint)
             response.headers["x-mild-request-id"] = self.request.request_id
             redact = self.context.redact
@@ -300,6 +328,8 @@ class CompletionHandler:
             if self._response is not None:
                 self._response.close(error)
                 name = self._response.client.name
+                self.context.metrics.add("mild_streams_cut_total", name)
+                self.context.note_failure(name, error)
                 message = f"The expert {name} {error.description} in the middle of the stream."
                 broken = Refusal(502, message, code="stream_broken")
                 content = error_event(broken, self.request.endpoint, self._translator)
@@ -307,6 +337,8 @@ class CompletionHandler:
         except asyncio.CancelledError:
             if self._started:
                 record.status = 200
+            if self.client_left and self._relay is not None:
+                await self._relay.read_usage()
             raise
         except BaseException as error:
             record.outcome, record.status, record.error = "failed", 500, type(error).__name__
@@ -318,22 +350,27 @@ class CompletionHandler:
     async def _serve_in_time(self) -> None:
         """Serve within the time of the whole request: reservations end soon after it."""
         seconds = self.context.settings.longest_request
+        access = self.context.access
         try:
-            async with asyncio.timeout(seconds):
+            async with self._deadline:
+                access.watch(self.caller, self._revoke)
                 await self._serve()
         except TimeoutError:
+            if self._revoked:
+                raise revoked_key() from None
             if self._started:
                 raise ExpertError("timeout", f"took longer than {seconds:g} s") from None
             message = f"The request was not answered within {seconds:g} s."
             raise Refusal(504, message, code="total_timeout") from None
+        finally:
+            access.unwatch(self._revoke)
+
+    def _revoke(self) -> None:
+        self._revoked = True
+        self._deadline.reschedule(asyncio.get_running_loop().time())
 
     async def _serve(self) -> None:
         context, request = self.context, self.request
-        try:
-            await context.access.admit(self.caller)
-        except Refusal:
-            self._refused = True
-            raise
         self._selection = await self.serving.selector.select(
             self.model,
             request.text,
@@ -352,30 +389,33 @@ class CompletionHandler:
             expert = response.client.expert
             strip = request.adds_usage(expert)
             self._translator = stream_translator(request.endpoint, expert, request.echo())
-            relay = StreamRelay(
-                response, name, self._usage, strip, context.redact, self._translator
+            self._relay = StreamRelay(
+                response, name, self._usage, strip, StreamRedactor(context.redact), self._translator
             )
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
             await self._begin(status, headers)
-            await relay.run(self._write, self._note_start)
+            await self._relay.run(self._write, self._note_start)
             response.close(finished=True)
             return
         if response.document is not None:
-            content = response.content
-            self._usage.read(response.document)
-            self._usage.pieces_out = charged_tokens(len(content))
+            content = context.redact(response.content)
+            self._usage.add(response.document, True)
         else:
-            content = client_error_content(response, request.endpoint)
-            self._usage.tokens_in = self._usage.tokens_out = 0
+            content = context.redact(client_error_content(response, request.endpoint), error=True)
+            self._usage = UsageMeter(Usage(0, 0), final=True)
             self._record.error = "client_error"
         response.close()
-        content = context.redact(content)
         headers = self._headers(b"application/json")
         headers.append((b"content-length", b"%d" % len(content)))
+        # Only the client can delay it now.
+        self.context.access.unwatch(self._revoke)
+        self._deadline.reschedule(None)
         await self._begin(status, headers)
-        await self._write(content, False)
+        await self._write(content, True)
         self._note_start()
+        # Waits until most of it was read: who does not read keeps the place.
+        await self._write(b"", False)
 
     async def _begin(self, status: int, headers: Headers) -> None:
         self._started = True
@@ -414,7 +454,7 @@ class CompletionHandler:
         """Put the money aside that this expert may cost at most."""
         access, request = self.context.access, self.request
         tokens = request.max_tokens(expert)
-        dollars = expert.price.of(Usage(request.bytes_in, tokens)) + self._lost_dollars()
+        dollars = expert.price.of(Usage(request.bytes_for(expert), tokens)) + self._lost_dollars()
         try:
             if self._reservation is None:
                 self._reservation = await access.reserve(self.caller, dollars)
@@ -426,13 +466,17 @@ class CompletionHandler:
 
     def _lost_dollars(self) -> float:
         """What attempts that failed behind the request may be charged: the text in, by the estimate."""
-        if not self._upstream.lost:
-            return 0.0
-        text = UsageMeter(self.request.bytes_in)
-        return sum((text.dollars(expert.price) for expert in self._upstream.lost), 0.0)
+        lost = self._upstream.lost
+        return sum((one.price.of(self._charged(one, UsageMeter())) for one in lost), 0.0)
 
-    def _report(self, client: ExpertClient, result: str) -> None:
+    def _charged(self, expert: Expert, meter: UsageMeter) -> Usage:
+        request = self.request
+        return meter.charged(request.bytes_for(expert), request.max_tokens(expert), expert.context)
+
+    def _report(self, client: ExpertClient, result: str, error: ExpertError | None) -> None:
         self.context.metrics.add("mild_attempts_total", client.name, result)
+        if error is not None:
+            self.context.note_failure(client.name, error)
 
     def _settle(self) -> None:
         """End the reservation with what was spent: of attempts that failed, the text at most."""
@@ -441,11 +485,14 @@ class CompletionHandler:
         if response is not None:
             response.close(conclusive=False)  # where it was not closed yet, the client left
             record.expert = response.client.name
-            record.tokens_in, record.tokens_out = self._usage.tokens_in, self._usage.tokens_out
         # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
         expert = self._upstream.asking
-        if expert is not None and expert.price.known:
-            record.price = self._usage.dollars(expert.price)
+        if expert is not None:
+            usage = self._charged(expert, self._usage)
+            if response is not None:
+                record.tokens_in, record.tokens_out = usage.tokens_in, usage.tokens_out
+            if expert.price.known:
+                record.price = expert.price.of(usage)
         if lost := self._lost_dollars():
             record.price = (record.price or 0.0) + lost
         if self._reservation is not None:
@@ -494,20 +541,18 @@ async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> 
     """Run a handler, and cancel it when its client leaves."""
     task = asyncio.current_task()
     assert task is not None
-    left = False
 
     async def wait_for_disconnect() -> None:
-        nonlocal left
         while (await receive())["type"] != "http.disconnect":
             pass
-        left = True
+        handler.client_left = True
         task.cancel()
 
     watcher = asyncio.get_running_loop().create_task(wait_for_disconnect())
     try:
         await handler.run()
     except asyncio.CancelledError:
-        if not left:
+        if not handler.client_left:
             raise
         task.uncancel()
     finally:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from mild.artifact import Router
-from mild.endpoints.redaction import redactor
+from mild.endpoints.errors import ExpertError
+from mild.endpoints.redaction import Redactor
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
 from mild.gateway.config_checks import check_against
 from mild.gateway.ledger.writer import LedgerWriter
+from mild.gateway.logs import EventLog
 from mild.gateway.metrics import Metrics
+from mild.gateway.refusals import Refusal
 from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.sessions import Sessions
 from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
@@ -83,13 +87,18 @@ class AppContext:
         self.board = board
         self.names = [expert.name for expert in settings.experts]
         self.metrics = Metrics(self.names, access.spend)
+        self.events = EventLog(clock)
+        # Failed attempts by expert and minute, and the newest of each expert.
+        self._failed: Counter[tuple[str, int]] = Counter()
+        self._last_failures: dict[str, dict[str, Any]] = {}
+        self._wall_clock = wall_clock
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         # Why the start failed: a server cannot tell.
         self.failure: Exception | None = None
         self.started = wall_clock()
         self.labels = {name: label_of(name) for name in self.names}
-        self.redact = redactor(settings.experts)
+        self.redact = Redactor(settings.experts)
         self._counters = shared.counters
         self._row = shared.counters.rows[worker]
         self._row[0] = 0.0
@@ -97,7 +106,13 @@ class AppContext:
         self._seed = seed
         self.clients = {
             expert.name: ExpertClient(
-                expert, shared.counters, worker, 1 + k * EXPERT_COLUMNS, clock, wall_clock
+                expert,
+                shared.counters,
+                worker,
+                1 + k * EXPERT_COLUMNS,
+                clock,
+                wall_clock,
+                self.events,
             )
             for k, expert in enumerate(settings.experts)
         }
@@ -122,6 +137,49 @@ class AppContext:
         self._row[0] += by
         self.metrics.add("mild_in_flight", by=by)
 
+    def expert_states(self) -> dict[str, dict[str, Any]]:
+        """By expert: its breaker for everybody, keys whose own one is open, seconds of cool-down."""
+        clients = self.clients.items()
+        return {
+            "breakers": {name: client.state() for name, client in clients},
+            "open_keys": {name: client.open_keys() for name, client in clients},
+            "cool_downs": {name: client.cool_down() for name, client in clients},
+        }
+
+    def not_ready(self) -> str | None:
+        """Why every request would be answered with 503, as a code; None if one may be served."""
+        if self.draining:
+            return "draining"
+        if self.access.refuses_all:
+            return "store_unavailable"
+        clients = self.clients.values()
+        if any(client.is_available() for client in clients):
+            return None
+        cooling = any(client.cool_down() for client in clients)
+        return "experts_cooling_down" if cooling else "experts_unavailable"
+
+    def refused(self, refusal: Refusal) -> None:
+        """Count and log a request that was refused before the ledger."""
+        self.metrics.refused(refusal.status)
+        self.note_shed(refusal)
+
+    def note_shed(self, refusal: Refusal) -> None:
+        """Log a refusal where nothing is wrong with the request: no room, no expert, no store."""
+        if refusal.status == 503 or refusal.code == "overloaded":
+            code = refusal.code or refusal.kind
+            said = f"Requests are refused with {refusal.status} {code}: {refusal.message}"
+            self.events.note(("shed", code), said, code=code, status=refusal.status)
+
+    def note_failure(self, name: str, error: ExpertError) -> None:
+        """Log and count a failure of an expert; never with what was asked or answered."""
+        now = self._wall_clock()
+        self._failed[name, int(now // 60)] += 1
+        self._last_failures[name] = {"kind": error.kind, "time": now}
+        # What is not HTTP, or not an answer, is quoted in the detail.
+        detail = "" if error.kind == "garbled" else f" ({error.detail})"
+        said = f"The expert {name} {error.description}{detail}."
+        self.events.note((name, error.kind), said, expert=name, kind=error.kind)
+
     async def start(self) -> None:
         """Open what has to be open before the first request."""
         try:
@@ -145,6 +203,7 @@ class AppContext:
         if self._publisher is not None:
             self._publisher.cancel()
         self._publish()
+        self.events.write(least_seconds=0.0)
         self.metrics.put("mild_workers", value=0)
         for client in self.clients.values():
             await client.http.close()
@@ -173,6 +232,8 @@ class AppContext:
             if self.board is not None:
                 self.board.take(router)
             self.serving = serving
+            for client in self.clients.values():
+                client.end_cool_down()
             self.metrics.add("mild_reloads_total", "ok")
             return serving.fingerprint
 
@@ -187,23 +248,28 @@ class AppContext:
         while True:
             await asyncio.sleep(PUBLISH_SECONDS)
             self._publish()
+            self.events.write()
 
     def _publish(self) -> None:
         """What this worker says about itself, for the page and the metrics."""
         metrics, ledger = self.metrics, self.ledger
-        breakers = {name: client.state() for name, client in self.clients.items()}
-        for name, state in breakers.items():
-            metrics.put("mild_breaker_state", name, value=STATES.index(state))
+        states = self.expert_states()
+        for name in self.clients:
+            state = STATES.index(states["breakers"][name])
+            metrics.put("mild_breaker_state", name, value=state)
+            metrics.put("mild_breaker_open_keys", name, value=states["open_keys"][name])
+            metrics.put("mild_cool_down_seconds", name, value=states["cool_downs"][name])
         metrics.add("mild_ledger_dropped_total", by=ledger.dropped - self._dropped)
         self._dropped = ledger.dropped
         metrics.put("mild_ledger_waiting", value=ledger.waiting)
+        metrics.put("mild_ledger_waiting_bytes", value=ledger.waiting_bytes)
         metrics.put("mild_ledger_trouble", value=float(ledger.trouble is not None))
         metrics.put("mild_store_trouble", value=float(self.access.trouble is not None))
         ledger.publish(
             {
                 "router": self.serving.fingerprint,
                 "in_flight": self.in_flight,
-                "breakers": breakers,
+                **states,
                 "capacity": {
                     name: {
                         "in_flight": client.capacity.in_flight,
@@ -211,10 +277,23 @@ class AppContext:
                     }
                     for name, client in self.clients.items()
                 },
+                "failures": self._failures(),
                 "started": self.started,
                 "draining": self.draining,
             }
         )
+
+    def _failures(self) -> dict[str, Any]:
+        """Failed attempts of the last hour, and the last failure, by expert."""
+        hour = int(self._wall_clock() // 60) - 60
+        self._failed = Counter({key: n for key, n in self._failed.items() if key[1] > hour})
+        attempts: Counter[str] = Counter()
+        for (name, _), count in self._failed.items():
+            attempts[name] += count
+        return {
+            name: {"attempts": attempts[name], "last": self._last_failures.get(name)}
+            for name in self.names
+        }
 
 
 def label_of(name: str) -> tuple[bytes, bytes]:

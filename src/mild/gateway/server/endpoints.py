@@ -13,9 +13,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mild._version import __version__
+from mild.core.long_texts import shorten
 from mild.endpoints.expert import is_loopback
+from mild.endpoints.prices import charged_tokens
 from mild.endpoints.translation.fields import EMBEDDINGS
-from mild.features.terms import shorten
 from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import ROUTER_MODEL, ModelRequest, read_model
@@ -73,8 +74,11 @@ class Completions:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         context, serving = self._context, self._context.serving
-        caller = context.access.identify(authorization_of(scope["headers"]))
+        caller = scope["mild.caller"]
+        reading = time.perf_counter()
         body = await Request(scope, receive).body()
+        # How long the client takes to send its request is neither overhead nor latency.
+        start += time.perf_counter() - reading
         endpoint, which = COMPLETIONS[scope["path"]], context.settings.routing.text
         request = CompletionRequest(scope["headers"], endpoint, body, which)
         selector = serving.selector
@@ -117,6 +121,7 @@ class Endpoints:
             Route("/v1/models", self._models),
             Route("/v1/models/{name:path}", self._model),
             Route("/v1/route", self._route, methods=["POST"]),
+            Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/health", self._health),
             Route("/health/liveliness", self._liveliness),
             Route("/health/readiness", self._readiness),
@@ -145,7 +150,6 @@ class Endpoints:
     async def _route(self, request: Request) -> Response:
         """The decision alone, and why; nobody is asked, nothing is spent."""
         context, serving = self._context, self._context.serving
-        self._identify(request)
         body = await request.body()
         document = parse_body(body)
         selector, names = serving.selector, serving.selector.names
@@ -188,6 +192,15 @@ class Endpoints:
             }
         )
 
+    async def _count_tokens(self, request: Request) -> Response:
+        """Tokens of a message, by the estimate that charges without usage go by; nobody is asked."""
+        context, body = self._context, await request.body()
+        document = parse_body(body)
+        read_model(document.get("model"), context.names, context.serving.selector.fixed is None)
+        check_required(document, ("messages",))
+        tokens = charged_tokens(text_bytes(document, body))
+        return JSONResponse({"input_tokens": tokens}, headers={"x-mild-estimate": "input_tokens"})
+
     async def _explain(self, router: Router, text: str) -> tuple[dict[str, Any], Explanation]:
         """The evidence behind a decision and the whole explanation, found in a thread: it takes a while."""
         if self._waiting >= MAX_EXPLANATIONS:
@@ -211,14 +224,17 @@ class Endpoints:
         return why, found
 
     async def _health(self, request: Request) -> Response:
-        context = self._context
+        context, states = self._context, self._context.expert_states()
+        found = {"store": context.access.trouble, "ledger": context.ledger.trouble}
         return JSONResponse(
             {
                 "status": "draining" if context.draining else "ok",
                 "version": __version__,
                 "router": context.serving.fingerprint,
-                "experts": {name: client.state() for name, client in context.clients.items()},
+                "experts": states.pop("breakers"),
+                **states,
                 "in_flight": context.total_in_flight,
+                "troubles": [name for name, trouble in found.items() if trouble is not None],
             }
         )
 
@@ -226,8 +242,10 @@ class Endpoints:
         return JSONResponse("I'm alive!")
 
     async def _readiness(self, request: Request) -> Response:
-        if self._context.draining:
-            return JSONResponse({"status": "draining"}, 503)
+        reason = self._context.not_ready()
+        if reason is not None:
+            status = "draining" if reason == "draining" else "unavailable"
+            return JSONResponse({"status": status, "reason": reason}, 503)
         return JSONResponse({"status": "ready", "router": self._context.serving.fingerprint})
 
     async def _metrics(self, request: Request) -> Response:

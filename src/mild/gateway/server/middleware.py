@@ -16,12 +16,10 @@ from mild.endpoints.expert import is_loopback
 from mild.gateway.access.keys import ANONYMOUS
 from mild.gateway.config import Settings
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.body import BodyMemory
+from mild.gateway.server.body import FairLimit
 
 if TYPE_CHECKING:
     from mild.gateway.server.context import AppContext
-
-logger = logging.getLogger("mild.gateway")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Headers = Sequence[tuple[bytes, bytes]]
@@ -37,9 +35,14 @@ COMPLETIONS = {
     "/v1/messages": "/messages",
     "/v1/embeddings": "/embeddings",
 }
+# Paths whose requests count towards the requests per minute of their key.
+_RATED = {*COMPLETIONS, "/v1/route", "/v1/messages/count_tokens"}
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
+# Headers that proxies and tunnels add.
+_PROXY_PREFIXES = (b"x-forwarded-", b"cf-")
+_PROXY_HEADERS = (b"forwarded", b"x-real-ip", b"via")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
@@ -51,7 +54,8 @@ def refusal_response(refusal: Refusal, path: str = "") -> Response:
 def error_response(context: AppContext, error: Exception, path: str) -> Response:
     """The answer to a request that met an error of our own, which is counted and logged."""
     context.metrics.add("mild_errors_total")
-    logger.error("error while serving a request", exc_info=error)
+    said = "error while serving a request"
+    context.events.note(("internal", type(error).__name__), said, logging.ERROR, error)
     message = "The gateway failed to serve this request."
     return refusal_response(Refusal(500, message, code="internal_error"), path)
 
@@ -75,7 +79,9 @@ def name_request(number: bytes | None = None) -> str:
 class RequestGuard:
     """ASGI application with the checks that every request passes, in front of Starlette's.
 
-    The endpoints find in ``scope["mild.local"]`` whether the request was made on this machine.
+    Key and rate are checked here, before a place is taken and the body is read. The endpoints find in
+    ``scope["mild.local"]`` whether the request was made on this machine, and, where requests are counted,
+    whose it is in ``scope["mild.caller"]``.
     """
 
     def __init__(self, app: Any, context: AppContext) -> None:
@@ -85,8 +91,9 @@ class RequestGuard:
         self._hosts = HostCheck(settings)
         self._proxies = ProxyCheck(settings)
         self._max_body = settings.limits.max_body_bytes
-        self._max_in_flight = settings.limits.max_in_flight
-        self._memory = BodyMemory(settings.limits.max_bytes_in_flight)
+        limits, one_caller = settings.limits, lambda: context.access.has_one_caller
+        self._places = FairLimit(limits.max_in_flight, one_caller, settings.workers)
+        self._bytes = FairLimit(limits.max_bytes_in_flight, one_caller)
         # Without a key because the gateway is reached from this machine alone; a proxy makes that untrue.
         self._trusts_machine = settings.access.require_key is None and not settings.requires_key
 
@@ -95,7 +102,7 @@ class RequestGuard:
             await self._app(scope, receive, send)
             return
         completes = scope["method"] == "POST" and scope["path"] in COMPLETIONS
-        context = self._context
+        context, caller = self._context, ""
         length, given, forwarded = _read_headers(scope["headers"])
         send = _Responder(send, given)
         try:
@@ -107,22 +114,29 @@ class RequestGuard:
             encoded = b"%" in scope.get("raw_path", b"")
             if encoded and not scope["path"].startswith("/v1/models/"):
                 raise Refusal(404, "There is no such endpoint.", code="not_found")
-            if completes and context.total_in_flight >= self._max_in_flight:
-                message = "The gateway has no room for another request at the moment."
-                raise Refusal(429, message, code="overloaded", retry_after=1.0)
             if length is not None and (len(length) > 18 or int(length or 0) > self._max_body):
                 raise _body_too_large(self._max_body)
+            if scope["method"] == "POST" and scope["path"] in _RATED:
+                found = context.access.identify(authorization_of(scope["headers"]))
+                await context.access.admit(found)
+                scope["mild.caller"], caller = found, found.scope
+            elsewhere = context.total_in_flight - context.in_flight
+            if completes and not self._places.take(caller, 1, elsewhere):
+                message = "The gateway has no room for another request of this key at the moment."
+                raise Refusal(429, message, code="overloaded", retry_after=1.0)
         except Refusal as refusal:
-            context.metrics.refused(refusal.status)
+            context.refused(refusal)
             await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
-        body = LimitedBody(receive, self._max_body, self._memory)
+        body = LimitedBody(receive, self._max_body, self._bytes, caller)
         context.count_in_flight(int(completes))
         try:
             await self._app(scope, body, send)
         finally:
             body.release()
             context.count_in_flight(-int(completes))
+            if completes:
+                self._places.give_back(caller, 1)
 
     def _check_key(self, scope: Scope) -> None:
         if scope["path"] in _OPEN_PATHS:
@@ -141,12 +155,13 @@ class RequestGuard:
 class LimitedBody:
     """The ``receive`` of a request, with limits on the bytes that arrive by it."""
 
-    __slots__ = ("_limit", "_memory", "_receive", "_size")
+    __slots__ = ("_bytes", "_caller", "_limit", "_receive", "_size")
 
-    def __init__(self, receive: Receive, limit: int, memory: BodyMemory) -> None:
+    def __init__(self, receive: Receive, limit: int, held: FairLimit, caller: str = "") -> None:
         self._receive = receive
         self._limit = limit
-        self._memory = memory
+        self._bytes = held
+        self._caller = caller
         self._size = 0
 
     async def __call__(self) -> Message:
@@ -154,13 +169,16 @@ class LimitedBody:
         size = len(message.get("body", b""))
         if self._size + size > self._limit:
             raise _body_too_large(self._limit)
-        self._memory.add(size)
+        if size and not self._bytes.take(self._caller, size):
+            said = "The gateway has no memory for another request of this key at the moment."
+            raise Refusal(503, said, code="overloaded", retry_after=1.0)
         self._size += size
         return message
 
     def release(self) -> None:
         """The request has ended."""
-        self._memory.release(self._size)
+        if self._size:
+            self._bytes.give_back(self._caller, self._size)
 
 
 def _body_too_large(limit: int) -> Refusal:
@@ -176,7 +194,7 @@ def _read_headers(headers: Headers) -> tuple[bytes | None, bytes | None, bool]:
             length = value
         elif name == b"x-request-id":
             given = value if _REQUEST_ID.fullmatch(value) else None
-        elif name.startswith(b"x-forwarded-") or name in (b"forwarded", b"x-real-ip"):
+        elif name.startswith(_PROXY_PREFIXES) or name in _PROXY_HEADERS:
             forwarded = True
     return length, given, forwarded
 
@@ -205,9 +223,12 @@ class ProxyCheck:
     def __init__(self, settings: Settings) -> None:
         proxies = settings.server.trusted_proxies
         self._trusted = [ipaddress.ip_network(proxy) for proxy in proxies]
+        self._trusts_loopback = settings.access.trust_loopback
 
     def is_local(self, scope: Scope, forwarded: bool) -> bool:
         """Whether the client is on this machine; one whom only an unknown proxy knows is not."""
+        if not self._trusts_loopback:
+            return False
         peer = _parse_address((scope.get("client") or ("",))[0])
         if not forwarded:
             return peer is not None and peer.is_loopback

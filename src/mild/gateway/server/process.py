@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import socket
-import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -21,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn import Config
 
+from mild.endpoints.redaction import Redactor
 from mild.errors import InvalidInputError, MildError
-from mild.gateway.config import LimitSettings, ServerSettings, Settings
-from mild.gateway.config_checks import check_against
+from mild.gateway.config import LimitSettings, Settings
+from mild.gateway.config_checks import check_against, check_tls
+from mild.gateway.logs import configure_logging
 from mild.gateway.server.state import StateFile
 
 if TYPE_CHECKING:
@@ -64,29 +65,6 @@ def bind(host: str, port: int) -> socket.socket:
     return server
 
 
-def check_tls(server: ServerSettings) -> None:
-    """Refuse a certificate and key that cannot be used; uvicorn would say so in a traceback."""
-    if server.tls_certificate is None or server.tls_key is None:
-        return
-
-    def refuse_password() -> str:
-        raise InvalidInputError(
-            f"tls_key must be a key without a passphrase; {server.tls_key} has one.",
-            parameter="tls_key",
-        )
-
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(server.tls_certificate, server.tls_key, refuse_password)
-    except OSError as error:
-        reason = getattr(error, "reason", None) or error.strerror or error
-        raise InvalidInputError(
-            "tls_certificate and tls_key must be PEM files that belong together; "
-            f"{server.tls_certificate} and {server.tls_key}: {reason}.",
-            parameter="tls_certificate",
-        ) from error
-
-
 def raise_file_limit(limits: LimitSettings) -> None:
     """Let each process open as many files as its connections need, or say what it cannot have."""
     needed = limits.max_connections + limits.max_in_flight + SPARE_FILES
@@ -96,11 +74,11 @@ def raise_file_limit(limits: LimitSettings) -> None:
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < needed:
-        print(
-            f"warning: a process may open {allowed} files, and limits.max_connections and max_in_flight "
-            f"need {needed}; lower them, or raise the limit (ulimit -Hn).",
-            file=sys.stderr,
-            flush=True,
+        logger.warning(
+            "a process may open %d files, and limits.max_connections and max_in_flight need %d; "
+            "lower them, or raise the limit (ulimit -Hn).",
+            allowed,
+            needed,
         )
 
 
@@ -111,6 +89,8 @@ def serve_settings(
     after: Callable[[str], str] = lambda url: "",
 ) -> int:
     """Bind the port and serve until a signal says to stop; the exit status."""
+    server = settings.server
+    configure_logging(server.log_format, server.log_level, Redactor(settings.experts))
     try:
         sock = bind(settings.host, settings.port)
     except OSError as error:
@@ -124,20 +104,15 @@ def serve_settings(
     # What cannot be served is said once, before any worker starts.
     router = load()
     check_against(settings, router)
-    check_tls(settings.server)
+    check_tls(server)
     raise_file_limit(settings.limits)
     state = StateFile(port)
 
     def announce() -> None:
         state.write({"pid": os.getpid(), "port": port, "workers": settings.workers})
-        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-        scheme = "http" if settings.server.tls_certificate is None else "https"
-        url = f"{scheme}://{shown}:{port}"
+        url = settings.url
         print(f"mild serves {what} on {url} (model: mild){after(url)}", flush=True)
 
-    for level, name in ((logging.WARNING, "warning"), (logging.ERROR, "error")):
-        logging.addLevelName(level, name)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         if settings.workers > 1:
             return Supervisor(settings, load, sock, state, announce).run()
@@ -232,11 +207,9 @@ def make_server(
     from mild.gateway.server.protocol import GatewayProtocol, GatewayServer
 
     limits, tls = context.settings.limits, context.settings.server
-    protocol: Any = partial(GatewayProtocol, limits, context.metrics.refused)
+    protocol: Any = partial(GatewayProtocol, context, {})
     drain: Any = limits.drain_seconds
     keep_alive: Any = limits.keep_alive_seconds
-    # What uvicorn would log is said elsewhere, or is the fault of a client.
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = Config(
         create_app(context, ready),
         http=protocol,
@@ -303,8 +276,12 @@ class Supervisor:
         self._signal_all(signal.SIGTERM)
         end = time.monotonic() + self._settings.limits.drain_seconds + KILL_SECONDS
         while any(worker.exitcode is None for worker in self._workers):
-            # A second signal does not wait.
-            if time.monotonic() > end or self._signals:
+            # A second signal does not wait for requests, only for what they leave to be written.
+            if self._signals:
+                self._signals.clear()
+                self._signal_all(signal.SIGTERM)
+                end = min(end, time.monotonic() + KILL_SECONDS)
+            if time.monotonic() > end:
                 self._signal_all(signal.SIGKILL)
             time.sleep(0.01)
         return status
@@ -329,11 +306,7 @@ class Supervisor:
             from prometheus_client.multiprocess import mark_process_dead
 
             mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
-            print(
-                f"warning: worker {k} ended ({worker.exitcode}); another one is started",
-                file=sys.stderr,
-                flush=True,
-            )
+            logger.warning("worker %d ended (%s); another one is started", k, worker.exitcode)
             self._workers[k] = self._start(k)
         return None
 
@@ -351,12 +324,12 @@ class Supervisor:
 
     def _serve(self, k: int) -> None:
         """What a worker does."""
-        # Ctrl-C reaches the whole group; the parent passes it on.
+        # The parent passes it on; also while the server does not run yet.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._state.leave()
         try:
             _serve(self._settings, self._load, self._sock, self._state, k, self._shared)
         except MildError as error:
-            print(f"error: {error}", file=sys.stderr, flush=True)
+            logger.error("%s", error)
             sys.exit(START_FAILED)

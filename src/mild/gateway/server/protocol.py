@@ -1,8 +1,9 @@
 """HTTP/1.1 connections: uvicorn's protocol with limits on what arrives before the application runs.
 
-Refused are heads that are too long or too slow, ambiguous lengths, targets in another form than a path,
-upgrades, long trailers, too many connections, and too many requests in line on one of them. The offer of
-HTTP/2 that some clients make with their first request is ignored.
+Refused are heads that are too long, heads and bodies that are too slow, ambiguous lengths, targets in
+another form than a path, upgrades, long trailers, too many connections, and too many requests in line on
+one of them. The offer of HTTP/2 that some clients make with their first request is ignored. Connections
+are cut if their clients do not read and they hold too much together.
 
 This is the only file that depends on how uvicorn works inside. ``pyproject.toml`` caps its version, and
 ``test_uvicorn.py`` fails where these parts of it have changed.
@@ -11,8 +12,11 @@ This is the only file that depends on how uvicorn works inside. ``pyproject.toml
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import signal
 import socket
-from collections.abc import Callable
+from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import httptools
@@ -23,9 +27,8 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from mild.gateway.config import LimitSettings
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.middleware import name_request
+from mild.gateway.server.middleware import Message, Receive, Scope, Send, name_request
 
 if TYPE_CHECKING:
     from mild.gateway.server.context import AppContext
@@ -34,12 +37,19 @@ if TYPE_CHECKING:
 MAX_PIPELINED = 32
 # Seconds that a client may take to read what was written.
 STALL_SECONDS = 60.0
+# Seconds after which a body must have come at min_body_rate; it is looked at every second from then on.
+SLOW_BODY_SECONDS = 10.0
+# What a connection holds, besides bytes to be written, if its client does not read a stream.
+_STREAM_BYTES = 131_072
 # Seconds in which a client that was refused may still send; what it sends is ignored.
 LINGER_SECONDS = 2.0
 
 
 class GatewayServer(Server):
-    """uvicorn's server, which says that it drains as soon as it does."""
+    """uvicorn's server, which says that it drains as soon as it does.
+
+    A second signal ends the running requests at once; what they cost is still written.
+    """
 
     def __init__(self, config: Config, context: AppContext) -> None:
         super().__init__(config)
@@ -48,15 +58,31 @@ class GatewayServer(Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._context.draining = True
         await super().shutdown(sockets)
+        if self.force_exit:
+            for task in self.server_state.tasks:
+                task.cancel()
+            await self.lifespan.shutdown()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Ctrl-C reaches the whole group; the parent of a worker passes it on.
+        if sig == signal.SIGINT and multiprocessing.parent_process() is not None:
+            return
+        self.force_exit = self.should_exit
+        super().handle_exit(sig, frame)
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection. ``unread`` has those of the worker whose clients do not read, and since when."""
 
-    def __init__(self, limits: LimitSettings, refused: Callable[[int], None], **parts: Any) -> None:
+    def __init__(
+        self, context: AppContext, unread: dict[GatewayProtocol, float], **parts: Any
+    ) -> None:
         super().__init__(**parts)
-        self._limits = limits
-        self._refused = refused
+        self._context = context
+        self._limits = context.settings.limits
+        self._unread = unread
+        # Bytes that wait until those written before them are read.
+        self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         # Bytes since the head or the last piece of a body; whether a head, or a body, is incomplete.
@@ -64,7 +90,11 @@ class GatewayProtocol(HttpToolsProtocol):
         self._in_head = False
         self._in_body = False
         self._body_begins = False
+        self._body_start = 0.0
+        self._body_bytes = 0
         self._closing = False
+        # Sent behind the answers to the requests before it.
+        self._refusal: Refusal | None = None
         self._head_without_upgrade = b""
         # The request being answered; ``cycle`` is the one that is read.
         self._active: RequestResponseCycle | None = None
@@ -84,11 +114,12 @@ class GatewayProtocol(HttpToolsProtocol):
         self._stop_timer()
         self._stop_stall_timer()
         self.pipeline.clear()
+        self._refusal = None
         self._disconnect_active()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self._closing or self._refusal is not None:
             return
         self._unset_keepalive_if_required()
         self._head_bytes += len(data)
@@ -118,7 +149,8 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._in_body:
             if self._body_begins:
                 self._body_begins = False
-                self._start_timer(self._limits.body_seconds)
+                self._body_start = self.loop.time()
+                self._start_timer(min(SLOW_BODY_SECONDS, self._limits.body_seconds))
         elif not self._in_head or self._is_busy:
             # The clock of a head behind an answer starts when that was sent.
             self._stop_timer()
@@ -129,6 +161,8 @@ class GatewayProtocol(HttpToolsProtocol):
         super().pause_writing()
         self._stop_stall_timer()
         self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+        self._unread[self] = self.loop.time()
+        self._cut_unread()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -158,10 +192,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         most = self._limits.max_header_bytes
-        if (
-            self._head_bytes > most
-            and sum(len(name) + len(value) + 4 for name, value in self.headers) > most
-        ):
+        if sum(len(name) + len(value) + 4 for name, value in self.headers) > most:
             raise _head_too_large(f"The head must have at most {most} bytes.")
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise Refusal(400, "The version must be HTTP/1.1 or HTTP/1.0.", code="invalid_http")
@@ -175,7 +206,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             raise Refusal(431, "Too many requests wait on this connection.", code="pipeline_full")
         self._in_head, self._in_body, self._body_begins = False, True, True
-        self._head_bytes = self._trailer_bytes = 0
+        self._head_bytes = self._trailer_bytes = self._body_bytes = 0
         super().on_headers_complete()
         if self.scope["http_version"] == "1.0":
             # It knows no chunks: the end of the connection is the end of the answer.
@@ -184,6 +215,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
+        self._body_bytes += len(body)
         # Who sends the body does not wait for "100 Continue".
         self.cycle.waiting_for_100_continue = False
         super().on_body(body)
@@ -198,14 +230,16 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, partial(self._run, app))
 
     def on_response_complete(self) -> None:
         others_wait = bool(self.pipeline)
         super().on_response_complete()
         if self.transport.is_closing() or others_wait:
             return
-        if self._in_body:
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+        elif self._in_body:
             # The rest of a body that nobody read must not be taken for the next request.
             self._linger()
         elif self._in_head:
@@ -213,6 +247,32 @@ class GatewayProtocol(HttpToolsProtocol):
             self._start_timer(self._limits.header_seconds)
 
     # inside
+
+    async def _run(self, app: Any, scope: Scope, receive: Receive, send: Send) -> None:
+        async def count(message: Message) -> None:
+            if self.flow.write_paused:
+                self._waiting_bytes = len(message.get("body", b""))
+                self._cut_unread()
+            await send(message)
+            self._waiting_bytes = 0
+
+        await app(scope, receive, count)
+
+    def _cut_unread(self) -> None:
+        """Close connections until those that are not read hold no more than they may together."""
+        held = {one: one.unread_bytes for one in self._unread}
+        total, now = sum(held.values()), self.loop.time()
+        while total > self._limits.max_unread_bytes:
+            worst = max(held, key=lambda one: held[one] * (now - one._unread[one] + 1e-3))
+            total -= held.pop(worst)
+            del self._unread[worst]
+            self._context.metrics.add("mild_unread_cut_total")
+            worst.transport.abort()
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes that are held because the client does not read."""
+        return self.transport.get_write_buffer_size() + self._waiting_bytes + _STREAM_BYTES
 
     def _feed(self, data: bytes) -> None:
         while True:
@@ -267,26 +327,41 @@ class GatewayProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _stop_stall_timer(self) -> None:
+        self._unread.pop(self, None)
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
 
     def _time_out(self) -> None:
         self._timer = None
-        active = self._active
+        active, limits = self._active, self._limits
+        seconds = self.loop.time() - self._body_start
+        in_time = self._in_body and seconds < limits.body_seconds
         if self.pipeline and not self._closing:
             # The client waits for its turn as well.
-            self._start_timer(self._limits.body_seconds)
+            self._body_start, self._body_bytes = self.loop.time(), 0
+            self._start_timer(min(SLOW_BODY_SECONDS, limits.body_seconds))
         elif self._closing or (active is not None and self._is_busy and active.response_started):
             self.transport.abort()
+        elif in_time and self._body_bytes >= limits.min_body_rate * seconds:
+            self._start_timer(min(1.0, limits.body_seconds - seconds))
+        elif in_time:
+            message = f"The body must come at {limits.min_body_rate:g} bytes per second or faster."
+            self._refuse(Refusal(408, message, code="body_too_slow"))
         else:
             message = "The request took too long to arrive."
             self._refuse(Refusal(408, message, code="request_timeout"))
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Answer what cannot be read as a request, and close."""
-        self._refused(refusal.status)
+        """Answer what cannot be read as a request, behind the answers to those before it, and close."""
         active = self._active
+        if self._is_busy and not (self._in_body and self.cycle is active):
+            if self._in_body:
+                self.pipeline.popleft()
+            self._refusal = refusal
+            self._stop_timer()
+            return
+        self._context.refused(refusal)
         if active is None or not self._is_busy or not active.response_started:
             body = refusal.body()
             lines = [STATUS_LINE[refusal.status], b"content-type: application/json\r\n"]

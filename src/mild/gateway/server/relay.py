@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import UsageMeter
+from mild.endpoints.redaction import StreamRedactor
 from mild.endpoints.translation.answers import translate_error
 from mild.endpoints.translation.fields import RESPONSES, TranslationError, is_native
 from mild.endpoints.translation.streams import MessageReader, StreamTranslator
@@ -18,10 +21,11 @@ from mild.gateway.upstream.attempts import UpstreamResponse, is_error
 from mild.gateway.upstream.events import event_data
 from mild.gateway.upstream.json_edit import parse_object, replace_model
 
-_FINISH = re.compile(rb'"finish_reason"\s*:\s*"')
-_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+_FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"')
 # Bytes of events that are sent together when they came together.
 MAX_JOINED_BYTES = 32_768
+# How long the usage of a finished answer is waited for once the client has left.
+USAGE_SECONDS = 1.0
 
 
 def client_error_content(response: UpstreamResponse, endpoint: str) -> bytes:
@@ -44,17 +48,17 @@ def stream_translator(endpoint: str, expert: Expert, request: dict[str, Any]) ->
     return _MessageRelay(expert.name) if expert.api == "anthropic" else None
 
 
-class _MessageRelay(MessageReader):
+class _MessageRelay:
     """Anthropic's events to a client of the same API: only the model is renamed."""
 
     def __init__(self, model: str) -> None:
-        super().__init__()
+        self.reader = MessageReader()
         self._model = model
 
     def feed(self, document: dict[str, Any], event: bytes) -> bytes:
         """The event as the client gets it."""
         message = document.get("message")
-        self.observe(document)
+        self.reader.observe(document)
         if document.get("type") != "message_start" or not isinstance(message, dict):
             return event
         changed = {**document, "message": {**message, "model": self._model}}
@@ -77,7 +81,7 @@ class StreamRelay:
         name: bytes,
         usage: UsageMeter,
         strip: bool,
-        redact: Callable[[bytes], bytes],
+        redact: StreamRedactor,
         translator: Translator | None = None,
     ) -> None:
         self._response = response
@@ -86,8 +90,8 @@ class StreamRelay:
         self._usage = usage
         self._strip = strip
         self._redact = redact
-        self._finished = False
-        self._done = False
+        # The model has finished, the answer is whole, and nothing follows.
+        self._written = self._finished = self._done = False
         # Its arguments: an error that is kept here would keep itself, by its frames.
         self._error: tuple[str, str] | None = None
 
@@ -100,7 +104,7 @@ class StreamRelay:
         """
         events = self._response.events
         assert events is not None
-        event = self._response.first
+        event, self._response.first = self._response.first, b""
         first = True
         while event:
             parts = [self._changed(event)]
@@ -123,13 +127,31 @@ class StreamRelay:
             event = await events.next()
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")
+        last = b""
         if self._translator is not None:
             try:
                 last = self._translator.finish()
             except TranslationError as error:
                 raise ExpertError("garbled", str(error)) from None
-            await write(self._redact(last), True)
-        await write(b"", False)
+        await write(self._redact(last, last=True), False)
+
+    async def read_usage(self) -> None:
+        """Count what has arrived for a client that has left, and wait for the usage if it comes next.
+
+        Only a finished answer is waited for: an expert that is still writing must stop.
+        """
+        events = self._response.events
+        assert events is not None
+        with suppress(ExpertError, TimeoutError):
+            async with asyncio.timeout(USAGE_SECONDS):
+                self._changed(self._response.first)
+                while not (self._done or self._error):
+                    event = events.ready()
+                    if not event and self._written and not self._usage.final:
+                        event = await events.next()
+                    if not event:
+                        break
+                    self._changed(event)
 
     def _changed(self, event: bytes) -> bytes:
         """The event as the client gets it; empty if it is left out."""
@@ -143,37 +165,32 @@ class StreamRelay:
             # What came before it goes out first.
             self._error = ("server", "an error within the stream")
             return b""
-        self._usage.pieces_out += 1
+        self._written = self._written or _FINISH.search(data) is not None
         if self._translator is not None:
             return self._translate(event, data, self._translator)
-        if not self._finished and _FINISH.search(data):
-            self._finished = True
-        if b'"usage"' in data and _USAGE.search(data) and self._is_usage_alone(data):
+        self._finished = self._written
+        try:
+            document = parse_object(data)
+        except ValueError:
+            document = {}
+        self._usage.add(document, self._finished)
+        if self._strip and document.get("usage") and not document.get("choices"):
             return b""
         start = event.find(b"{")
         return event if start < 0 else event[:start] + replace_model(event[start:], self._name)
 
     def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
         try:
-            changed = translator.feed(parse_object(data), event)
+            document = parse_object(data)
+            self._usage.add(document, self._written)
+            changed = translator.feed(document, event)
         except (TranslationError, ValueError) as error:
             self._error = ("garbled", str(error))
             return b""
-        if translator.usage is not None:
-            self._usage.read({"usage": translator.usage})
-        self._finished, self._done = translator.finished, translator.done
+        if b'"usage"' in data:
+            self._usage.read(translator.reader.usage, self._written)
+        self._finished, self._done = translator.reader.finished, translator.reader.done
         return changed
-
-    def _is_usage_alone(self, data: bytes) -> bool:
-        try:
-            document = parse_object(data)
-        except ValueError:
-            return False
-        self._usage.read(document)
-        if document.get("choices"):
-            return False
-        self._usage.pieces_out -= 1
-        return self._strip
 
 
 def error_event(

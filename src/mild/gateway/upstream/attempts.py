@@ -19,7 +19,7 @@ from mild.endpoints.client import EndpointResponse
 from mild.endpoints.errors import ExpertError, status_error
 from mild.endpoints.expert import Expert
 from mild.endpoints.replies import error_message
-from mild.endpoints.translation.fields import upstream_endpoint
+from mild.endpoints.translation.fields import ANSWERS, MESSAGES, upstream_endpoint
 from mild.gateway.refusals import Refusal
 from mild.gateway.tracing import RequestTrace
 from mild.gateway.upstream.events import EventReader, event_data
@@ -33,9 +33,12 @@ MAX_WAIT = 5.0
 # Of a server error so many bytes are looked at, if they come within so many seconds.
 _MAX_ERROR_BYTES = 65_536
 _ERROR_SECONDS = 1.0
+# An error that is passed on has at most so many bytes.
+_MAX_REFUSAL_BYTES = 1_000_000
+# A larger answer is parsed in a thread: to count its brackets takes a while.
+_LARGE_BYTES = 2**20
 _UNSUPPORTED = re.compile(rb"(?i)unsupported|not supported|(?:does not|doesn't) support")
-# Enough of a body to tell it from others.
-_TAIL_BYTES = 65_536
+_REASONS = {"failed": "failed repeatedly", "pause": "asked for a pause"}
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
 
 
@@ -50,7 +53,7 @@ class UpstreamRequest:
     read : gives a plain answer as the client gets it, from the expert, its document and its bytes
     headers : of the client, passed on
     max_attempts : over all experts
-    key : name of the client's key
+    key : name of the client's key; None without one
     trace : of the request, where it is traced
     attempts : sent so far
     asking : the expert that is being asked
@@ -113,14 +116,14 @@ async def ask_experts(
     clients: Sequence[ExpertClient],
     request: UpstreamRequest,
     reserve: Callable[[Expert], Awaitable[None]],
-    report: Callable[[ExpertClient, str], None],
+    report: Callable[[ExpertClient, str, ExpertError | None], None],
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
 
     Raises
     ------
     Refusal
-        none did: 429 if they are full or limit their rate, 503 if all are left alone, 504 if the last was
+        none did: 429 if they are full or limit their rate, 503 if none is asked, 504 if the last was
         too slow, 502 otherwise
     """
     last: tuple[ExpertClient, ExpertError] | None = None
@@ -129,7 +132,7 @@ async def ask_experts(
         for client in clients:
             tries, path = 0, _endpoint_path(client, request)
             while tries <= client.expert.retries and request.attempts < request.max_attempts:
-                permit = client.acquire(path)
+                permit = client.acquire(path, request.key)
                 if permit is None:
                     break
                 tries += 1
@@ -155,14 +158,13 @@ async def _attempt(
     permit: Permit,
     request: UpstreamRequest,
     reserve: Callable[[Expert], Awaitable[None]],
-    report: Callable[[ExpertClient, str], None],
+    report: Callable[[ExpertClient, str, ExpertError | None], None],
 ) -> UpstreamResponse | ExpertError:
     """One attempt; its error if it came to nothing."""
     response: EndpointResponse | None = None
     try:
         await reserve(client.expert)
         body = request.body(client.expert)
-        permit.witness = (request.key, hash((len(body), body[-_TAIL_BYTES:])))
         request.attempts += 1
         request.asking = client.expert
         headers = request.headers
@@ -181,7 +183,7 @@ async def _attempt(
         request.asking = None
         if error.may_cost:
             request.lost.append(client.expert)
-        report(client, error.kind)
+        report(client, error.kind, error)
         if request.trace is not None:
             request.trace.fail_attempt(error)
         request.errors.append(f"{client.name}: {error}")
@@ -194,7 +196,9 @@ async def _attempt(
         permit.release(conclusive=False)
         raise
     answered = found.document is not None or found.events is not None
-    report(client, "ok" if answered else "client_error")
+    if answered:
+        permit.answered()
+    report(client, "ok" if answered else "client_error", None)
     return found
 
 
@@ -206,7 +210,8 @@ async def _open_response(
     if not 200 <= status < 300:
         error = status_error(status, f"status {status}", headers)
         if error.kind == "client_error":
-            return UpstreamResponse(client, permit, response, await response.read_all())
+            content = await response.read_all(_MAX_REFUSAL_BYTES)
+            return UpstreamResponse(client, permit, response, content)
         content = await _read_error(response) if status >= 500 else b""
         if not _UNSUPPORTED.search(content):
             raise error
@@ -223,11 +228,19 @@ async def _open_response(
         return UpstreamResponse(client, permit, response, events=events, first=first)
     content = await response.read_all()
     try:
-        document = parse_object(content)
+        if len(content) < _LARGE_BYTES:
+            document = parse_object(content)
+        else:
+            document = await asyncio.to_thread(parse_object, content)
     except ValueError as error:
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
         raise ExpertError("server", "an error with status 200", status)
+    path = _endpoint_path(client, request)
+    answers = document.get(ANSWERS[path])
+    # Only a message may be empty.
+    if not isinstance(answers, list) or not (answers or path == MESSAGES):
+        raise ExpertError("garbled", f"a body without {ANSWERS[path]}")
     content = request.read(client.expert, document, content)
     return UpstreamResponse(client, permit, response, content, document)
 
@@ -248,7 +261,7 @@ async def _first_event(events: EventReader) -> bytes:
         data = event_data(event)
         if not data:
             continue
-        if data == b"[DONE]":
+        if data in (b"[DONE]", b"{}"):
             raise ExpertError("garbled", "a stream without content")
         if is_error(event, data):
             raise ExpertError("server", "an error as the first event")
@@ -277,7 +290,7 @@ def _endpoint_path(client: ExpertClient, request: UpstreamRequest) -> str:
 def _wait(client: ExpertClient, request: UpstreamRequest) -> float:
     """Seconds until an expert may be asked."""
     path = _endpoint_path(client, request)
-    return 0.0 if client.is_free(path) else client.wait(path)[0]
+    return 0.0 if client.is_free(path, request.key) else client.wait(path, request.key)[0]
 
 
 async def _sleep(request: UpstreamRequest, seconds: float) -> None:
@@ -292,12 +305,16 @@ def _refusal(
     last: tuple[ExpertClient, ExpertError] | None,
 ) -> Refusal:
     if last is None:
-        waits = [client.wait(_endpoint_path(client, request)) for client in clients]
-        soonest = min((seconds for seconds, _ in waits), default=1.0)
-        if any(full for _, full in waits):
+        found = {c.name: c.wait(_endpoint_path(c, request), request.key) for c in clients}
+        soonest = min((seconds for seconds, _ in found.values()), default=1.0)
+        reasons = [why for _, why in found.values()]
+        if "full" in reasons:
             message = "The experts have no room for another request at the moment."
             return Refusal(429, message, code="overloaded", retry_after=soonest)
-        message = "The experts failed repeatedly and are not asked for a moment."
+        said = ", ".join(f"{name} {_REASONS[why]}" for name, (_, why) in found.items())
+        message = f"No expert is asked at the moment: {said}."
+        if "pause" in reasons:
+            return Refusal(503, message, code="experts_cooling_down", retry_after=soonest)
         return Refusal(503, message, code="experts_unavailable", retry_after=soonest)
     client, error = last
     status = {"rate": 429, "timeout": 504}.get(error.kind, 502)

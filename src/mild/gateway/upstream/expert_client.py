@@ -8,57 +8,60 @@ from collections.abc import Callable
 from mild.endpoints.client import EndpointClient
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
+from mild.gateway.logs import EventLog, logger
 from mild.gateway.shared import Counters
-from mild.gateway.upstream.breaker import STATES, Breaker
+from mild.gateway.upstream.breaker import STATES, Breaker, Probes
 from mild.gateway.upstream.capacity import Capacity
 
-# How long an expert that limits its rate is left alone if it does not say.
+# How long an expert that limits its rate is not asked if it does not say.
 COOL_DOWN_SECONDS = 1.0
-# Failures that no request provokes.
-_ILL = ("connect", "timeout", "cut")
+# Statuses with which an expert asks for a pause: with 429 always, with the others if it says how long.
+_PAUSES = (429, 503, 529)
 _CHAT = "/chat/completions"
 
 
 class Permit:
-    """Permission for one attempt at an expert; released once.
+    """Permission for one attempt at an expert; released once."""
 
-    ``witness`` says who asked: the client's key, and a hash of the body.
-    """
+    __slots__ = ("_began", "_breaker", "_client", "_key", "_probes")
 
-    __slots__ = ("_breaker", "_client", "_probe", "witness")
-
-    def __init__(self, client: ExpertClient, breaker: Breaker, probe: bool) -> None:
+    def __init__(
+        self, client: ExpertClient, breaker: Breaker, key: str | None, probes: Probes
+    ) -> None:
         self._client: ExpertClient | None = client
         self._breaker = breaker
-        self._probe = probe
-        self.witness: tuple[str | None, int] = (None, 0)
+        self._key = key
+        self._probes = probes
+        self._began: float | None = None
+
+    def answered(self) -> None:
+        """The answer began, and it is good: more than that is not expected of a probe."""
+        if self._client is not None and self._began is None:
+            self._began = self._client.clock()
+            self._breaker.succeeded(self._began, self._key, self._probes)
+            self._probes = []
 
     def release(self, error: ExpertError | None = None, *, conclusive: bool = True) -> None:
-        """End the attempt; with ``conclusive`` False it says nothing about the expert."""
+        """End the attempt; with ``conclusive`` False its end says nothing about the expert."""
+        if error is None and conclusive:
+            self.answered()
         client, self._client = self._client, None
         if client is None:
             return
         client.capacity.release()
-        now = client.clock()
-        if error is not None and (error.kind == "rate" or error.retry_after is not None):
-            wait = COOL_DOWN_SECONDS if error.retry_after is None else error.retry_after
-            client.cool_until = max(client.cool_until, now + wait)
-        breaker = self._breaker
-        if not self._probe and breaker.state(now) != "closed":
-            # It began before the breaker opened: only a probe says whether the expert is back.
+        if error is not None:
+            client.note_pause(error)
+        if error is None or error.kind == "rate" or error.status == 404:
+            self._breaker.released(self._key, self._probes)
             return
-        if error is None and conclusive:
-            breaker.succeeded(now)
-        elif error is not None and error.kind in _ILL:
-            breaker.failed(now)
-        elif error is not None and error.kind != "rate" and error.status != 404:
-            breaker.failed(now, self.witness)
-        elif self._probe:
-            breaker.released()
+        # Any other failure may be one that the request provokes.
+        provoked = error.kind != "connect"
+        now, began = client.clock(), self._began
+        self._breaker.failed(now, self._key, self._probes, provoked=provoked, began=began)
 
 
 class ExpertClient:
-    """An expert with its connections, a circuit breaker per path, and its capacity."""
+    """An expert with its connections, a circuit breaker per path, its cool-down and its capacity."""
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class ExpertClient:
         column: int,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        events: EventLog | None = None,
     ) -> None:
         self.expert = expert
         self.name = expert.name
@@ -75,38 +79,71 @@ class ExpertClient:
         self._breakers: dict[str, Breaker] = {}
         self.capacity = Capacity(expert, counters, worker, column, wall_clock)
         self.clock = clock
-        self.cool_until = 0.0
+        self._events = events or EventLog(clock)
+        self._rows, self._row, self._column = counters.rows, counters.rows[worker], column + 4
+        self.end_cool_down()
 
     def breaker(self, path: str) -> Breaker:
         """The breaker of a path such as ``/chat/completions``."""
         found = self._breakers.get(path)
         if found is None:
-            found = self._breakers[path] = Breaker(self.expert.breaker)
+            found = self._breakers[path] = Breaker(self.expert.breaker, self._report)
         return found
 
-    def acquire(self, path: str = _CHAT) -> Permit | None:
-        """A permit, or None if the expert is left alone, or full."""
-        now, breaker = self.clock(), self.breaker(path)
-        if now < self.cool_until or not breaker.allows(now) or not self.capacity.take():
+    def acquire(self, path: str = _CHAT, key: str | None = None) -> Permit | None:
+        """A permit for a request of a key, or None if the expert is not asked, or full."""
+        breaker = self.breaker(path)
+        if self.cool_down() or not breaker.allows(self.clock(), key) or not self.capacity.take():
             return None
-        probe = breaker.state(now) != "closed"
-        breaker.take(now)
-        return Permit(self, breaker, probe)
+        return Permit(self, breaker, key, breaker.take(key))
 
-    def is_free(self, path: str = _CHAT) -> bool:
+    def is_free(self, path: str = _CHAT, key: str | None = None) -> bool:
         """Whether ``acquire`` would give a permit."""
-        now = self.clock()
-        return now >= self.cool_until and self.breaker(path).allows(now) and self.capacity.is_free()
+        if self.cool_down() or not self.breaker(path).allows(self.clock(), key):
+            return False
+        return self.capacity.is_free()
 
-    def wait(self, path: str = _CHAT) -> tuple[float, bool]:
-        """Seconds until it may be free, and whether it is full rather than broken."""
+    def is_available(self) -> bool:
+        """Whether a client may ask it at one path at least, its capacity aside."""
+        states = {breaker.state(self.clock()) for breaker in self._breakers.values()}
+        return not self.cool_down() and states != {"open"}
+
+    def wait(self, path: str = _CHAT, key: str | None = None) -> tuple[float, str]:
+        """Seconds until it may be free, and why it is not: "failed", "pause" or "full"."""
         now, breaker = self.clock(), self.breaker(path)
-        if not breaker.allows(now):
-            return max(breaker.wait(now), 1.0), False
-        cooling = self.cool_until - now
-        return (cooling, True) if cooling > 0 else (self.capacity.wait(), True)
+        if not breaker.allows(now, key):
+            return max(breaker.wait(now, key), 1.0), "failed"
+        cooling = self.cool_down()
+        return (cooling, "pause") if cooling else (self.capacity.wait(), "full")
+
+    def cool_down(self) -> float:
+        """Seconds for which the expert, which asked any worker for a pause, is not asked."""
+        return max(0.0, max([row[self._column] for row in self._rows]) - self.clock())
+
+    def note_pause(self, error: ExpertError) -> None:
+        """Begin a cool-down if the expert asks for one."""
+        seconds = COOL_DOWN_SECONDS if error.retry_after is None else error.retry_after
+        if error.status in _PAUSES and (error.status == 429 or error.retry_after is not None):
+            seconds = min(seconds, self.expert.breaker.max_cool_down_seconds)
+            if seconds and not self.cool_down():
+                pause = f"a pause (status {error.status}): not asked for {seconds:g} s"
+                said = f"The expert {self.name} asked for {pause}."
+                self._events.note((self.name, "pause"), said, expert=self.name)
+            self._row[self._column] = max(self._row[self._column], self.clock() + seconds)
+
+    def end_cool_down(self) -> None:
+        """Forget the pause that this worker was asked for."""
+        self._row[self._column] = 0.0
 
     def state(self) -> str:
-        """The worst state of its breakers."""
+        """The worst state of its breakers, for everybody."""
         states = [breaker.state(self.clock()) for breaker in self._breakers.values()]
         return max(states, key=STATES.index, default="closed")
+
+    def open_keys(self) -> int:
+        """Keys for which it is not asked, while it is for others."""
+        counts = [breaker.open_keys(self.clock()) for breaker in self._breakers.values()]
+        return max(counts, default=0)
+
+    def _report(self, change: str) -> None:
+        logger.warning("The expert %s %s.", self.name, change, extra={"expert": self.name})

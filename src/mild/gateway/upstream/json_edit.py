@@ -1,4 +1,4 @@
-"""JSON edited in place: single values are replaced, every other byte stays as it was sent.
+"""JSON parsed within bounds, and edited in place: other bytes than the values replaced stay as sent.
 
 Unknown fields, their order, numbers of any length and the way characters are escaped survive, because
 nothing is parsed and written again.
@@ -12,6 +12,16 @@ from collections.abc import Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
+import numpy as np
+
+# Lists and objects, and values, that a request may have, and an expert's answer, which may hold embeddings
+# or log-probabilities. A parsed list or object takes up to 60 times its bytes.
+REQUEST_LIMITS = (50_000, 500_000)
+ANSWER_LIMITS = (400_000, 4_000_000)
+MAX_DEPTH = 100
+_BLOCK_BYTES = 2**20
+_BACKSLASHES = re.compile(rb"\\*")
+_NO_MARKS = bytes(set(range(256)) - set(b'"[]{},'))
 # What stands before a key of an object, with its quote, and behind it.
 _KEY = re.compile(r'[ \t\r\n]*[{,][ \t\r\n]*"')
 _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
@@ -19,17 +29,19 @@ _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 _LONG = 4000
 
 
-def parse_object(body: bytes) -> dict[str, Any]:
+def parse_object(body: bytes, limits: tuple[int, int] = ANSWER_LIMITS) -> dict[str, Any]:
     """A JSON object in UTF-8.
 
     Raises
     ------
     ValueError
-        it is not JSON, not UTF-8, nested too deeply, or not an object; the message says which
+        it is not JSON, not UTF-8, nested too deeply, beyond the limits, or not an object; the message says
+        which
 
     >>> parse_object(b'{"model": "mild", "n": 1}')
     {'model': 'mild', 'n': 1}
     """
+    check_structure(body, limits)
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -39,13 +51,46 @@ def parse_object(body: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise ValueError(f"it is not JSON ({error.msg}, {place})") from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
     except ValueError:
         found = json.loads(text, parse_int=_short_int)
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")
     return found
+
+
+def check_structure(body: bytes, limits: tuple[int, int] = ANSWER_LIMITS) -> None:
+    """Raise ValueError, before anything is parsed, for what would take much more memory than its bytes.
+
+    Block by block: what is beyond the limits is mostly found in the first.
+    """
+    max_containers, max_values = limits
+    # Marks inside of texts count here: what has few with them has few without them.
+    containers = body.count(b"[") + body.count(b"{")
+    if containers <= MAX_DEPTH and containers + body.count(b",") <= max_values:
+        return
+    containers = values = depth = quotes = end = 0
+    while end < len(body):
+        start, end = end, end + _BLOCK_BYTES
+        if body[end - 1 : end] == b"\\":
+            # What is escaped belongs to the block.
+            end = _BACKSLASHES.match(body, end).end() + 1  # type: ignore[union-attr]
+        block = body[start:end].replace(b"\\\\", b"").replace(b'\\"', b"")
+        marks = np.frombuffer(block.translate(None, _NO_MARKS), np.uint8)
+        is_quote = marks == ord('"')
+        outside = marks[(np.cumsum(is_quote, dtype=np.uint8) + quotes) & 1 == 0]
+        quotes = (quotes + int(np.count_nonzero(is_quote))) & 1
+        opens = (outside == ord("[")) | (outside == ord("{"))
+        containers += int(np.count_nonzero(opens))
+        values += int(np.count_nonzero(opens | (outside == ord(","))))
+        if containers > max_containers:
+            raise ValueError(f"it has more than {max_containers:,} lists and objects")
+        if values > max_values:
+            raise ValueError(f"it has more than {max_values:,} values")
+        closes = (outside == ord("]")) | (outside == ord("}"))
+        depths = depth + np.cumsum(opens.astype(np.int8) - closes, dtype=np.int32)
+        if depths.max(initial=0) > MAX_DEPTH:
+            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+        depth = int(depths[-1]) if depths.size else depth
 
 
 def replace_model(body: bytes, name: bytes) -> bytes:
@@ -55,6 +100,7 @@ def replace_model(body: bytes, name: bytes) -> bytes:
     b'{"id":1e3, "model" : "small", "x":{"model":"b"}}'
     """
     try:
+        check_structure(body)
         return replace_values(body.decode("utf-8"), {"model": name.decode("utf-8")}).encode("utf-8")
     except (ValueError, RecursionError):
         return body

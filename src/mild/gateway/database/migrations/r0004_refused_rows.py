@@ -1,0 +1,17 @@
+"""An index of the ledger's refused rows, which are deleted first."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Create the index."""
+    where = sa.text("outcome = 'refused'")
+    op.create_index(
+        "decisions_refused", "decisions", ["time"], sqlite_where=where, postgresql_where=where
+    )

@@ -1,0 +1,289 @@
+"""No client takes the places, the memory or the time of the others."""
+
+import asyncio
+import contextlib
+import json
+import socket
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import (
+    Client,
+    ask,
+    chat,
+    events,
+    expert,
+    gateway,
+    reply,
+    request_bytes,
+    rows,
+    solo,
+)
+from gateway.raw_http_cases import POST
+from mild.gateway.access import AccessStore
+from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
+from mild.gateway.config import AccessSettings
+from mild.gateway.server.body import FairLimit
+from mild.gateway.upstream import json_edit
+
+
+@pytest.fixture
+def keyed(tmp_path, monkeypatch):
+    """Starts a gateway with keys, by name and requests per minute; ``g.keys`` has their headers."""
+    monkeypatch.setattr("mild.gateway.access.writer.REFRESH_SECONDS", 0.05)
+    path = str(tmp_path / "store.sqlite")
+
+    @contextlib.asynccontextmanager
+    async def start(keys, up=None, **parts):
+        store = AccessStore(path)
+        store.open()
+        headers = {}
+        for name, rate in keys.items():
+            text = new_key()
+            digest = digest_of(text, store.salt())
+            store.add_key(Key(name, digest, hint_of(text), 1.0, requests_per_minute=rate))
+            headers[name] = {"authorization": f"Bearer {text}"}
+        needed = AccessSettings(require_key=True)
+        async with (
+            up or FakeUpstream() as up,
+            gateway([expert("one", up)], store=path, access_settings=needed, **parts) as g,
+        ):
+            g.keys, g.store, g.up = headers, store, up
+            yield g
+        store.close()
+
+    return start
+
+
+def code_of(answer):
+    return json.loads(answer.body)["error"]["code"]
+
+
+@contextlib.asynccontextmanager
+async def unfinished(g, key, count, length=10, body=b"{"):
+    """Requests whose bodies do not end; gives the answers of those that were refused at once."""
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(Client(g.port)) for _ in range(count)]
+        headers = {"content-length": length, **g.keys[key]}
+        for client in clients:
+            client.send(request_bytes(b"", **headers) + body)
+        await asyncio.sleep(0.1)
+        yield [await client.answer() for client in clients if client.reader._buffer]
+
+
+async def test_bodies_that_do_not_end_take_no_more_places_than_the_rate_of_their_key(keyed):
+    async with keyed({"slow": 5, "other": None}, limits={"max_in_flight": 20}) as g:
+        async with unfinished(g, "slow", 30) as refused:
+            held = g.app.in_flight
+            found = [await ask(g.port, chat(), **g.keys["other"]) for _ in range(3)]
+        assert (held, [answer.status for answer in found]) == (5, [200] * 3)
+        assert [(answer.status, code_of(answer)) for answer in refused] == [
+            (429, "rate_limit_exceeded")
+        ] * 25
+
+
+async def test_a_request_is_counted_once_and_one_over_the_rate_has_no_row(keyed):
+    async with keyed({"five": 5}) as g:
+        statuses = [(await ask(g.port, chat(), **g.keys["five"])).status for _ in range(7)]
+        refused = g.app.metrics.value("mild_refused_total", status="429")
+        assert (statuses, refused) == ([200] * 5 + [429] * 2, 2)
+        assert len(await rows(g, 5)) == 5
+
+
+async def test_decisions_count_towards_the_rate(keyed):
+    async with keyed({"five": 5}) as g:
+        paths = ["/v1/route"] * 3 + ["/v1/chat/completions"] * 2 + ["/v1/route"]
+        found = [await ask(g.port, chat(), path, **g.keys["five"]) for path in paths]
+        assert [answer.status for answer in found] == [200] * 5 + [429]
+        assert code_of(found[-1]) == "rate_limit_exceeded"
+
+
+async def test_an_unknown_key_takes_no_place(keyed):
+    async with keyed({"one": None}, limits={"max_in_flight": 2}) as g:
+        g.keys["none"] = {"authorization": "Bearer mild-unknown"}
+        async with unfinished(g, "none", 5) as refused:
+            assert (len(refused), {answer.status for answer in refused}) == (5, {401})
+            assert g.app.in_flight == 0
+
+
+@pytest.mark.parametrize(("names", "most"), [(("a", "b"), 6), (("a",), 8)])
+async def test_the_last_quarter_of_the_places_is_for_keys_with_less_than_a_quarter(
+    keyed, names, most
+):
+    async with keyed(dict.fromkeys(names), limits={"max_in_flight": 8}) as g:
+        async with unfinished(g, "a", 12) as refused:
+            assert (g.app.in_flight, len(refused)) == (most, 12 - most)
+            assert {(answer.status, code_of(answer)) for answer in refused} == {(429, "overloaded")}
+            if "b" in names:
+                assert (await ask(g.port, chat(), **g.keys["b"])).status == 200
+        await asyncio.sleep(0.1)
+        assert (await ask(g.port, chat(), **g.keys["a"])).status == 200
+
+
+async def test_the_last_quarter_of_the_bytes_is_for_keys_with_less_than_a_quarter(keyed):
+    async with keyed({"a": None, "b": None}, limits={"max_bytes_in_flight": 100_000}) as g:
+        async with unfinished(g, "a", 6, 50_000, b" " * 20_000) as refused:
+            assert {(answer.status, code_of(answer)) for answer in refused} == {(503, "overloaded")}
+            assert len(refused) == 3
+            assert (await ask(g.port, chat("x" * 20_000), **g.keys["b"])).status == 200
+        await asyncio.sleep(0.1)
+        assert (await ask(g.port, chat("x" * 60_000), **g.keys["a"])).status == 200
+
+
+def test_a_limit_over_workers_counts_what_the_others_hold():
+    places = FairLimit(16, lambda: False, workers=2)
+    assert all(places.take("a", 1, elsewhere=6) for _ in range(6))
+    # Three quarters are taken; a quarter of a worker's part is two.
+    assert not places.take("a", 1, elsewhere=6)
+    assert [places.take("b", 1, elsewhere=6) for _ in range(3)] == [True, True, False]
+    assert not places.take("c", 1, elsewhere=9)
+    places.give_back("a", 1)
+    assert (places.take("a", 1, elsewhere=3), places.held) == (True, 8)
+
+
+@pytest.mark.parametrize(("pause", "status"), [(0.05, 408), (0.0, 200)])
+async def test_a_body_that_comes_slower_than_the_floor_is_closed(pause, status, monkeypatch):
+    monkeypatch.setattr("mild.gateway.server.protocol.SLOW_BODY_SECONDS", 0.3)
+    data = json.dumps(chat("x" * 3000)).encode()
+    async with solo(limits={"min_body_rate": 2000}) as (up, g), Client(g.port) as client:
+        client.send(POST + b"content-length: %d\r\n\r\n" % len(data))
+        # All but the last byte soon, or 200 bytes a second.
+        size = 10 if pause else len(data) - 1
+        for start in range(0, len(data), size):
+            client.send(data[start : start + size])
+            await asyncio.sleep(pause or 0.5)
+            if client.reader._buffer:
+                break
+        found = await asyncio.wait_for(client.answer(), 10)
+        assert (found.status, up.asked) == (status, int(status == 200))
+        if status == 408:
+            assert (code_of(found), found.headers["connection"]) == ("body_too_slow", "close")
+            assert await client.reader.read() == b""
+        assert (await ask(g.port, chat())).status == 200
+
+
+def silent(port, document):
+    """A client that asks and never reads."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.connect(("127.0.0.1", port))
+    sock.sendall(request_bytes(document))
+    return sock
+
+
+def held_bytes(g):
+    return sum(one.transport.get_write_buffer_size() for one in g.server.server_state.connections)
+
+
+@pytest.mark.parametrize(
+    ("streamed", "limit", "cuts"), [(False, 20_000_000, 8), (True, 12_000_000, 2)]
+)
+async def test_answers_that_nobody_reads_are_cut_beyond_a_total(streamed, limit, cuts):
+    """Twelve answers of 7 MB; of streams, two events of 1 MB wait, and the rest is not asked for."""
+    text = "word" * 250_000 + " "
+    most = 0
+    async with solo(
+        FakeUpstream(text=text * 7),
+        one={"idle_seconds": 20},
+        limits={"max_unread_bytes": limit},
+    ) as (_, g):
+        with contextlib.ExitStack() as stack:
+            for _ in range(12):
+                stack.enter_context(silent(g.port, chat(stream=streamed)))
+                for _ in range(5):
+                    await asyncio.sleep(0.01)
+                    most = max(most, held_bytes(g))
+            while (cut := g.app.metrics.value("mild_unread_cut_total")) < cuts:
+                await asyncio.sleep(0.01)
+            records = list(await rows(g, int(cut)))
+            # Who reads gets all of it.
+            found = await asyncio.wait_for(ask(g.port, chat(stream=streamed)), 20)
+        assert (found.status, found.whole, len(found.body) > 6_000_000) == (200, True, True)
+        assert {row.outcome for row in records} == {"cancelled"}
+        assert most <= limit
+
+
+BRACKETS = b'{"x": [' + b"[]," * 3_000_000 + b'[]], "model": "m", "usage": {"prompt_tokens": 1}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "streamed"),
+    [
+        (BRACKETS, "application/json", False),
+        (b'{"error": "x",' + BRACKETS[1:], "application/json", False),
+        (b"data: " + BRACKETS[:7_900_000] + b"\n\n", "text/event-stream", True),
+    ],
+    ids=["answer", "error", "event"],
+)
+async def test_brackets_of_an_expert_are_counted_and_not_parsed(
+    content, kind, streamed, monkeypatch
+):
+    parsed = []
+
+    def note(text, *arguments, **options):
+        parsed.append(len(text))
+        return loads(text, *arguments, **options)
+
+    loads = json.loads
+    monkeypatch.setattr(json_edit.json, "loads", note)
+    async with solo(FakeUpstream(), one={"retries": 0}) as (up, g):
+        up.script = [reply(200, content, content_type=kind)]
+        found = await ask(g.port, chat(stream=streamed))
+        (row,) = await rows(g)
+        after = await ask(g.port, chat())
+    assert max(parsed) < 1_000_000
+    assert after.status == 200
+    if streamed:
+        assert (found.status, row.outcome) == (200, "cut")
+    else:
+        assert (found.status, code_of(found)) == (502, "expert_garbled")
+
+
+async def test_a_large_error_of_an_expert_is_not_passed_on():
+    async with solo(FakeUpstream(), one={"retries": 0}) as (up, g):
+        up.script = [reply(400, json.dumps({"error": {"message": "x" * 2_000_000}}))]
+        found = await ask(g.port, chat())
+    assert (found.status, code_of(found)) == (502, "expert_garbled")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_request_ends_when_its_key_is_revoked(keyed, streamed):
+    up = FakeUpstream(text="word " * 20, delay=0.05 if streamed else 0.6)
+    async with keyed({"alice": None, "bob": None}, up) as g:
+        document = chat(stream=streamed)
+        alice, bob = (asyncio.create_task(ask(g.port, document, **key)) for key in g.keys.values())
+        while up.in_flight < 2:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.1 * streamed)
+        await asyncio.to_thread(g.store.revoke_key, "alice", 2.0)
+        cut = await asyncio.wait_for(alice, 5)
+        (row,) = await rows(g)
+        while up.in_flight > 1:
+            await asyncio.sleep(0.005)
+        whole = await asyncio.wait_for(bob, 10)
+        again = await ask(g.port, document, **g.keys["alice"])
+    assert (row.key, row.error) == ("alice", "invalid_api_key")
+    assert (whole.status, whole.whole, again.status) == (200, True, 401)
+    if streamed:
+        assert (cut.status, cut.whole, row.outcome) == (200, False, "cut")
+        assert json.loads(events(cut.body.replace(b"event: error\n", b""))[-1])["error"][
+            "code"
+        ] == ("invalid_api_key")
+    else:
+        assert (cut.status, code_of(cut), row.outcome) == (401, "invalid_api_key", "failed")
+    assert g.app.clients["one"].state() == "closed"
+
+
+async def test_a_key_that_is_revoked_while_its_body_arrives_is_not_served(keyed):
+    async with keyed({"alice": None}) as g, Client(g.port) as client:
+        data = request_bytes(chat(), **g.keys["alice"])
+        client.send(data[:-1])
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(g.store.revoke_key, "alice", 2.0)
+        while (await ask(g.port, chat(), **g.keys["alice"])).status != 401:
+            await asyncio.sleep(0.02)
+        asked = g.up.asked
+        client.send(data[-1:])
+        found = await asyncio.wait_for(client.answer(), 5)
+        assert (found.status, g.up.asked) == (401, asked)
