@@ -299,8 +299,6 @@ class AppContext:
 def label_of(name: str) -> tuple[bytes, bytes]:
     """An expert's name as a header value and as JSON.
 
-    Examples
-    --------
     >>> label_of("gross-ß")
     (b'gross-%C3%9F', b'"gross-\\\\u00df"')
     """
