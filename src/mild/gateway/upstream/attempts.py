@@ -101,11 +101,8 @@ async def ask_experts(
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
 
-    Raises
-    ------
-    Refusal
-        none did: 429 if they are full or limit their rate, 503 if none is asked, 504 if the last was
-        too slow, 502 otherwise
+    Refusal if none did: 429 if they are full or limit their rate, 503 if none is asked, 504 if the last
+    was too slow, 502 otherwise.
     """
     last: tuple[ExpertClient, ExpertError] | None = None
     patience = MAX_WAIT
