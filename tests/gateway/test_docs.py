@@ -12,7 +12,7 @@ from mild.endpoints.errors import FAILURES
 from mild.endpoints.translation.fields import FIELDS
 from mild.gateway.config import read_settings
 from mild.gateway.metrics import Metrics
-from mild.gateway.server.body import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES
+from mild.gateway.upstream.json_edit import MAX_DEPTH, REQUEST_LIMITS
 
 PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
 
@@ -77,7 +77,11 @@ def test_every_metric_is_in_the_table():
 
 def test_the_table_names_the_bounds_that_are_used():
     text = PAGE.read_text(encoding="utf-8")
-    for bound in (f"{MAX_CONTAINERS:,} lists", f"{MAX_VALUES:,} values", f"{MAX_DEPTH} levels"):
+    for bound in (
+        f"{REQUEST_LIMITS[0]:,} lists",
+        f"{REQUEST_LIMITS[1]:,} values",
+        f"{MAX_DEPTH} levels",
+    ):
         assert bound in text
 
 
