@@ -185,7 +185,8 @@ class EndpointClient:
         # Neither a head in small pieces nor interim responses without end take longer.
         seconds = expert.connect_seconds + expert.first_byte_seconds
         seconds += len(body) / MIN_BYTES_PER_SECOND
-        head = asyncio.timeout(min(seconds, expert.total_seconds))
+        seconds = min(seconds, expert.total_seconds)
+        head = asyncio.timeout(seconds)
         try:
             async with head:
                 return await session.post(
@@ -198,10 +199,7 @@ class EndpointClient:
                 )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             if head.expired():
-                late = "no response headers came in time"
-                if expert.total_seconds <= seconds:
-                    late = _no_reply(expert)
-                raise ExpertError("timeout", late) from None
+                raise ExpertError("timeout", f"no reply within {round(seconds, 1):g} s") from None
             raise _classify(error, expert, "no first byte came") from None
 
     async def close(self) -> None:
@@ -239,10 +237,6 @@ def _tls_context(file: str | None, folder: str | None) -> ssl.SSLContext:
     return context
 
 
-def _no_reply(expert: Expert) -> str:
-    return f"no reply within {expert.total_seconds:g} s"
-
-
 def _classify(error: Exception, expert: Expert, missing: str) -> ExpertError:
     """The kind of a failure of the HTTP client."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -250,7 +244,7 @@ def _classify(error: Exception, expert: Expert, missing: str) -> ExpertError:
     if isinstance(error, aiohttp.SocketTimeoutError):
         return ExpertError("timeout", f"{missing} in time")
     if isinstance(error, TimeoutError):
-        return ExpertError("timeout", _no_reply(expert))
+        return ExpertError("timeout", f"no reply within {expert.total_seconds:g} s")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return ExpertError("connect", f"no connection: {error}", permanent=True)
     if isinstance(error, aiohttp.ClientConnectorError):

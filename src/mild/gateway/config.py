@@ -464,8 +464,6 @@ def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
             "database, leave path out",
         )
         path = LEDGER
-    if path is None and isinstance(store, Address):
-        found: Path | Address = store
-    else:
-        found = _path_in(config, path or LEDGER)
+    shared = path is None and isinstance(store, Address)
+    found = store if shared else _path_in(config, path or LEDGER)
     return table | {"path": found if enabled else None}

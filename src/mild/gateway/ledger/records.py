@@ -20,65 +20,43 @@ OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
 class Record:
     """One accepted request.
 
-    Attributes
-    ----------
-    request_id : as in the header ``x-mild-request-id``
-    time : when it came, in seconds since 1970
-    key : name of the key, never the key
-    asked : model name that was asked for
-    expert : who answered; None if nobody did
-    chosen : the expert that was drawn among all, before any fault; None if the router was not asked
-    probabilities : the router's distribution, in the order of its experts; None for an expert that could
-        not serve the request
-    propensity : probability in (0, 1] with which ``chosen`` was drawn, exploration included
-    expected_cost : what the router expected of ``chosen``, in its own units
-    price : dollars that were charged
-    tokens_in, tokens_out : likewise, by the usage that the expert reported or by an estimate
-    latency_ms : from the end of the request's body to the last byte
-    first_byte_ms : from there to the first byte of the answer
-    overhead_ms : what the gateway itself added, without the upload and the experts
-    status : HTTP status of the answer
-    outcome : "ok", "cut" (broken behind the first byte), "cancelled" (the client left), "refused" (budget
-        or rate), "failed"
-    attempts : requests that were sent to experts
-    streamed : whether the answer was a stream
-    session : hash of the session's name
-    router : fingerprint of the router that decided
-    text : what was routed, only where the settings keep it and an expert was asked; without the middle of
-        a long text
-    error : why it failed, in a word or a sentence
-    pinned_by : request whose decision this one follows because their session is pinned. Such a row
-        repeats ``chosen`` and ``propensity`` of that request: nothing new was drawn
-
-    Examples
-    --------
     >>> Record("r1", 0.0, "alice", "mild", expert="small", chosen="small", propensity=0.95).outcome
     'ok'
     """
 
-    request_id: str
-    time: float
-    key: str
-    asked: str
-    expert: str | None = None
+    request_id: str  # as in the header ``x-mild-request-id``
+    time: float  # when it came, in seconds since 1970
+    key: str  # name of the key, never the key
+    asked: str  # model name that was asked for
+    expert: str | None = None  # who answered; None if nobody did
+    # The expert that was drawn among all, before any fault; None if the router was not asked.
     chosen: str | None = None
+    # The router's distribution, in the order of its experts; None for one that could not serve the request.
     probabilities: Sequence[float | None] | None = None
+    # Probability in (0, 1] with which ``chosen`` was drawn, exploration included.
     propensity: float | None = None
-    expected_cost: float | None = None
+    expected_cost: float | None = None  # what the router expected of ``chosen``, in its own units
+    # Dollars and tokens that were charged, by the usage that the expert reported or by an estimate.
     price: float | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
-    latency_ms: float | None = None
-    first_byte_ms: float | None = None
-    overhead_ms: float | None = None
-    status: int = 200
+    latency_ms: float | None = None  # from the end of the request's body to the last byte
+    first_byte_ms: float | None = None  # from there to the first byte of the answer
+    overhead_ms: float | None = None  # of the gateway itself, without the upload and the experts
+    status: int = 200  # HTTP status of the answer
+    # One of ``OUTCOMES``: "cut" is broken behind the first byte, "cancelled" that the client left,
+    # "refused" by budget or rate.
     outcome: str = "ok"
-    attempts: int = 1
-    streamed: bool = False
-    session: str | None = None
-    router: str = ""
+    attempts: int = 1  # requests that were sent to experts
+    streamed: bool = False  # whether the answer was a stream
+    session: str | None = None  # hash of the session's name
+    router: str = ""  # fingerprint of the router that decided
+    # What was routed, only where the settings keep it and an expert was asked; without the middle of a
+    # long text.
     text: str | None = None
-    error: str | None = None
+    error: str | None = None  # why it failed, in a word or a sentence
+    # Request whose decision this one follows because their session is pinned. Such a row repeats
+    # ``chosen`` and ``propensity`` of that request: nothing new was drawn.
     pinned_by: str | None = None
 
 

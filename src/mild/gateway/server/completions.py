@@ -48,7 +48,7 @@ from mild.gateway.server.relay import (
 )
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
-from mild.gateway.upstream.json_edit import replace_model, replace_values
+from mild.gateway.upstream.json_edit import replace_model
 
 if TYPE_CHECKING:
     from mild.gateway.server.context import AppContext, Serving
@@ -64,7 +64,6 @@ _PASSED_ON = frozenset(
         b"idempotency-key",
     )
 )
-_USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
 
 Headers = list[tuple[bytes, bytes]]
@@ -125,9 +124,6 @@ class CompletionRequest:
         self._wants_usage = not (self.streamed and endpoint in (CHAT, COMPLETIONS)) or not (
             options is None or (isinstance(options, dict) and not options.get("include_usage"))
         )
-        self._options: str | None = None
-        if not self._wants_usage and "stream_options" in document:
-            self._options = json.dumps({**(options or {}), "include_usage": True})
         # Bodies that are written anew, by all that they depend on but the model.
         self._written: dict[tuple[Any, ...], bytes] = {}
 
@@ -183,15 +179,9 @@ class CompletionRequest:
 
     def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model; written anew where it must change."""
-        if expert.own_bytes or not self.is_native(expert):
-            return replace_model(self._written_body(expert), _name_json(expert.model))
-        body = replace_model(self._body, _name_json(expert.model))
-        if not self.adds_usage(expert):
-            return body
-        if self._options is None:
-            place = body.index(b"{") + 1
-            return body[:place] + _USAGE + body[place:]
-        return replace_values(body.decode(), {"stream_options": self._options}).encode()
+        stays = self.is_native(expert) and not (expert.own_bytes or self.adds_usage(expert))
+        body = self._body if stays else self._written_body(expert)
+        return replace_model(body, _name_json(expert.model))
 
     def echo(self) -> dict[str, Any]:
         """Fields that an answer in another API depends on, or repeats; parsed again, and not kept."""

@@ -50,21 +50,11 @@ class Serving:
 class AppContext:
     """What the requests of one worker share.
 
-    Parameters
-    ----------
-    settings, router : checked against each other here
-    access, ledger : started and closed with the application
-    board : for the page; None without one
-    shared, worker : memory of all workers, and which of them this is
-    tracing : of requests; without it, as the settings say
-    clock, wall_clock : monotonic seconds, and seconds since 1970
-    seed : of exploration; None for the system's
-
-    Attributes
-    ----------
-    clients : by expert name
-    labels : header value and JSON of each expert's name
-    redact : takes configured secrets out of what is sent to clients
+    Settings and router are checked against each other here; access and ledger are started and closed with
+    the application. ``board`` is for the page. ``shared`` is the memory of all workers, and ``worker`` the
+    number of this one. Without ``tracing``, requests are traced as the settings say. ``clients`` are by
+    expert name; ``labels`` are each name as a header value and as JSON. ``redact`` takes configured
+    secrets out of what is sent to clients.
     """
 
     def __init__(
@@ -220,9 +210,7 @@ class AppContext:
     async def reload(self, load: Callable[[], Router]) -> str:
         """Load another router beside the one that serves, and swap them; the old one stays if that fails.
 
-        Returns
-        -------
-        str, its fingerprint
+        Returns its fingerprint.
         """
         # One after the other: what was read last must be what serves.
         async with self._reloading:
@@ -304,8 +292,6 @@ class AppContext:
 def label_of(name: str) -> tuple[bytes, bytes]:
     """An expert's name as a header value and as JSON.
 
-    Examples
-    --------
     >>> label_of("gross-ß")
     (b'gross-%C3%9F', b'"gross-\\\\u00df"')
     """

@@ -46,57 +46,37 @@ _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
 
 @dataclass(slots=True)
 class UpstreamRequest:
-    """A request for the experts.
+    """A request for the experts."""
 
-    Attributes
-    ----------
-    endpoint : of the client, such as ``/chat/completions``; the expert's own may be another
-    body : gives what to send to an expert
-    read : gives a plain answer as the client gets it, from the expert, its document and its bytes
-    headers : of the client, passed on
-    max_attempts : over all experts
-    key : name of the client's key; None without one
-    trace : of the request, where it is traced
-    held : counts the bytes of its answer
-    attempts : sent so far
-    asking : the expert that is being asked
-    waited : seconds spent waiting for experts
-    errors : of the attempts that failed
-    lost : experts of attempts that failed and may be charged all the same
-    """
-
-    endpoint: str
+    endpoint: str  # of the client, such as ``/chat/completions``; the expert's own may be another
     streamed: bool
-    body: Callable[[Expert], bytes]
+    body: Callable[[Expert], bytes]  # what to send to an expert
+    # A plain answer as the client gets it, from the expert, its document and its bytes.
     read: Callable[[Expert, dict[str, Any], bytes], bytes]
-    headers: Mapping[str, str] = field(default_factory=dict)
-    max_attempts: int = 3
-    key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)  # of the client, passed on
+    max_attempts: int = 3  # over all experts
+    key: str | None = None  # name of the client's key; None without one
     trace: RequestTrace | None = None
-    held: Any = None
-    attempts: int = 0
+    held: Any = None  # counts the bytes of its answer
+    attempts: int = 0  # sent so far
     asking: Expert | None = None
-    waited: float = 0.0
-    errors: list[str] = field(default_factory=list)
+    waited: float = 0.0  # seconds spent waiting for experts
+    errors: list[str] = field(default_factory=list)  # of the attempts that failed
+    # Experts of attempts that failed and may be charged all the same.
     lost: list[Expert] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class UpstreamResponse:
-    """A response with something for the client; it must be closed.
-
-    Attributes
-    ----------
-    content, document : of a plain answer, whole, for the client, and as it came; the document is None for
-        an error that is relayed
-    events, first : of a stream, and its first event
-    """
+    """A response with something for the client; it must be closed."""
 
     client: ExpertClient
     permit: Permit
     response: EndpointResponse
+    # Of a plain answer: whole, for the client, and as it came; no document for an error that is relayed.
     content: bytes = b""
     document: dict[str, Any] | None = None
+    # Of a stream, and its first event.
     events: EventReader | None = None
     first: bytes = b""
     is_open: bool = True
@@ -124,11 +104,8 @@ async def ask_experts(
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
 
-    Raises
-    ------
-    Refusal
-        none did: 429 if they are full or limit their rate, 503 if none is asked, 504 if the last was
-        too slow, 502 otherwise
+    Refusal if none did: 429 if they are full or limit their rate, 503 if none is asked, 504 if the last
+    was too slow, 502 otherwise.
     """
     last: tuple[ExpertClient, ExpertError] | None = None
     patience = MAX_WAIT
