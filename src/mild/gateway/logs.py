@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.config
 import time
 import traceback
 from collections.abc import Callable
@@ -51,22 +50,12 @@ def configure_logging(
     log_format: str = "text", log_level: str = "info", redact: Callable[[str], str] = str
 ) -> None:
     """Write log lines of the gateway, and warnings of libraries, to standard error."""
-    formatter = {"()": LogFormatter, "as_json": log_format == "json", "redact": redact}
-    handler = {"class": "logging.StreamHandler", "formatter": "line"}
-    logging.config.dictConfig(
-        {
-            "version": 1,
-            "disable_existing_loggers": False,
-            "formatters": {"line": formatter},
-            "handlers": {"stderr": handler},
-            "root": {"level": "WARNING", "handlers": ["stderr"]},
-            "loggers": {
-                "mild.gateway": {"level": log_level.upper()},
-                # What uvicorn would log is said elsewhere, or is the fault of a client.
-                "uvicorn.error": {"level": "CRITICAL"},
-            },
-        }
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter(log_format == "json", redact))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logger.setLevel(log_level.upper())
+    # What uvicorn would log is said elsewhere, or is the fault of a client.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 
 @dataclass(slots=True)

@@ -55,7 +55,7 @@ def answered(document, **more):
 
 @pytest.mark.parametrize(
     ("stop", "content"),
-    [("9", "3"), (["x", "1"], "39"), ([], "391"), (None, "391"), ("", "391"), ([7, "91", "3"], "")],
+    [("9", "3"), (["x", "1"], "39"), ([], "391"), (None, "391"), ("", "391"), (["91", "3"], "")],
 )
 @pytest.mark.parametrize("streamed", [False, True])
 def test_an_answer_ends_before_the_stop_sequence(stop, content, streamed):
@@ -235,9 +235,7 @@ def test_a_body_that_cannot_be_read_is_refused():
         ({"$defs": {"A": {"const": 1}}, "allOf": [{"$ref": "#/$defs/A"}]}, 1),
         ({"properties": {"a": {"const": 1}}}, {"a": 1}),
         ({"type": "object"}, {}),
-        ({"$ref": "#/missing"}, "it is 12.5"),
         ({}, "it is 12.5"),
-        (None, "it is 12.5"),
     ],
 )
 def test_instances(schema, value):
@@ -279,11 +277,6 @@ JSON = st.recursive(
 )
 
 
-@given(JSON)
-def test_every_schema_is_answered(schema):
-    json.dumps(make_instance(schema, "text"))
-
-
 FIELDS = [
     "messages",
     "tools",
@@ -298,11 +291,21 @@ FIELDS = [
 
 @settings(max_examples=50)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, JSON)))
-def test_every_request_is_answered(document):
-    assert post(document)[0] == 200
+def test_every_request_is_answered_or_refused(document):
+    schema = {"type": "json_schema", "json_schema": {"schema": document.get("response_format")}}
+    for form in (document.get("response_format"), schema):
+        status, body = post({**document, "response_format": form})
+        assert status in (200, 400)
+        if status == 400:
+            assert json.loads(body)["error"]["code"] == "invalid_body"
 
 
-@pytest.mark.parametrize("odd", [[], {}, 3, [{}], [{"function": []}], [{"function": {"name": []}}]])
-def test_odd_tools_are_no_tools(odd):
-    assert choice_of(chat(tools=odd, tool_choice="required"))[0] == "stop"
-    assert choice_of(chat(tools=[WEATHER], tool_choice={"function": odd}))[0] == "stop"
+@pytest.mark.parametrize("odd", [3, [{"function": []}], [{"function": {"name": []}}]])
+def test_odd_tools_are_refused(odd):
+    assert post(chat(tools=odd, tool_choice="required"))[0] == 400
+    assert post(chat(tools=[WEATHER], tool_choice={"function": odd}))[0] == 400
+
+
+@pytest.mark.parametrize("none", [None, [], [{"type": "web_search"}]])
+def test_without_functions_no_tool_is_called(none):
+    assert choice_of(chat(tools=none, tool_choice="required"))[0] == "stop"

@@ -10,12 +10,12 @@ has changed.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     from mild.artifact.info import RouterInfo
@@ -56,40 +56,23 @@ def bands(
         variance = (1 - explore) ** 2 * share * (1 - share) / (a + b + 1)
         # With exploration alone the probability is known: as if from very many decisions.
         known = mean * (1 - mean) / variance - 1 if variance > 0 else KNOWN
-        low, high = _middle(n, round(mean * known, 6), round((1 - mean) * known, 6), tail)
+        low, high = _middle(n, mean * known, (1 - mean) * known, tail)
         seen = (1 - explore) * count / total + explore / experts if total else mean
         result.append(Band(low, high, n * seen))
     return result
 
 
-@lru_cache(maxsize=256)
 def _middle(n: int, a: float, b: float, tail: float) -> tuple[int, int]:
     """Quantiles of the beta-binomial distribution: at most ``tail`` lies below, and at most that above."""
-    logs = [
-        math.lgamma(n + 1)
-        - math.lgamma(k + 1)
-        - math.lgamma(n - k + 1)
-        + math.lgamma(k + a)
-        + math.lgamma(n - k + b)
-        - math.lgamma(n + a + b)
-        for k in range(n + 1)
-    ]
-    top = max(logs)
-    weights = [math.exp(value - top) for value in logs]
-    total = math.fsum(weights)
-    low = _first_known(weights, total * tail)
-    high = n - _first_known(weights[::-1], total * tail)
-    return low, high
-
-
-def _first_known(weights: Sequence[float], tail: float) -> int:
-    """First place up to which more than ``tail`` has gathered."""
-    gathered = 0.0
-    for place, weight in enumerate(weights):
-        gathered += weight
-        if gathered > tail:
-            return place
-    return len(weights) - 1
+    k = np.arange(n)
+    # Each probability by the one before it.
+    steps = np.log((n - k) * (k + a) / ((k + 1) * (n - 1 - k + b)))
+    logs = np.concatenate([[0.0], np.cumsum(steps)])
+    weights = np.exp(logs - logs.max())
+    limit = tail * weights.sum()
+    low = np.searchsorted(np.cumsum(weights), limit, side="right")
+    high = n - np.searchsorted(np.cumsum(weights[::-1]), limit, side="right")
+    return int(low), int(high)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from functools import reduce
 from typing import Any
 
 # A schema may contain itself: nothing is written below this depth, and no more parts than these.
@@ -11,7 +13,7 @@ MAX_NODES = 1000
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-def make_instance(schema: Any, text: str) -> Any:
+def make_instance(schema: dict[str, Any], text: str) -> Any:
     """A value that fits a schema: its strings are the text, its numbers the first number in it.
 
     Keywords that restrict a value further, such as ``pattern`` and ``minimum``, are not looked at.
@@ -26,38 +28,25 @@ def make_instance(schema: Any, text: str) -> Any:
     simple = {"integer": int(number), "number": number, "boolean": True, "null": None}
     left = iter(range(MAX_NODES))
 
-    def make(part: Any, depth: int) -> Any:
-        part = _resolve(part, schema)
+    def make(part: dict[str, Any], depth: int) -> Any:
         if next(left, None) is None or depth > MAX_DEPTH:
             return None
-        if "const" in part:
-            return part["const"]
-        if "default" in part:
-            return part["default"]
+        if "$ref" in part:
+            names = part["$ref"].split("/")[1:]
+            return make(reduce(operator.getitem, names, schema), depth + 1)
+        for key in ("const", "default"):
+            if key in part:
+                return part[key]
         for key in ("enum", "anyOf", "oneOf", "allOf"):
-            if isinstance(options := part.get(key), list) and options:
-                return options[0] if key == "enum" else make(options[0], depth + 1)
+            if key in part:
+                return part[key][0] if key == "enum" else make(part[key][0], depth + 1)
         kind = part.get("type")
-        if isinstance(kind, list):
-            kind = kind[0] if kind else None
-        properties = part.get("properties")
-        if kind == "object" or isinstance(properties, dict):
-            fields = properties if isinstance(properties, dict) else {}
+        kind = kind[0] if isinstance(kind, list) else kind
+        if kind == "object" or "properties" in part:
+            fields = part.get("properties", {})
             return {name: make(one, depth + 1) for name, one in fields.items()}
         if kind == "array":
-            return [make(part.get("items"), depth + 1)]
-        return simple.get(kind, text) if isinstance(kind, str) else text
+            return [make(part.get("items", {}), depth + 1)]
+        return simple.get(kind, text)
 
     return make(schema, 0)
-
-
-def _resolve(part: Any, root: Any) -> dict[str, Any]:
-    """The part of a schema itself, where it is a reference into the document."""
-    for _ in range(MAX_DEPTH):
-        reference = part.get("$ref") if isinstance(part, dict) else None
-        if not isinstance(reference, str):
-            break
-        part = root
-        for name in reference.removeprefix("#").strip("/").split("/"):
-            part = part.get(name) if name and isinstance(part, dict) else part
-    return part if isinstance(part, dict) else {}

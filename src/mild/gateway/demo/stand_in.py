@@ -82,6 +82,9 @@ class StandIn:
             response = await self._respond(request.url.path, parse_body(await request.body()))
         except Refusal as refusal:
             response = refusal_response(refusal)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            message = f"A field of the request has another form than in OpenAI's API: {error!r}."
+            response = refusal_response(Refusal(400, message, code="invalid_body"))
         await response(scope, receive, send)
 
     async def _respond(self, path: str, document: dict[str, Any]) -> Response:
@@ -92,35 +95,29 @@ class StandIn:
         chat = path.endswith("/chat/completions")
         text = request_text(document, "last")
         reply = reply_to(document, text, self._answer)
-        count = document.get("n")
-        count = min(max(count, 1), MAX_CHOICES) if isinstance(count, int) else 1
+        count = min(max(int(document.get("n") or 1), 1), MAX_CHOICES)
         usage = _usage(len(text), count * len(reply.content))
+        options = document.get("stream_options") or {}
+        kind = "chat.completion" if chat else "text_completion"
         if document.get("stream"):
-            events = self._events(document, reply, count, usage, chat)
+            base = self._base(f"{kind}.chunk" if chat else kind)
+            shown = usage if options.get("include_usage") else None
+            events = self._events(base, reply, count, shown, chat)
             return StreamingResponse(events, media_type="text/event-stream")
         said = {"message": reply.message()} if chat else {"text": reply.content}
-        choices = [
-            {"index": k, **said, "logprobs": None, "finish_reason": reply.finish_reason}
-            for k in range(count)
-        ]
-        kind = "chat.completion" if chat else "text_completion"
+        choices = [_choice(k, said, reply.finish_reason) for k in range(count)]
         return JSONResponse({**self._base(kind), "choices": choices, "usage": usage})
 
     async def _events(
         self,
-        document: dict[str, Any],
+        base: dict[str, Any],
         reply: StandInReply,
         count: int,
-        usage: dict[str, int],
+        usage: dict[str, int] | None,
         chat: bool,
     ) -> AsyncIterator[bytes]:
-        base = self._base("chat.completion.chunk" if chat else "text_completion")
-
-        def event(choice: dict[str, Any], finish_reason: str | None = None) -> bytes:
-            choices = [
-                {"index": k, **choice, "logprobs": None, "finish_reason": finish_reason}
-                for k in range(count)
-            ]
+        def event(said: dict[str, Any], reason: str | None = None) -> bytes:
+            choices = [_choice(k, said, reason) for k in range(count)]
             return b"".join(data_event({**base, "choices": [one]}) for one in choices)
 
         pieces: Iterator[dict[str, Any]] = ({"delta": delta} for delta in reply.deltas())
@@ -131,19 +128,17 @@ class StandIn:
             if self._seconds:
                 await asyncio.sleep(self._seconds)
         yield event({"delta": {}} if chat else {"text": ""}, reply.finish_reason)
-        options = document.get("stream_options")
-        if isinstance(options, dict) and options.get("include_usage"):
+        if usage is not None:
             yield data_event({**base, "choices": [], "usage": usage})
         yield b"data: [DONE]\n\n"
 
     def _embeddings(self, document: dict[str, Any]) -> dict[str, Any]:
         """A unit vector for each input, drawn with its text as the seed."""
-        given, size = document.get("input"), document.get("dimensions")
+        given, size = document.get("input"), document.get("dimensions") or DIMENSIONS
         texts = given if isinstance(given, list) else [given]
         if texts and all(isinstance(token, int) for token in texts):
             texts = [texts]
-        size = min(max(size, 1), MAX_DIMENSIONS) if isinstance(size, int) else DIMENSIONS
-        rows = [_embed(str(text), size) for text in texts]
+        rows = [_embed(str(text), min(max(size, 1), MAX_DIMENSIONS)) for text in texts]
         encoded = document.get("encoding_format") == "base64"
         data = [
             {
@@ -171,27 +166,25 @@ def reply_to(document: dict[str, Any], text: str, answer: Callable[[str], str]) 
     >>> reply_to({"tools": tools}, "How are you?", str.upper)
     StandInReply(content='HOW ARE YOU?', finish_reason='stop', tool=None)
     """
-    turns = [turn for turn in _list(document.get("messages")) if isinstance(turn, dict)]
+    turns = document.get("messages") or [{}]
     tool = _find_tool(document, turns, text)
     if tool is not None:
         arguments = make_instance(tool.get("parameters") or {"type": "object"}, text)
         return StandInReply(json.dumps(arguments), "tool_calls", tool["name"])
     # Behind the result of a tool, the result is the answer.
-    last = turns[-1] if turns else {}
+    last = turns[-1]
     content = chat_text({"messages": [last]}, "last") if last.get("role") == "tool" else ""
     content = content or answer(text)
-    form = document.get("response_format")
-    if isinstance(form, dict) and form.get("type") == "json_object":
+    form = document.get("response_format") or {}
+    if form.get("type") == "json_object":
         return StandInReply(json.dumps({"answer": content}))
-    if isinstance(form, dict) and form.get("type") == "json_schema":
-        described = form.get("json_schema")
-        schema = described.get("schema") if isinstance(described, dict) else None
-        return StandInReply(json.dumps(make_instance(schema, content)))
-    stop = document.get("stop")
-    for end in [stop] if isinstance(stop, str) else _list(stop):
-        content = content.partition(end)[0] if isinstance(end, str) and end else content
-    most = document.get("max_completion_tokens", document.get("max_tokens"))
-    if isinstance(most, int) and 0 < most * CHARACTERS_PER_TOKEN < len(content):
+    if form.get("type") == "json_schema":
+        return StandInReply(json.dumps(make_instance(form["json_schema"]["schema"], content)))
+    stop = document.get("stop") or []
+    for end in [stop] if isinstance(stop, str) else stop:
+        content = content.partition(end)[0]
+    most = document.get("max_completion_tokens") or document.get("max_tokens") or len(content)
+    if 0 < most * CHARACTERS_PER_TOKEN < len(content):
         return StandInReply(content[: most * CHARACTERS_PER_TOKEN], "length")
     return StandInReply(content)
 
@@ -200,24 +193,25 @@ def _find_tool(
     document: dict[str, Any], turns: list[dict[str, Any]], text: str
 ) -> dict[str, Any] | None:
     """The tool to call: the one that is forced, or one whose name has a word of the text."""
-    functions = [tool.get("function") for tool in _list(document.get("tools")) if _is_dict(tool)]
-    tools = {tool["name"]: tool for tool in functions if _has_name(tool)}
+    functions = [tool["function"] for tool in document.get("tools") or [] if "function" in tool]
+    tools: dict[str, dict[str, Any]] = {tool["name"]: tool for tool in functions}
     choice = document.get("tool_choice")
     if not tools or choice == "none":
         return None
     if isinstance(choice, dict):
-        named: Any = choice.get("function")
-        return tools.get(named["name"]) if _has_name(named) else None
+        return tools[choice["function"]["name"]]
     if choice == "required":
-        made = [call for turn in turns for call in _list(turn.get("tool_calls")) if _is_dict(call)]
-        called = {call["function"]["name"] for call in made if _has_name(call.get("function"))}
-        return next(
-            (tools[name] for name in tools if name not in called), next(iter(tools.values()))
-        )
-    if turns and turns[-1].get("role") == "tool":
+        made = [call for turn in turns for call in turn.get("tool_calls") or []]
+        called = {call["function"]["name"] for call in made}
+        return next((tools[name] for name in tools if name not in called), functions[0])
+    if turns[-1].get("role") == "tool":
         return None
     asked = set(_WORDS.findall(text.lower()))
     return next((tools[name] for name in tools if asked & set(_WORDS.findall(name.lower()))), None)
+
+
+def _choice(index: int, said: dict[str, Any], reason: str | None) -> dict[str, Any]:
+    return {"index": index, **said, "logprobs": None, "finish_reason": reason}
 
 
 def _embed(text: str, size: int) -> np.ndarray:
@@ -234,15 +228,3 @@ def _usage(characters_in: int, characters_out: int) -> dict[str, int]:
         "completion_tokens": tokens_out,
         "total_tokens": tokens_in + tokens_out,
     }
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _has_name(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("name"), str)

@@ -111,13 +111,13 @@ async def ask_experts(
     patience = MAX_WAIT
     while True:
         for client in clients:
-            tries, path = 0, _endpoint_path(client, request)
+            tries = 0
             while tries <= client.expert.retries and request.attempts < request.max_attempts:
-                permit = client.acquire(path, request.key)
+                permit = client.acquire(request.endpoint, request.key)
                 if permit is None:
                     break
                 tries += 1
-                found = await _attempt(client, path, permit, request, reserve, report)
+                found = await _attempt(client, permit, request, reserve, report)
                 if isinstance(found, UpstreamResponse):
                     return found
                 last = (client, found)
@@ -126,7 +126,7 @@ async def ask_experts(
                 if tries <= client.expert.retries and request.attempts < request.max_attempts:
                     wait = FIRST_WAIT * 2 ** (tries - 1) * (0.5 + random.random() / 2)
                     await _sleep(request, wait)
-        wait = min((_wait(client, request) for client in clients), default=0.0)
+        wait = min((c.wait(request.endpoint, request.key)[0] for c in clients), default=0.0)
         if last is None or request.attempts >= request.max_attempts or not 0 < wait <= patience:
             raise _refusal(clients, request, last)
         patience -= wait
@@ -135,7 +135,6 @@ async def ask_experts(
 
 async def _attempt(
     client: ExpertClient,
-    path: str,
     permit: Permit,
     request: UpstreamRequest,
     reserve: Callable[[Expert], Awaitable[None]],
@@ -153,6 +152,7 @@ async def _attempt(
             headers = request.trace.start_attempt(client.expert, headers)
         start = time.perf_counter()
         try:
+            path = upstream_endpoint(request.endpoint, client.expert.api)
             response = await client.http.post(path, body, headers)
             response.budget = request.held
             found = await _open_response(client, permit, response, request)
@@ -219,7 +219,7 @@ async def _open_response(
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
         raise ExpertError("server", "an error with status 200", status)
-    path = _endpoint_path(client, request)
+    path = upstream_endpoint(request.endpoint, client.expert.api)
     answers = document.get(ANSWERS[path])
     # Only a message may be empty.
     if not isinstance(answers, list) or not (answers or path == MESSAGES):
@@ -265,17 +265,6 @@ def is_error(event: bytes, data: bytes) -> bool:
     return bool(document.get("error")) and not document.get("choices")
 
 
-def _endpoint_path(client: ExpertClient, request: UpstreamRequest) -> str:
-    """Where an expert is asked."""
-    return upstream_endpoint(request.endpoint, client.expert.api)
-
-
-def _wait(client: ExpertClient, request: UpstreamRequest) -> float:
-    """Seconds until an expert may be asked."""
-    path = _endpoint_path(client, request)
-    return 0.0 if client.is_free(path, request.key) else client.wait(path, request.key)[0]
-
-
 async def _sleep(request: UpstreamRequest, seconds: float) -> None:
     start = time.perf_counter()
     await asyncio.sleep(seconds)
@@ -288,7 +277,7 @@ def _refusal(
     last: tuple[ExpertClient, ExpertError] | None,
 ) -> Refusal:
     if last is None:
-        found = {c.name: c.wait(_endpoint_path(c, request), request.key) for c in clients}
+        found = {c.name: c.wait(request.endpoint, request.key) for c in clients}
         soonest = min((seconds for seconds, _ in found.values()), default=1.0)
         reasons = [why for _, why in found.values()]
         if "full" in reasons:

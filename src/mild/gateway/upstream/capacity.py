@@ -36,16 +36,8 @@ class Capacity:
         """Requests in flight, over all workers."""
         return int(self._counters.total(self._column))
 
-    def is_free(self) -> bool:
-        """Whether there is room for one more."""
-        if self._max_in_flight is not None and self.in_flight >= self._max_in_flight:
-            return False
-        return self._rate is None or self._recent() + 1 <= self._rate
-
-    def take(self) -> bool:
-        """Take a place, if there is one; ``release`` gives it back."""
-        if not self.is_free():
-            return False
+    def take(self) -> None:
+        """Take a place, which ``release`` gives back."""
         row, column = self._row, self._column
         row[column] += 1
         if self._rate is not None:
@@ -54,17 +46,17 @@ class Capacity:
                 row[column + 3] = row[column + 2] if row[column + 1] == minute - 1 else 0.0
                 row[column + 1], row[column + 2] = minute, 0.0
             row[column + 2] += 1
-        return True
 
     def release(self) -> None:
         """Give a place back."""
         self._row[self._column] -= 1
 
     def wait(self) -> float:
-        """Seconds until there may be room; a guess where requests in flight fill it."""
+        """Seconds until there may be room for one more, 0 if there is; a guess for requests in flight."""
         if self._rate is not None and self._recent() + 1 > self._rate:
             return min(60 - self._clock() % 60, max(1.0, 60 / self._rate))
-        return 1.0
+        is_full = self._max_in_flight is not None and self.in_flight >= self._max_in_flight
+        return 1.0 if is_full else 0.0
 
     def _recent(self) -> float:
         """Requests of the last 60 seconds; of the minute before, the share that is still in view."""

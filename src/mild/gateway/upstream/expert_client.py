@@ -8,6 +8,7 @@ from collections.abc import Callable
 from mild.endpoints.client import EndpointClient
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.expert import Expert
+from mild.endpoints.translation.fields import CHAT, upstream_endpoint
 from mild.gateway.logs import EventLog, logger
 from mild.gateway.shared import Counters
 from mild.gateway.upstream.breaker import STATES, Breaker, Probes
@@ -17,7 +18,6 @@ from mild.gateway.upstream.capacity import Capacity
 COOL_DOWN_SECONDS = 1.0
 # Statuses with which an expert asks for a pause: with 429 always, with the others if it says how long.
 _PAUSES = (429, 503, 529)
-_CHAT = "/chat/completions"
 
 
 class Permit:
@@ -61,7 +61,10 @@ class Permit:
 
 
 class ExpertClient:
-    """An expert with its connections, a circuit breaker per path, its cool-down and its capacity."""
+    """An expert with its connections, a circuit breaker per path, its cool-down and its capacity.
+
+    ``endpoint`` is that of the client; the path at which the expert is asked may be another.
+    """
 
     def __init__(
         self,
@@ -83,34 +86,26 @@ class ExpertClient:
         self._rows, self._row, self._column = counters.rows, counters.rows[worker], column + 4
         self.end_cool_down()
 
-    def breaker(self, path: str) -> Breaker:
-        """The breaker of a path such as ``/chat/completions``."""
-        found = self._breakers.get(path)
-        if found is None:
-            found = self._breakers[path] = Breaker(self.expert.breaker, self._report)
-        return found
-
-    def acquire(self, path: str = _CHAT, key: str | None = None) -> Permit | None:
+    def acquire(self, endpoint: str = CHAT, key: str | None = None) -> Permit | None:
         """A permit for a request of a key, or None if the expert is not asked, or full."""
-        breaker = self.breaker(path)
-        if self.cool_down() or not breaker.allows(self.clock(), key) or not self.capacity.take():
+        if not self.is_free(endpoint, key):
             return None
+        self.capacity.take()
+        breaker = self._breaker(endpoint)
         return Permit(self, breaker, key, breaker.take(key))
 
-    def is_free(self, path: str = _CHAT, key: str | None = None) -> bool:
+    def is_free(self, endpoint: str = CHAT, key: str | None = None) -> bool:
         """Whether ``acquire`` would give a permit."""
-        if self.cool_down() or not self.breaker(path).allows(self.clock(), key):
-            return False
-        return self.capacity.is_free()
+        return not self.wait(endpoint, key)[0]
 
     def is_available(self) -> bool:
         """Whether a client may ask it at one path at least, its capacity aside."""
         states = {breaker.state(self.clock()) for breaker in self._breakers.values()}
         return not self.cool_down() and states != {"open"}
 
-    def wait(self, path: str = _CHAT, key: str | None = None) -> tuple[float, str]:
-        """Seconds until it may be free, and why it is not: "failed", "pause" or "full"."""
-        now, breaker = self.clock(), self.breaker(path)
+    def wait(self, endpoint: str = CHAT, key: str | None = None) -> tuple[float, str]:
+        """Seconds until it may be free, 0 if it is, and why it is not: "failed", "pause" or "full"."""
+        now, breaker = self.clock(), self._breaker(endpoint)
         if not breaker.allows(now, key):
             return max(breaker.wait(now, key), 1.0), "failed"
         cooling = self.cool_down()
@@ -144,6 +139,12 @@ class ExpertClient:
         """Keys for which it is not asked, while it is for others."""
         counts = [breaker.open_keys(self.clock()) for breaker in self._breakers.values()]
         return max(counts, default=0)
+
+    def _breaker(self, endpoint: str) -> Breaker:
+        path = upstream_endpoint(endpoint, self.expert.api)
+        if path not in self._breakers:
+            self._breakers[path] = Breaker(self.expert.breaker, self._report)
+        return self._breakers[path]
 
     def _report(self, change: str) -> None:
         logger.warning("The expert %s %s.", self.name, change, extra={"expert": self.name})
