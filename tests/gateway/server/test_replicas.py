@@ -96,8 +96,10 @@ async def test_a_budget_that_ends_half_way_is_spent_by_both_and_every_answer_has
     assert set(answers) <= {200, 402, 429, 503}
     assert bool(answers[503]) == killed
     assert spent(postgres) == (round(budget * EACH * 1e9), 0, 0)
-    rows = postgres.query("SELECT status, count(*) FROM decisions GROUP BY status")
-    assert dict(rows) == answers
+    rows = dict(postgres.query("SELECT status, count(*) FROM decisions GROUP BY status"))
+    # Without the store, most are refused before their body is read, and have no row.
+    assert rows.pop(503, 0) <= answers.pop(503, 0)
+    assert rows == answers
     assert postgres.query("SELECT count(*) FROM processes") == [(0,)]
 
 

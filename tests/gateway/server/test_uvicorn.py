@@ -22,6 +22,7 @@ DIGESTS = {
     flow_control.FlowControl: "4bc7958ee2e04aba",
     uvicorn.Server.startup: "a41bc68e0ff957c6",
     uvicorn.Server.shutdown: "cbb659e5111f5df6",
+    uvicorn.Server.handle_exit: "c08b1ae01c95761c",
 }
 
 
