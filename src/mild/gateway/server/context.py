@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from mild.artifact import Router
 from mild.endpoints.errors import ExpertError
@@ -61,7 +59,6 @@ class AppContext:
     Attributes
     ----------
     clients : by expert name
-    labels : header value and JSON of each expert's name
     redact : takes configured secrets out of what is sent to clients
     """
 
@@ -97,7 +94,6 @@ class AppContext:
         # Why the start failed: a server cannot tell.
         self.failure: Exception | None = None
         self.started = wall_clock()
-        self.labels = {name: label_of(name) for name in self.names}
         self.redact = Redactor(settings.experts)
         self._counters = shared.counters
         self._row = shared.counters.rows[worker]
@@ -294,15 +290,3 @@ class AppContext:
             name: {"attempts": attempts[name], "last": self._last_failures.get(name)}
             for name in self.names
         }
-
-
-def label_of(name: str) -> tuple[bytes, bytes]:
-    """An expert's name as a header value and as JSON.
-
-    Examples
-    --------
-    >>> label_of("gross-ß")
-    (b'gross-%C3%9F', b'"gross-\\\\u00df"')
-    """
-    header = quote(name, safe=" !#$&'()*+,/:;=?@[]~<>|^`{}\"").encode("ascii")
-    return header, json.dumps(name).encode("ascii")

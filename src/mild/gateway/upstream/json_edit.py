@@ -93,15 +93,15 @@ def check_structure(body: bytes, limits: tuple[int, int] = ANSWER_LIMITS) -> Non
         depth = int(depths[-1]) if depths.size else depth
 
 
-def replace_model(body: bytes, name: bytes) -> bytes:
-    """The body with the value of its ``model`` replaced by ``name``, a JSON string; as it was without one.
+def replace_model(body: bytes, name: str) -> bytes:
+    """The body with the value of its ``model`` replaced by ``name``; as it was without one.
 
-    >>> replace_model(b'{"id":1e3, "model" : "a", "x":{"model":"b"}}', b'"small"')
+    >>> replace_model(b'{"id":1e3, "model" : "a", "x":{"model":"b"}}', "small")
     b'{"id":1e3, "model" : "small", "x":{"model":"b"}}'
     """
     try:
         check_structure(body)
-        return replace_values(body.decode("utf-8"), {"model": name.decode("utf-8")}).encode("utf-8")
+        return replace_values(body.decode("utf-8"), {"model": json.dumps(name)}).encode("utf-8")
     except (ValueError, RecursionError):
         return body
 
