@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from mild.core.long_texts import abridge
@@ -38,6 +38,7 @@ from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
+from mild.gateway.server.context import AppContext, Serving
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import (
     StreamRelay,
@@ -48,9 +49,6 @@ from mild.gateway.server.relay import (
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import replace_model, replace_values
-
-if TYPE_CHECKING:
-    from mild.gateway.server.context import AppContext, Serving
 
 # Headers of the client that are passed on; its key never is.
 _PASSED_ON = frozenset(

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mild.artifact import Router
 from mild.endpoints.errors import ExpertError
@@ -15,6 +15,7 @@ from mild.endpoints.redaction import Redactor
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
 from mild.gateway.config_checks import check_against
+from mild.gateway.dashboard import Dashboard
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.logs import EventLog
 from mild.gateway.metrics import Metrics
@@ -25,9 +26,6 @@ from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.expert_client import ExpertClient
-
-if TYPE_CHECKING:
-    from mild.gateway.dashboard import Dashboard
 
 # Seconds for requests that were cancelled at the end to give back what they hold.
 CANCEL_SECONDS = 2.0
