@@ -21,7 +21,7 @@ from mild.gateway.config import (
     Settings,
     TargetSettings,
 )
-from mild.gateway.config_checks import check_against, findings_against, findings_in
+from mild.gateway.config_checks import check_against, find_problems
 from mild.policies import ConstantPolicy
 
 LONG_KEY = Secret("0123456789ab", "a test")
@@ -117,10 +117,10 @@ def test_a_target_needs_every_expert_of_the_router_to_be_chosen():
         source=Path("mild.toml"),
         lines={("routing", "target"): 7},
     )
-    (text,) = texts(findings_against(given, trading_router()), "error")
+    (text,) = texts(find_problems(given, trading_router()), "error")
     assert text.startswith("mild.toml, line 7: routing.target needs all experts")
     free = (expert("small"), expert("large"), expert("backup", role="fallback"))
-    assert not texts(findings_against(replace(given, experts=free), trading_router()), "error")
+    assert not texts(find_problems(replace(given, experts=free), trading_router()), "error")
 
 
 def test_a_saved_target_with_an_expert_that_is_not_chosen_is_a_warning():
@@ -128,12 +128,12 @@ def test_a_saved_target_with_an_expert_that_is_not_chosen_is_a_warning():
     for target, count in (({"t": 5.0}, 1), (None, 0)):
         router = trading_router()
         saved = replace(router, info=router.info.with_notes({"target": target}))
-        found = texts(findings_against(Settings(experts), saved), "warning")
+        found = texts(find_problems(Settings(experts), saved), "warning")
         assert len([text for text in found if "the router's target" in text]) == count
 
 
 def test_errors_come_first():
-    findings = findings_against(settings("a"), router("a", "b", text=False))
+    findings = find_problems(settings("a"), router("a", "b", text=False))
     kinds = [finding.kind for finding in findings]
     assert kinds == sorted(kinds, key=["error", "warning", "note"].index)
     assert kinds.count("error") == 2
@@ -182,12 +182,12 @@ def test_errors_come_first():
     ],
 )
 def test_likely_mistakes_are_warnings(given, said):
-    assert texts(findings_in(given), "warning") == [said]
+    assert texts(find_problems(given), "warning") == [said]
 
 
 def test_kept_texts_and_the_readers_notes_are_told():
     given = settings("a", ledger=LedgerSettings(keep_text=True), notes=("x is not used.",))
-    assert texts(findings_in(given), "note") == [
+    assert texts(find_problems(given), "note") == [
         "the ledger keeps the text of every request: ledger.keep_text.",
         "x is not used.",
     ]
@@ -201,7 +201,7 @@ def test_an_expert_for_novel_requests_must_be_the_routers_and_the_router_must_kn
 ):
     wanted = settings("a", "b", routing=RoutingSettings(on_novel=name))
     given = knowing(priced_router(("a",), (0.1,), (0.0,)))
-    found = findings_against(wanted, given if record else replace(given, novelty=None))
+    found = find_problems(wanted, given if record else replace(given, novelty=None))
     assert [finding.kind for finding in found].count("error") == errors
 
 
@@ -212,7 +212,7 @@ def with_fallback(*names, retries=1, **routing):
 
 
 def test_a_fallback_need_not_be_the_routers():
-    findings = findings_against(with_fallback("a", "b", max_attempts=6), router("a", "b"))
+    findings = find_problems(with_fallback("a", "b", max_attempts=6), router("a", "b"))
     assert not [finding for finding in findings if "backup" in finding.text]
 
 
@@ -226,7 +226,7 @@ def test_a_fallback_need_not_be_the_routers():
 )
 def test_a_fallback_that_is_never_asked_is_a_warning(given, kind, said):
     names = [one.name for one in given.experts if one.role == "routed"]
-    (text,) = texts(findings_against(given, router(*names)), kind)
+    (text,) = texts(find_problems(given, router(*names)), kind)
     assert said in text
     assert text.startswith("backup ")
 
@@ -247,5 +247,5 @@ def test_a_router_needs_an_expert_that_is_no_fallback():
     ],
 )
 def test_settings_of_sessions_without_effect_are_warnings(routing, said):
-    (text,) = texts(findings_in(settings("a", routing=RoutingSettings(**routing))), "warning")
+    (text,) = texts(find_problems(settings("a", routing=RoutingSettings(**routing))), "warning")
     assert said in text

@@ -6,7 +6,7 @@ import pytest
 
 from mild.errors import DataFileError
 from mild.gateway.config import read_ledger_location, read_settings, read_store
-from mild.gateway.config_checks import findings_in
+from mild.gateway.config_checks import find_problems
 from mild.gateway.database import Address
 
 SECRET = "hush-hush"
@@ -49,10 +49,10 @@ def test_the_ledger_is_in_the_same_database_unless_a_file_is_named(write, tmp_pa
     settings = read_settings(file)
     assert settings.ledger.path == settings.store
     assert read_ledger_location(file) == settings.store
-    assert not [finding for finding in findings_in(settings) if "ledger" in finding.text]
+    assert not [finding for finding in find_problems(settings) if "ledger" in finding.text]
     named = read_settings(write(f'store = "{URL}"\n[ledger]\npath = "l.sqlite"'))
     assert named.ledger.path == tmp_path / "l.sqlite"
-    assert any("file on this machine only" in finding.text for finding in findings_in(named))
+    assert any("file on this machine only" in finding.text for finding in find_problems(named))
     without = write(f'store = "{URL}"\n[ledger]\nenabled = false')
     assert read_settings(without).ledger.path is None
     assert read_ledger_location(without) is None
@@ -66,7 +66,7 @@ def test_a_lost_store_sheds_with_a_database_and_serves_with_a_file_unless_it_is_
     assert (serving.sheds, serving.access.lost_allowance) == (False, 0.5)
     shedding = read_settings(write(said.format("x.sqlite", "shed")))
     assert shedding.sheds is True
-    assert any("lost_allowance has no effect" in one.text for one in findings_in(shedding))
+    assert any("lost_allowance has no effect" in one.text for one in find_problems(shedding))
 
 
 @pytest.mark.parametrize(

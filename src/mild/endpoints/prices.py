@@ -217,11 +217,8 @@ def asked_tokens(document: Mapping[str, Any]) -> int:
     (20, 0)
     """
     # Endpoints differ in which of them they obey.
-    return max(
-        _asked_count(document.get("max_completion_tokens")),
-        _asked_count(document.get("max_tokens")),
-        _asked_count(document.get("max_output_tokens")),
-    )
+    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+    return max(_asked_count(document.get(name)) for name in names)
 
 
 def asked_answers(document: Mapping[str, Any]) -> int:

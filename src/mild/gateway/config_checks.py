@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
+from mild.artifact import Router, load
 from mild.endpoints.expert import Expert, is_loopback
 from mild.endpoints.redaction import LONG
 from mild.endpoints.secrets import SecretError, check_safe_file
@@ -21,9 +22,6 @@ from mild.errors import InvalidInputError, MildError, MissingExtraError, Unsuppo
 from mild.gateway.config import ServerSettings, Settings, read_settings
 from mild.gateway.database import Address, DatabaseError
 from mild.gateway.tracing import import_exporter, is_enabled
-
-if TYPE_CHECKING:
-    from mild.artifact import Router
 
 # Fields of an expert that are not in the result; some headers are secrets.
 _HIDDEN = {*Expert.internal, "headers"}
@@ -87,18 +85,12 @@ def check_config(
 
     A PostgreSQL store is read, not changed; no expert is asked and no port is opened.
     """
-    from mild.artifact import load
-
     settings = read_settings(config)
     folder = settings.router if router is None else Path(router)
     loaded = None if folder is None else load(folder)
-    findings = findings_in(settings) if loaded is None else findings_against(settings, loaded)
-    outside = [
-        *_postgres_findings(settings),
-        *_tracing_findings(settings),
-        *_tls_findings(settings),
-    ]
-    return ConfigCheck(os.fspath(config), settings, folder, loaded, [*outside, *findings])
+    findings = [*_postgres_findings(settings), *_tracing_findings(settings)]
+    findings += [*_tls_findings(settings), *find_problems(settings, loaded)]
+    return ConfigCheck(os.fspath(config), settings, folder, loaded, findings)
 
 
 def check_tls(server: ServerSettings) -> None:
@@ -126,36 +118,29 @@ def check_tls(server: ServerSettings) -> None:
 
 def check_against(settings: Settings, router: Router) -> list[ConfigFinding]:
     """What is worth knowing about settings and their router; InvalidInputError names every mismatch."""
-    findings = findings_against(settings, router)
+    findings = find_problems(settings, router)
     errors = [finding.text for finding in findings if finding.kind == "error"]
     if errors:
         raise InvalidInputError(" ".join(errors))
     return findings
 
 
-def findings_against(settings: Settings, router: Router) -> list[ConfigFinding]:
+def find_problems(settings: Settings, router: Router | None = None) -> list[ConfigFinding]:
     """Everything that is worth knowing about settings and their router, errors first."""
-    findings = [
-        *_name_findings(settings, router),
-        *_fallback_findings(settings, router),
-        *_ability_findings(settings, router),
-        *_novelty_findings(settings, router),
-        *_target_findings(settings, router),
-        *findings_in(settings),
-    ]
+    findings: list[ConfigFinding] = []
+    if router is not None:
+        findings += _name_findings(settings, router)
+        findings += _fallback_findings(settings, router)
+        findings += _ability_findings(settings, router)
+        findings += _novelty_findings(settings, router)
+        findings += _target_findings(settings, router)
+    findings += _money_findings(settings)
+    findings += _session_findings(settings)
+    findings += _exposure_findings(settings)
+    findings += _sqlite_findings(settings)
+    findings += map(_note, settings.notes)
     order = ("error", "warning", "note")
     return sorted(findings, key=lambda finding: order.index(finding.kind))
-
-
-def findings_in(settings: Settings) -> list[ConfigFinding]:
-    """What is worth knowing about the settings alone."""
-    return [
-        *_money_findings(settings),
-        *_session_findings(settings),
-        *_exposure_findings(settings),
-        *_sqlite_findings(settings),
-        *map(_note, settings.notes),
-    ]
 
 
 def _name_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
@@ -165,21 +150,18 @@ def _name_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding
     source = "the settings" if settings.source is None else str(settings.source)
     for name in missing:
         close = difflib.get_close_matches(name, [expert.name for expert in extra], n=1)
-        hint = ""
-        if close:
-            hint = f" Is it {close[0]!r} ({given[close[0]].place or source})?"
+        hint = "".join(f" Is it {one!r} ({given[one].place or source})?" for one in close)
         yield _error(
             f"{source} must name every expert of the router ({', '.join(router.expert_names)}); "
             f"{name!r} is missing.{hint}"
         )
+    found = _warning if missing else _note
     for expert in extra:
-        if expert.role == "fallback":
-            continue
-        yield ConfigFinding(
-            "warning" if missing else "note",
-            f"{expert.place or source}: {expert.name} is not an expert of the router; it answers "
-            "only to its own name.",
-        )
+        if expert.role != "fallback":
+            yield found(
+                f"{expert.place or source}: {expert.name} is not an expert of the router; it answers "
+                "only to its own name."
+            )
 
 
 def _fallback_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:

@@ -41,14 +41,17 @@ class Request:
         self.ended = self.ended or not more
 
 
-def relay(*pieces, name=b'"small"', strip=False):
+CLIENT = SimpleNamespace(name="small")
+
+
+def relay(*pieces, strip=False):
     events, request = Events(pieces), Request()
     usage = UsageMeter()
 
     async def run():
-        response = SimpleNamespace(events=events, first=await events.next())
+        response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         try:
-            relay = StreamRelay(response, name, usage, strip, NO_SECRETS)
+            relay = StreamRelay(response, usage, strip, NO_SECRETS)
             await relay.run(request.write, lambda: None)
         except ExpertError as fault:
             return fault
@@ -72,9 +75,9 @@ def test_a_translated_stream_of_another_shape_is_cut(endpoint, bad):
     events, request = Events([[first, bad, DONE]]), Request()
 
     async def run():
-        response = SimpleNamespace(events=events, first=await events.next())
+        response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         translator = StreamTranslator(endpoint, "openai", "small", {})
-        relay = StreamRelay(response, b'"small"', UsageMeter(), False, NO_SECRETS, translator)
+        relay = StreamRelay(response, UsageMeter(), False, NO_SECRETS, translator)
         await relay.run(request.write, lambda: None)
 
     with pytest.raises(ExpertError) as found:

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from mild.artifact.info import RouterInfo
+from mild.artifact.info import RouterInfo
 
 CONFIDENCE = 0.99
 # Decisions that are looked at, and how many there must be.

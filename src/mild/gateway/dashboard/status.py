@@ -7,31 +7,30 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mild.artifact import Router
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage
 from mild.errors import DataFileError
+from mild.gateway.config import Settings
 from mild.gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot, read_snapshot
 from mild.gateway.dashboard.shares import Reference, share_document, trained
-from mild.gateway.database import Address, DatabaseError
+from mild.gateway.database import Address
 from mild.gateway.ledger.records import Record
 from mild.gateway.ledger.summary import quantile
+from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.upstream.breaker import STATES
-
-if TYPE_CHECKING:
-    from mild.artifact import Router
-    from mild.gateway.config import Settings
-    from mild.gateway.ledger.writer import LedgerWriter
 
 # Seconds for which a document serves everybody who asks.
 FRESH = 1.0
 LAST = 20
-# What is shown of a decision.
+# What is shown of a decision, and of a worker.
 SHOWN = (
     "request_id", "time", "key", "asked", "expert", "chosen", "propensity", "price", "latency_ms",
     "status", "outcome", "attempts", "streamed",
 )  # fmt: skip
+WORKER = ("pid", "age", "in_flight", "started", "draining", "router")
 FAILURES = ("failed", "cut")
 
 
@@ -97,8 +96,8 @@ class Dashboard:
             return LedgerSnapshot(), []
         try:
             return read_snapshot(place, now), []
-        except (DataFileError, DatabaseError) as error:
-            return LedgerSnapshot(), [f"The ledger cannot be read: {_sentence(error)}"]
+        except DataFileError as error:
+            return LedgerSnapshot(), [f"The ledger cannot be read: {error}"]
 
     def _document(self, now: float, spend: dict[str, Any] | None) -> dict[str, Any]:
         found, troubles = self._read_ledger(now)
@@ -112,7 +111,7 @@ class Dashboard:
             "latency": latency_document(found.recent),
             "savings": savings_document(found.recent, self._settings.experts),
             "spend": spend,
-            "workers": [_worker(worker) for worker in workers],
+            "workers": [{name: worker.get(name) for name in WORKER} for worker in workers],
             "last": decision_lines(found.recent, self._settings.ledger.keep_text),
             "ledger": self._settings.ledger.path is not None,
             "troubles": [*troubles, *_troubles(workers, spend)],
@@ -123,11 +122,6 @@ class Dashboard:
         if self._ledger is None or self._ledger.published is None:
             return []
         return [{**self._ledger.published, "age": 0.0, "ledger": self._ledger.state()}]
-
-
-def _worker(worker: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("pid", "age", "in_flight", "started", "draining", "router")
-    return {name: worker.get(name) for name in names}
 
 
 def _troubles(workers: Sequence[Mapping[str, Any]], spend: Mapping[str, Any] | None) -> list[str]:
@@ -145,11 +139,6 @@ def _troubles(workers: Sequence[Mapping[str, Any]], spend: Mapping[str, Any] | N
     if spend is not None and spend.get("trouble"):
         said.append(f"The store of budgets has a problem: {spend['trouble']}")
     return said
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text if text.endswith(".") else text + "."
 
 
 def traffic_document(
@@ -231,7 +220,7 @@ def expert_lines(
                 "fell_back": passed_by,
                 "p50": quantile(times, 0.5),
                 "p95": quantile(times, 0.95),
-                "breaker": _worst(states),
+                "breaker": max(states, key=STATES.index, default=None),
                 "breakers_not_closed": sum(state != "closed" for state in states),
                 "workers": len(states),
                 "open_keys": max(told("open_keys", name), default=0),
@@ -273,8 +262,3 @@ def decision_lines(recent: Sequence[Record], with_text: bool) -> list[dict[str, 
             line["text"] = record.text[:200]
         lines.append(line)
     return lines
-
-
-def _worst(states: Sequence[str]) -> str | None:
-    known = [state for state in states if state in STATES]
-    return max(known, key=STATES.index) if known else None

@@ -25,7 +25,12 @@ def make_instance(schema: dict[str, Any], text: str) -> Any:
     """
     found = _NUMBER.search(text)
     number = float(found.group()) if found else 1.0
-    simple = {"integer": int(number), "number": number, "boolean": True, "null": None}
+    simple: dict[Any, Any] = {
+        "integer": int(number),
+        "number": number,
+        "boolean": True,
+        "null": None,
+    }
     left = iter(range(MAX_NODES))
 
     def make(part: dict[str, Any], depth: int) -> Any:

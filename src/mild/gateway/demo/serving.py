@@ -9,15 +9,13 @@ import socket
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mild.artifact import Router, load
 from mild.endpoints.expert import Expert
 from mild.gateway.config import AccessSettings, LedgerSettings, ServerSettings, Settings
 from mild.gateway.demo.answers import STAND_INS
 from mild.gateway.server.process import bind, serve_settings
-
-if TYPE_CHECKING:
-    from mild.artifact import Router
 
 BUDGET = 10.0
 # Dollars per million tokens in and out, and per question: those of the table that the router learned from.
@@ -32,8 +30,6 @@ _IGNORED = "stand-ins ignore temperature, seed and logprobs, and call one tool a
 
 def demo_router() -> Router:
     """The router of the demo, as it travels with the package."""
-    from mild.artifact import load
-
     return load(Path(__file__).parent / "router")
 
 

@@ -7,10 +7,7 @@ import ctypes
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mild.artifact import Router
+from typing import Any
 
 # Of malloc.h.
 M_MMAP_THRESHOLD = -3
@@ -42,8 +39,10 @@ def main(arguments: list[str]) -> int:
 
 def _serve_config(options: dict[str, Any]) -> int:
     from dataclasses import replace
+    from functools import partial
     from pathlib import Path
 
+    from mild.artifact import load
     from mild.errors import InvalidInputError
     from mild.gateway.config import read_settings
     from mild.gateway.server.process import serve_settings
@@ -66,13 +65,7 @@ def _serve_config(options: dict[str, Any]) -> int:
         raise InvalidInputError(
             f"a router must be named, as `mild serve DIR --config {config}` or as router in the file."
         )
-
-    def load() -> Router:
-        from mild.artifact import load as load_router
-
-        return load_router(folder)
-
-    return serve_settings(settings, load, str(folder))
+    return serve_settings(settings, partial(load, folder), str(folder))
 
 
 if __name__ == "__main__":

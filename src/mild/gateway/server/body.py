@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mild.gateway.refusals import Refusal
 from mild.gateway.upstream.json_edit import REQUEST_LIMITS, parse_object
-
-if TYPE_CHECKING:
-    from mild.gateway.server.protocol import GatewayProtocol
 
 # Seconds that an answer of an expert waits for room; smaller ones are not counted while they arrive.
 ROOM_SECONDS = 30.0
@@ -70,7 +67,7 @@ class HeldAnswers:
         self._limit = limit
         self._count_cut = count_cut
         self._arriving: dict[object, int] = {}
-        self.unread: dict[GatewayProtocol, float] = {}
+        self.unread: dict[Any, float] = {}
 
     def make_room(self, size: int = 0) -> bool:
         """Cut, first what has most bytes for longest; whether there is room for more bytes then."""

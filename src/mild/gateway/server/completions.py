@@ -8,8 +8,8 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+from urllib.parse import quote
 
 from mild.core.long_texts import abridge
 from mild.endpoints.errors import ExpertError, rate_limit_headers
@@ -38,10 +38,10 @@ from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
+from mild.gateway.server.context import AppContext, Serving
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import (
     StreamRelay,
-    Translator,
     client_error_content,
     error_event,
     stream_translator,
@@ -49,9 +49,6 @@ from mild.gateway.server.relay import (
 from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
 from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import replace_model
-
-if TYPE_CHECKING:
-    from mild.gateway.server.context import AppContext, Serving
 
 # Headers of the client that are passed on; its key never is.
 _PASSED_ON = frozenset(
@@ -181,7 +178,7 @@ class CompletionRequest:
         """The body as it came, with the expert's name for the model; written anew where it must change."""
         stays = self.is_native(expert) and not (expert.own_bytes or self.adds_usage(expert))
         body = self._body if stays else self._written_body(expert)
-        return replace_model(body, _name_json(expert.model))
+        return replace_model(body, expert.model)
 
     def echo(self) -> dict[str, Any]:
         """Fields that an answer in another API depends on, or repeats; parsed again, and not kept."""
@@ -193,7 +190,7 @@ class CompletionRequest:
     def read_answer(self, expert: Expert, answer: dict[str, Any], content: bytes) -> bytes:
         """A plain answer in the client's API, with the expert's name for the model."""
         if self.is_native(expert):
-            return replace_model(content, _name_json(expert.name)) if "model" in answer else content
+            return replace_model(content, expert.name) if "model" in answer else content
         try:
             found = translate_answer(self.endpoint, answer, expert.api, self.echo())
             changed = {**found, "model": expert.name}
@@ -258,7 +255,6 @@ class CompletionHandler:
         self._reservation: Reservation | None = None
         self._response: UpstreamResponse | None = None
         self._selection: Selection | None = None
-        self._translator: Translator | None = None
         self._started = False
         self._refused = False
         self._revoked = False
@@ -299,10 +295,10 @@ class CompletionHandler:
             early = self._refused or self._upstream.attempts == 0
             record.outcome = "refused" if early else "failed"
             record.error = refusal.code or refusal.kind
-            if self._started and self._response is not None:
+            if self._relay is not None and self._response is not None:
                 record.outcome = "cut"
                 self._response.close(conclusive=False)
-                content = error_event(refusal, self.request.endpoint, self._translator)
+                content = error_event(refusal, self.request.endpoint, self._relay.translator)
                 await self._write(content, True)
                 return
             record.status = refusal.status
@@ -316,14 +312,14 @@ class CompletionHandler:
         except ExpertError as error:
             # Behind the first byte: the response ends with an error, and never as if it were whole.
             record.outcome, record.error = "cut", str(error)
-            if self._response is not None:
+            if self._relay is not None and self._response is not None:
                 self._response.close(error)
                 name = self._response.client.name
                 self.context.metrics.add("mild_streams_cut_total", name)
                 self.context.note_failure(name, error)
                 message = f"The expert {name} {error.description} in the middle of the stream."
                 broken = Refusal(502, message, code="stream_broken")
-                content = error_event(broken, self.request.endpoint, self._translator)
+                content = error_event(broken, self.request.endpoint, self._relay.translator)
                 await self._write(content, True)
         except asyncio.CancelledError:
             if self._started:
@@ -375,14 +371,12 @@ class CompletionHandler:
         response = await ask_experts(clients, self._upstream, self._reserve, self._report)
         self._response = response
         status = self._record.status = response.response.status
-        name = context.labels[response.client.name][1]
         if response.events is not None:
             expert = response.client.expert
             strip = request.adds_usage(expert)
-            self._translator = stream_translator(request.endpoint, expert, request.echo())
-            self._relay = StreamRelay(
-                response, name, self._usage, strip, StreamRedactor(context.redact), self._translator
-            )
+            translator = stream_translator(request.endpoint, expert, request.echo())
+            redact = StreamRedactor(context.redact)
+            self._relay = StreamRelay(response, self._usage, strip, redact, translator)
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
             await self._begin(status, headers)
@@ -418,7 +412,8 @@ class CompletionHandler:
         await self.send({"type": "http.response.body", "body": body, "more_body": more})
 
     def _note_start(self) -> None:
-        self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
+        if self._record.first_byte_ms is None:
+            self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
 
     def _headers(self, media_type: bytes) -> Headers:
         assert self._response is not None
@@ -427,7 +422,7 @@ class CompletionHandler:
         name = self._response.client.name
         headers = [
             (b"content-type", media_type),
-            (b"x-mild-expert", self.context.labels[name][0]),
+            (b"x-mild-expert", expert_header(name)),
             (b"x-mild-request-id", self.request.request_id.encode("ascii")),
             (b"x-mild-overhead-ms", b"%.3f" % overhead),
         ]
@@ -552,6 +547,10 @@ async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> 
         watcher.cancel()
 
 
-@lru_cache(maxsize=256)
-def _name_json(name: str) -> bytes:
-    return json.dumps(name).encode("ascii")
+def expert_header(name: str) -> bytes:
+    """An expert's name as a header value.
+
+    >>> expert_header("gross-ß")
+    b'gross-%C3%9F'
+    """
+    return quote(name, safe=" !#$&'()*+,/:;=?@[]~<>|^`{}\"").encode("ascii")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 from mild.artifact import Router
 from mild.endpoints.errors import ExpertError
@@ -18,6 +16,7 @@ from mild.endpoints.redaction import Redactor
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
 from mild.gateway.config_checks import check_against
+from mild.gateway.dashboard import Dashboard
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.logs import EventLog
 from mild.gateway.metrics import Metrics
@@ -29,9 +28,6 @@ from mild.gateway.shared import EXPERT_COLUMNS, SharedMemory
 from mild.gateway.tracing import Tracing, open_tracing
 from mild.gateway.upstream.breaker import STATES
 from mild.gateway.upstream.expert_client import ExpertClient
-
-if TYPE_CHECKING:
-    from mild.gateway.dashboard import Dashboard
 
 # Seconds for requests that were cancelled at the end to give back what they hold.
 CANCEL_SECONDS = 2.0
@@ -53,8 +49,7 @@ class AppContext:
     Settings and router are checked against each other here; access and ledger are started and closed with
     the application. ``board`` is for the page. ``shared`` is the memory of all workers, and ``worker`` the
     number of this one. Without ``tracing``, requests are traced as the settings say. ``clients`` are by
-    expert name; ``labels`` are each name as a header value and as JSON. ``redact`` takes configured
-    secrets out of what is sent to clients.
+    expert name. ``redact`` takes configured secrets out of what is sent to clients.
     """
 
     def __init__(
@@ -92,7 +87,6 @@ class AppContext:
         # Why the start failed: a server cannot tell.
         self.failure: Exception | None = None
         self.started = wall_clock()
-        self.labels = {name: label_of(name) for name in self.names}
         self.redact = Redactor(settings.experts)
         self._counters = shared.counters
         self._row = shared.counters.rows[worker]
@@ -287,13 +281,3 @@ class AppContext:
             name: {"attempts": attempts[name], "last": self._last_failures.get(name)}
             for name in self.names
         }
-
-
-def label_of(name: str) -> tuple[bytes, bytes]:
-    """An expert's name as a header value and as JSON.
-
-    >>> label_of("gross-ß")
-    (b'gross-%C3%9F', b'"gross-\\\\u00df"')
-    """
-    header = quote(name, safe=" !#$&'()*+,/:;=?@[]~<>|^`{}\"").encode("ascii")
-    return header, json.dumps(name).encode("ascii")

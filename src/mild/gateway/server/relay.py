@@ -22,8 +22,6 @@ from mild.gateway.upstream.events import event_data
 from mild.gateway.upstream.json_edit import parse_object, replace_model
 
 _FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"')
-# Bytes of events that are sent together when they came together.
-MAX_JOINED_BYTES = 32_768
 # How long the usage of a finished answer is waited for once the client has left.
 USAGE_SECONDS = 1.0
 
@@ -78,62 +76,44 @@ class StreamRelay:
     def __init__(
         self,
         response: UpstreamResponse,
-        name: bytes,
         usage: UsageMeter,
         strip: bool,
         redact: StreamRedactor,
         translator: Translator | None = None,
     ) -> None:
+        self.translator = translator
         self._response = response
-        self._translator = translator
-        self._name = name
         self._usage = usage
         self._strip = strip
         self._redact = redact
         # The model has finished, the answer is whole, and nothing follows.
         self._written = self._finished = self._done = False
-        # Its arguments: an error that is kept here would keep itself, by its frames.
-        self._error: tuple[str, str] | None = None
 
     async def run(
         self, write: Callable[[bytes, bool], Awaitable[None]], started: Callable[[], None]
     ) -> None:
         """Relay everything. Raises ExpertError where the expert breaks off; the response is then not ended.
 
-        ``write`` takes bytes and whether more follow; ``started`` is called after the first.
+        ``write`` takes bytes and whether more follow; ``started`` is called after each.
         """
         events = self._response.events
         assert events is not None
         event, self._response.first = self._response.first, b""
-        first = True
         while event:
-            parts = [self._changed(event)]
-            size = len(parts[0])
-            # The first goes out at once; those behind it, as many together as came together.
-            while not (first or size >= MAX_JOINED_BYTES or self._done or self._error):
-                if not (event := events.ready()):
-                    break
-                parts.append(self._changed(event))
-                size += len(parts[-1])
-            if size:
-                await write(self._redact(b"".join(parts)), True)
-            if self._error is not None:
-                raise ExpertError(*self._error)
-            if first and size:
-                first = False
+            if changed := self._changed(event):
+                await write(self._redact(changed), True)
                 started()
             if self._done:
                 break
             # What was sent is not kept while the next one is waited for.
-            event = b""
-            parts.clear()
+            event = changed = b""
             event = await events.next()
         if not self._done and (events.left_over or not self._finished):
             raise ExpertError("cut", "the stream ended before its answer was finished")
         last = b""
-        if self._translator is not None:
+        if self.translator is not None:
             try:
-                last = self._translator.finish()
+                last = self.translator.finish()
             except TranslationError as error:
                 raise ExpertError("garbled", str(error)) from None
         await write(self._redact(last, last=True), False)
@@ -148,7 +128,7 @@ class StreamRelay:
         with suppress(ExpertError, TimeoutError):
             async with asyncio.timeout(USAGE_SECONDS):
                 self._changed(self._response.first)
-                while not (self._done or self._error):
+                while not self._done:
                     event = events.ready()
                     if not event and self._written and not self._usage.final:
                         event = await events.next()
@@ -160,17 +140,15 @@ class StreamRelay:
         """The event as the client gets it; empty if it is left out."""
         data = event_data(event)
         if not data:
-            return event if self._translator is None else b""
+            return event if self.translator is None else b""
         if data == b"[DONE]":
             self._done = True
-            return event if self._translator is None else b""
+            return event if self.translator is None else b""
         if is_error(event, data):
-            # What came before it goes out first.
-            self._error = ("server", "an error within the stream")
-            return b""
+            raise ExpertError("server", "an error within the stream")
         self._written = self._written or _FINISH.search(data) is not None
-        if self._translator is not None:
-            return self._translate(event, data, self._translator)
+        if self.translator is not None:
+            return self._translate(event, data, self.translator)
         self._finished = self._written
         try:
             document = parse_object(data)
@@ -180,7 +158,9 @@ class StreamRelay:
         if self._strip and document.get("usage") and not document.get("choices"):
             return b""
         start = event.find(b"{")
-        return event if start < 0 else event[:start] + replace_model(event[start:], self._name)
+        if start < 0:
+            return event
+        return event[:start] + replace_model(event[start:], self._response.client.name)
 
     def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
         try:
@@ -188,8 +168,7 @@ class StreamRelay:
             self._usage.add(document, self._written)
             changed = translator.feed(document, event)
         except (TranslationError, ValueError) as error:
-            self._error = ("garbled", str(error))
-            return b""
+            raise ExpertError("garbled", str(error)) from None
         if b'"usage"' in data:
             self._usage.read(translator.reader.usage, self._written)
         self._finished, self._done = translator.reader.finished, translator.reader.done

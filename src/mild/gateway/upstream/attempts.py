@@ -113,6 +113,9 @@ async def ask_experts(
         for client in clients:
             tries = 0
             while tries <= client.expert.retries and request.attempts < request.max_attempts:
+                if tries:
+                    wait = FIRST_WAIT * 2 ** (tries - 1) * (0.5 + random.random() / 2)
+                    await _sleep(request, wait)
                 permit = client.acquire(request.endpoint, request.key)
                 if permit is None:
                     break
@@ -123,9 +126,6 @@ async def ask_experts(
                 last = (client, found)
                 if not found.retryable or found.retry_after is not None:
                     break
-                if tries <= client.expert.retries and request.attempts < request.max_attempts:
-                    wait = FIRST_WAIT * 2 ** (tries - 1) * (0.5 + random.random() / 2)
-                    await _sleep(request, wait)
         wait = min((c.wait(request.endpoint, request.key)[0] for c in clients), default=0.0)
         if last is None or request.attempts >= request.max_attempts or not 0 < wait <= patience:
             raise _refusal(clients, request, last)
@@ -285,9 +285,8 @@ def _refusal(
             return Refusal(429, message, code="overloaded", retry_after=soonest)
         said = ", ".join(f"{name} {_REASONS[why]}" for name, (_, why) in found.items())
         message = f"No expert is asked at the moment: {said}."
-        if "pause" in reasons:
-            return Refusal(503, message, code="experts_cooling_down", retry_after=soonest)
-        return Refusal(503, message, code="experts_unavailable", retry_after=soonest)
+        code = "experts_cooling_down" if "pause" in reasons else "experts_unavailable"
+        return Refusal(503, message, code=code, retry_after=soonest)
     client, error = last
     status = {"rate": 429, "timeout": 504}.get(error.kind, 502)
     wait = error.retry_after

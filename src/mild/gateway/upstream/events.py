@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from mild.endpoints.client import EndpointResponse
 from mild.endpoints.errors import ExpertError
-
-if TYPE_CHECKING:
-    from mild.endpoints.client import EndpointResponse
 
 MAX_EVENT_BYTES = 8_000_000
 

@@ -82,12 +82,12 @@ def check_structure(body: bytes, limits: tuple[int, int] = ANSWER_LIMITS) -> Non
         depth = int(depths[-1]) if depths.size else depth
 
 
-def replace_model(body: bytes, name: bytes) -> bytes:
-    """The body with the value of its ``model`` replaced by ``name``, a JSON string; as it was without one.
+def replace_model(body: bytes, name: str) -> bytes:
+    """The body with the value of its ``model`` replaced by ``name``; as it was without one.
 
     A key that stands there twice is replaced twice: readers differ in which of the two they take.
 
-    >>> replace_model(b'{"id":1e3, "model" : "a", "x":{"model":"b"}}', b'"small"')
+    >>> replace_model(b'{"id":1e3, "model" : "a", "x":{"model":"b"}}', "small")
     b'{"id":1e3, "model" : "small", "x":{"model":"b"}}'
     """
     parts: list[str] = []
@@ -102,7 +102,7 @@ def replace_model(body: bytes, name: bytes) -> bytes:
                 return body
             _, place = _decoder.raw_decode(text, colon.end())
             if key == "model":
-                parts += [text[done : colon.end()], name.decode("utf-8")]
+                parts += [text[done : colon.end()], json.dumps(name)]
                 done = place
     except (ValueError, RecursionError):
         return body
