@@ -25,12 +25,7 @@ def make_instance(schema: dict[str, Any], text: str) -> Any:
     """
     found = _NUMBER.search(text)
     number = float(found.group()) if found else 1.0
-    simple: dict[Any, Any] = {
-        "integer": int(number),
-        "number": number,
-        "boolean": True,
-        "null": None,
-    }
+    simple = {"integer": int(number), "number": number, "boolean": True, "null": None}
     left = iter(range(MAX_NODES))
 
     def make(part: dict[str, Any], depth: int) -> Any:
@@ -52,6 +47,6 @@ def make_instance(schema: dict[str, Any], text: str) -> Any:
             return {name: make(one, depth + 1) for name, one in fields.items()}
         if kind == "array":
             return [make(part.get("items", {}), depth + 1)]
-        return simple.get(kind, text)
+        return simple.get(kind or "", text)
 
     return make(schema, 0)

@@ -306,7 +306,7 @@ class CompletionHandler:
             record.error = refusal.code or refusal.kind
             if self._relay is not None and self._response is not None:
                 record.outcome = "cut"
-                self._response.close(conclusive=False)
+                self._response.close()
                 content = error_event(refusal, self.request.endpoint, self._relay.translator)
                 await self._write(content, True)
                 return
@@ -478,7 +478,7 @@ class CompletionHandler:
         response, record = self._response, self._record
         record.attempts = self._upstream.attempts
         if response is not None:
-            response.close(conclusive=False)  # where it was not closed yet, the client left
+            response.close()  # where it was not closed yet, the client left
             record.expert = response.client.name
         # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
         expert = self._upstream.asking

@@ -95,21 +95,12 @@ class UpstreamResponse:
     document: dict[str, Any] | None = None
     events: EventReader | None = None
     first: bytes = b""
-    is_open: bool = True
 
-    def close(
-        self,
-        error: ExpertError | None = None,
-        *,
-        conclusive: bool = True,
-        finished: bool = False,
-    ) -> None:
+    def close(self, error: ExpertError | None = None, *, finished: bool = False) -> None:
         """Return connection and permit, once."""
-        if not self.is_open:
-            return
-        self.is_open = False
-        self.response.close(finished=finished)
-        self.permit.release(error, conclusive=conclusive)
+        if self.permit.is_open:
+            self.response.close(finished=finished)
+            self.permit.release(error)
 
 
 async def ask_experts(
@@ -193,12 +184,11 @@ async def _attempt(
         # The client left, or may not spend this: that says nothing about the expert.
         if response is not None:
             response.close()
-        permit.release(conclusive=False)
+        permit.release()
         raise
-    answered = found.document is not None or found.events is not None
-    if answered:
-        permit.answered()
-    report(client, "ok" if answered else "client_error", None)
+    permit.answered()
+    is_answer = found.document is not None or found.events is not None
+    report(client, "ok" if is_answer else "client_error", None)
     return found
 
 

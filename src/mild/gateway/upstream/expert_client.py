@@ -23,12 +23,11 @@ _PAUSES = (429, 503, 529)
 class Permit:
     """Permission for one attempt at an expert; released once."""
 
-    __slots__ = ("_began", "_breaker", "_client", "_key", "_probes")
-
     def __init__(
         self, client: ExpertClient, breaker: Breaker, key: str | None, probes: Probes
     ) -> None:
-        self._client: ExpertClient | None = client
+        self.is_open = True
+        self._client = client
         self._breaker = breaker
         self._key = key
         self._probes = probes
@@ -36,27 +35,24 @@ class Permit:
 
     def answered(self) -> None:
         """The answer began, and it is good: more than that is not expected of a probe."""
-        if self._client is not None and self._began is None:
-            self._began = self._client.clock()
-            self._breaker.succeeded(self._began, self._key, self._probes)
-            self._probes = []
+        self._began = self._client.clock()
+        self._breaker.succeeded(self._began, self._key, self._probes)
+        self._probes = []
 
-    def release(self, error: ExpertError | None = None, *, conclusive: bool = True) -> None:
-        """End the attempt; with ``conclusive`` False its end says nothing about the expert."""
-        if error is None and conclusive:
-            self.answered()
-        client, self._client = self._client, None
-        if client is None:
+    def release(self, error: ExpertError | None = None) -> None:
+        """End the attempt; without an error its end says nothing about the expert."""
+        if not self.is_open:
             return
-        client.capacity.release()
+        self.is_open = False
+        self._client.capacity.release()
         if error is not None:
-            client.note_pause(error)
+            self._client.note_pause(error)
         if error is None or error.kind == "rate" or error.status == 404:
             self._breaker.released(self._key, self._probes)
             return
         # Any other failure may be one that the request provokes.
         provoked = error.kind != "connect"
-        now, began = client.clock(), self._began
+        now, began = self._client.clock(), self._began
         self._breaker.failed(now, self._key, self._probes, provoked=provoked, began=began)
 
 
