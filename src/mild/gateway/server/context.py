@@ -259,23 +259,21 @@ class AppContext:
         metrics.put("mild_ledger_waiting_bytes", value=ledger.waiting_bytes)
         metrics.put("mild_ledger_trouble", value=float(ledger.trouble is not None))
         metrics.put("mild_store_trouble", value=float(self.access.trouble is not None))
-        ledger.publish(
-            {
-                "router": self.serving.fingerprint,
-                "in_flight": self.in_flight,
-                **states,
-                "capacity": {
-                    name: {
-                        "in_flight": client.capacity.in_flight,
-                        "max_in_flight": client.expert.max_in_flight,
-                    }
-                    for name, client in self.clients.items()
-                },
-                "failures": self._failures(),
-                "started": self.started,
-                "draining": self.draining,
-            }
-        )
+        ledger.published = {
+            "router": self.serving.fingerprint,
+            "in_flight": self.in_flight,
+            **states,
+            "capacity": {
+                name: {
+                    "in_flight": client.capacity.in_flight,
+                    "max_in_flight": client.expert.max_in_flight,
+                }
+                for name, client in self.clients.items()
+            },
+            "failures": self._failures(),
+            "started": self.started,
+            "draining": self.draining,
+        }
 
     def _failures(self) -> dict[str, Any]:
         """Failed attempts of the last hour, and the last failure, by expert."""

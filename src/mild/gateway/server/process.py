@@ -207,12 +207,9 @@ def make_server(
     from mild.gateway.server.protocol import GatewayProtocol, GatewayServer
 
     limits, tls = context.settings.limits, context.settings.server
-    protocol: Any = partial(GatewayProtocol, context, {})
-    drain: Any = limits.drain_seconds
-    keep_alive: Any = limits.keep_alive_seconds
     config = Config(
         create_app(context, ready),
-        http=protocol,
+        http=partial(GatewayProtocol, context, {}),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,
@@ -221,8 +218,8 @@ def make_server(
         server_header=False,
         date_header=False,
         backlog=BACKLOG,
-        timeout_keep_alive=keep_alive,
-        timeout_graceful_shutdown=drain,
+        timeout_keep_alive=limits.keep_alive_seconds,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=limits.drain_seconds,  # type: ignore[arg-type]
         callback_notify=each_second,
         timeout_notify=0,
         ssl_certfile=tls.tls_certificate,
