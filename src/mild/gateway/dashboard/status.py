@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -44,6 +45,7 @@ def page_bytes() -> bytes:
     return page.encode()
 
 
+@dataclass(eq=False)
 class Dashboard:
     """Puts the status together, for whichever worker is asked.
 
@@ -51,18 +53,13 @@ class Dashboard:
     budget, as ``Access.spend``.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        router: Router,
-        spend: Callable[[], Mapping[str, Any]] | None = None,
-        ledger: LedgerWriter | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._settings = settings
-        self._spend = spend
-        self._ledger = ledger
-        self._clock = clock
+    settings: Settings
+    router: InitVar[Router]
+    spend: Callable[[], Mapping[str, Any]] | None = None
+    ledger: LedgerWriter | None = None
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self, router: Router) -> None:
         self._lock = asyncio.Lock()
         self._found: dict[str, Any] = {}
         self._looked: float | None = None
@@ -71,7 +68,7 @@ class Dashboard:
     def take(self, router: Router) -> None:
         """Another router serves from now on."""
         self._names: Sequence[str] = list(router.expert_names)
-        routing = self._settings.routing
+        routing = self.settings.routing
         self._reference: Reference | None = None
         if routing.target is None:  # else the router decides otherwise than in training
             self._reference = trained(router.info, self._names, routing.price_weight)
@@ -79,16 +76,16 @@ class Dashboard:
     async def document(self) -> dict[str, Any]:
         """The status, ready for JSON; at most a second old."""
         async with self._lock:
-            now = self._clock()
+            now = self.clock()
             if self._looked is None or not 0 <= now - self._looked < FRESH:
                 # The books belong to the loop, the file to the thread.
-                spend = None if self._spend is None else dict(self._spend())
+                spend = None if self.spend is None else dict(self.spend())
                 self._found = await asyncio.to_thread(self._document, now, spend)
                 self._looked = now
             return self._found
 
     def _read_ledger(self, now: float) -> tuple[LedgerSnapshot, list[str]]:
-        place = self._settings.ledger.path
+        place = self.settings.ledger.path
         if place is None:
             return LedgerSnapshot(), []
         # A file that is not there yet, or empty, is one that nobody has written to.
@@ -102,26 +99,26 @@ class Dashboard:
     def _document(self, now: float, spend: dict[str, Any] | None) -> dict[str, Any]:
         found, troubles = self._read_ledger(now)
         workers = found.workers or self._own()
-        routing = self._settings.routing
+        routing = self.settings.routing
         return {
             "time": now,
             "experts": expert_lines(self._names, found, workers),
             "shares": share_document(self._names, found.draws, self._reference, routing.explore),
             "traffic": traffic_document(found.minutes, now),
             "latency": latency_document(found.recent),
-            "savings": savings_document(found.recent, self._settings.experts),
+            "savings": savings_document(found.recent, self.settings.experts),
             "spend": spend,
             "workers": [{name: worker.get(name) for name in WORKER} for worker in workers],
-            "last": decision_lines(found.recent, self._settings.ledger.keep_text),
-            "ledger": self._settings.ledger.path is not None,
+            "last": decision_lines(found.recent, self.settings.ledger.keep_text),
+            "ledger": self.settings.ledger.path is not None,
             "troubles": [*troubles, *_troubles(workers, spend)],
         }
 
     def _own(self) -> list[dict[str, Any]]:
         """This worker's own words, where no file holds them."""
-        if self._ledger is None or self._ledger.published is None:
+        if self.ledger is None or self.ledger.published is None:
             return []
-        return [{**self._ledger.published, "age": 0.0, "ledger": self._ledger.state()}]
+        return [{**self.ledger.published, "age": 0.0, "ledger": self.ledger.state()}]
 
 
 def _troubles(workers: Sequence[Mapping[str, Any]], spend: Mapping[str, Any] | None) -> list[str]:
