@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from functools import cache
@@ -143,24 +144,22 @@ def traffic_document(
 ) -> dict[str, Any]:
     """Requests, failures and dollars per minute of the last hour, oldest first, and their sums."""
     first = int(now // 60) - MINUTES + 1
-    lines = [
-        {"time": (first + place) * 60, "requests": 0, "failures": 0, "dollars": 0.0}
-        for place in range(MINUTES)
-    ]
-    outcomes: dict[str, int] = {}
+    lines = {
+        minute: {"time": minute * 60, "requests": 0, "failures": 0, "dollars": 0.0}
+        for minute in range(first, first + MINUTES)
+    }
+    outcomes: Counter[str] = Counter()
     for minute, _, outcome, requests, price in minutes:
-        if not 0 <= minute - first < MINUTES:
-            continue
-        line = lines[minute - first]
-        line["requests"] += requests
-        line["dollars"] += price
-        line["failures"] += requests if outcome in FAILURES else 0
-        outcomes[outcome] = outcomes.get(outcome, 0) + requests
+        if minute in lines:
+            line = lines[minute]
+            line["requests"] += requests
+            line["dollars"] += price
+            line["failures"] += requests if outcome in FAILURES else 0
+            outcomes[outcome] += requests
+    sums = ("requests", "failures", "dollars")
     return {
-        "minutes": lines,
-        "requests": sum(line["requests"] for line in lines),
-        "failures": sum(line["failures"] for line in lines),
-        "dollars": sum(line["dollars"] for line in lines),
+        "minutes": list(lines.values()),
+        **{name: sum(line[name] for line in lines.values()) for name in sums},
         "outcomes": outcomes,
     }
 
@@ -203,8 +202,7 @@ def expert_lines(
         states, seats, faults = (told(what, name) for what in ("breakers", "capacity", "failures"))
         newest = [fault["last"] for fault in faults if fault["last"]]
         # Capacity is shared: each worker tells that of all.
-        flying = [place.get("in_flight") or 0 for place in seats]
-        limits = [place["max_in_flight"] for place in seats if place.get("max_in_flight")]
+        seat: Mapping[str, Any] = max(seats, key=lambda seat: seat["in_flight"], default={})
         lines.append(
             {
                 "name": name,
@@ -222,8 +220,8 @@ def expert_lines(
                 "workers": len(states),
                 "open_keys": max(told("open_keys", name), default=0),
                 "cool_down": max(told("cool_downs", name), default=0.0),
-                "in_flight": max(flying, default=None),
-                "max_in_flight": max(limits, default=None),
+                "in_flight": seat.get("in_flight"),
+                "max_in_flight": seat.get("max_in_flight"),
             }
         )
     return lines
