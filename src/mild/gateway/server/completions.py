@@ -51,15 +51,13 @@ from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import replace_model, replace_values
 
 # Headers of the client that are passed on; its key never is.
-_PASSED_ON = frozenset(
-    (
-        b"traceparent",
-        b"tracestate",
-        b"openai-beta",
-        b"anthropic-beta",
-        b"anthropic-version",
-        b"idempotency-key",
-    )
+_PASSED_ON = (
+    b"traceparent",
+    b"tracestate",
+    b"openai-beta",
+    b"anthropic-beta",
+    b"anthropic-version",
+    b"idempotency-key",
 )
 _USAGE = b'"stream_options":{"include_usage":true},'
 _MAX_SESSION_CHARACTERS = 512
@@ -277,6 +275,8 @@ class CompletionHandler:
             request.streamed,
             request.body_for,
             request.read_answer,
+            self._reserve,
+            self._report,
             request.headers,
             self.context.settings.routing.max_attempts,
             key=None if self.caller.scope == ANONYMOUS else self.caller.name,
@@ -377,7 +377,7 @@ class CompletionHandler:
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)
-        response = await ask_experts(clients, self._upstream, self._reserve, self._report)
+        response = await ask_experts(clients, self._upstream)
         self._response = response
         status = self._record.status = response.response.status
         if response.events is not None:

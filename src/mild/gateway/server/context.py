@@ -207,11 +207,9 @@ class AppContext:
             await asyncio.to_thread(self.tracing.close)
 
     async def reload(self, load: Callable[[], Router]) -> str:
-        """Load another router beside the one that serves, and swap them; the old one stays if that fails.
+        """Load another router beside the one that serves, and swap them; its fingerprint.
 
-        Returns
-        -------
-        str, its fingerprint
+        The old one stays if that fails.
         """
         # One after the other: what was read last must be what serves.
         async with self._reloading:

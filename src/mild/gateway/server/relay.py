@@ -174,8 +174,6 @@ def error_event(
 ) -> bytes:
     """The last event of a stream that broke off, in the shape of the client's API.
 
-    Examples
-    --------
     >>> error_event(Refusal(502, "Broken."))[:43]
     b'event: error\\ndata: {"error": {"message": "B'
     """

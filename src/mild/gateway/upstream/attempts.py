@@ -51,6 +51,7 @@ class UpstreamRequest:
     endpoint : of the client, such as ``/chat/completions``; the expert's own may be another
     body : gives what to send to an expert
     read : gives a plain answer as the client gets it, from the expert, its document and its bytes
+    reserve, report : called before an attempt, and with its result
     headers : of the client, passed on
     max_attempts : over all experts
     key : name of the client's key; None without one
@@ -66,6 +67,8 @@ class UpstreamRequest:
     streamed: bool
     body: Callable[[Expert], bytes]
     read: Callable[[Expert, dict[str, Any], bytes], bytes]
+    reserve: Callable[[Expert], Awaitable[None]]
+    report: Callable[[ExpertClient, str, ExpertError | None], None]
     headers: Mapping[str, str] = field(default_factory=dict)
     max_attempts: int = 3
     key: str | None = None
@@ -104,18 +107,12 @@ class UpstreamResponse:
 
 
 async def ask_experts(
-    clients: Sequence[ExpertClient],
-    request: UpstreamRequest,
-    reserve: Callable[[Expert], Awaitable[None]],
-    report: Callable[[ExpertClient, str, ExpertError | None], None],
+    clients: Sequence[ExpertClient], request: UpstreamRequest
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
 
-    Raises
-    ------
-    Refusal
-        none did: 429 if they are full or limit their rate, 503 if none is asked, 504 if the last was
-        too slow, 502 otherwise
+    Refusal if none has: 429 if they are full or limit their rate, 503 if none is asked, 504 if the last was
+    too slow, 502 otherwise.
     """
     last: tuple[ExpertClient, ExpertError] | None = None
     patience = MAX_WAIT
@@ -130,7 +127,7 @@ async def ask_experts(
                 if permit is None:
                     break
                 tries += 1
-                found = await _attempt(client, permit, request, reserve, report)
+                found = await _attempt(client, permit, request)
                 if isinstance(found, UpstreamResponse):
                     return found
                 last = (client, found)
@@ -144,16 +141,12 @@ async def ask_experts(
 
 
 async def _attempt(
-    client: ExpertClient,
-    permit: Permit,
-    request: UpstreamRequest,
-    reserve: Callable[[Expert], Awaitable[None]],
-    report: Callable[[ExpertClient, str, ExpertError | None], None],
+    client: ExpertClient, permit: Permit, request: UpstreamRequest
 ) -> UpstreamResponse | ExpertError:
     """One attempt; its error if it came to nothing."""
     response: EndpointResponse | None = None
     try:
-        await reserve(client.expert)
+        await request.reserve(client.expert)
         body = request.body(client.expert)
         request.attempts += 1
         request.asking = client.expert
@@ -174,7 +167,7 @@ async def _attempt(
         request.asking = None
         if error.may_cost:
             request.lost.append(client.expert)
-        report(client, error.kind, error)
+        request.report(client, error.kind, error)
         if request.trace is not None:
             request.trace.fail_attempt(error)
         request.errors.append(f"{client.name}: {error}")
@@ -188,7 +181,7 @@ async def _attempt(
         raise
     permit.answered()
     is_answer = found.document is not None or found.events is not None
-    report(client, "ok" if is_answer else "client_error", None)
+    request.report(client, "ok" if is_answer else "client_error", None)
     return found
 
 

@@ -86,8 +86,6 @@ class Breaker:
     two keys, and more than half of those that called in the window, see mostly failures, or after enough
     failures that no request provokes. ``report`` is told when a circuit opens or closes.
 
-    Examples
-    --------
     >>> breaker = Breaker(BreakerSettings(failures=2, window_seconds=10, open_seconds=5))
     >>> for now in (0.0, 1.0):
     ...     breaker.failed(now, "anna", [], provoked=True)

@@ -32,11 +32,7 @@ _LONG = 4000
 def parse_object(body: bytes, limits: tuple[int, int] = ANSWER_LIMITS) -> dict[str, Any]:
     """A JSON object in UTF-8.
 
-    Raises
-    ------
-    ValueError
-        it is not JSON, not UTF-8, nested too deeply, beyond the limits, or not an object; the message says
-        which
+    ValueError says if it is not JSON, not UTF-8, nested too deeply, beyond the limits, or not an object.
 
     >>> parse_object(b'{"model": "mild", "n": 1}')
     {'model': 'mild', 'n': 1}
