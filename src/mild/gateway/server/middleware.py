@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from mild.endpoints.expert import is_loopback
-from mild.gateway.access.keys import ANONYMOUS
+from mild.gateway.access.keys import ANONYMOUS, invalid_key
 from mild.gateway.config import Settings
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.body import FairLimit
@@ -143,12 +143,9 @@ class RequestGuard:
             return
         caller = self._context.access.identify(authorization_of(scope["headers"]))
         if caller.scope == ANONYMOUS:
-            raise Refusal(
-                401,
+            raise invalid_key(
                 "An API key is required: the request came through a proxy, and only requests from the "
-                "gateway's own machine need none. Send the header Authorization: Bearer KEY.",
-                code="invalid_api_key",
-                headers={"WWW-Authenticate": "Bearer"},
+                "gateway's own machine need none. Send the header Authorization: Bearer KEY."
             )
 
 
