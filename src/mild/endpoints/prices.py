@@ -25,13 +25,11 @@ _MAX_COUNT = 10_000_000
 # Tokens that a model takes and gives at most, where nothing is said about it.
 LONGEST_CONTEXT = 1_000_000
 # Fields of answers and their events that hold what a model has written, or lead to it.
-_WRITTEN = frozenset(
-    (
-        "choices", "message", "delta", "content", "content_block", "text", "refusal", "reasoning",
-        "reasoning_content", "thinking", "tool_calls", "function_call", "function", "arguments",
-        "partial_json",
-    )
-)  # fmt: skip
+_WRITTEN = {
+    "choices", "message", "delta", "content", "content_block", "text", "refusal", "reasoning",
+    "reasoning_content", "thinking", "tool_calls", "function_call", "function", "arguments",
+    "partial_json",
+}  # fmt: skip
 
 
 class Usage(NamedTuple):

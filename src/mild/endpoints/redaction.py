@@ -118,10 +118,7 @@ class StreamRedactor:
 
 def _unescaped(content: bytes) -> bytes:
     """Content without any backslash, and with the characters that ``\\u00..`` stands for."""
-    if b"\\" not in content:
-        return content
-    if b"\\u00" in content:
-        content = _UNICODE.sub(lambda m: chr(int(m[1], 16)).encode(), content)
+    content = _UNICODE.sub(lambda m: chr(int(m[1], 16)).encode(), content)
     return content.replace(b"\\", b"")
 
 

@@ -74,17 +74,9 @@ def secret_from_file(path: Path) -> Secret:
         raise SecretError(f"names a file that cannot be read: {error.strerror}") from None
     try:
         check_safe_file(os.fstat(handle), f"names a file: {path}")
-        content = os.read(handle, _MOST_BYTES + 1)
+        value = os.read(handle, _MOST_BYTES + 1).decode("ascii", "replace").strip()
     finally:
         os.close(handle)
-    try:
-        value = content.decode("ascii").strip()
-    except UnicodeDecodeError:
-        raise SecretError(
-            "names a file that must hold plain ASCII text, as a header does"
-        ) from None
-    if not value or len(content) > _MOST_BYTES:
-        raise SecretError("names a file that must hold one key and nothing else")
     _check_plain(value, "names a file")
     return Secret(value, f"the file {path}")
 
@@ -104,5 +96,6 @@ def check_safe_file(status: os.stat_result, what: str) -> None:
 
 
 def _check_plain(value: str, what: str) -> None:
-    if not value.isascii() or not value.isprintable() or " " in value:
-        raise SecretError(f"{what} whose content must be one word of plain ASCII text")
+    is_word = value.isascii() and value.isprintable() and " " not in value
+    if not is_word or not 0 < len(value) <= _MOST_BYTES:
+        raise SecretError(f"{what} whose content must be one key: one word of plain ASCII text")

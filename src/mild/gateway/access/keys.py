@@ -10,7 +10,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mild.errors import InvalidInputError
 from mild.gateway.config import Settings
@@ -31,7 +31,8 @@ _MOST_CHARACTERS = 512
 class Key:
     """A key as it is stored; money in billionths of a dollar, None without a limit.
 
-    One that is ``admin`` may read the metrics, which show every key's spend.
+    One that is ``admin`` may read the metrics, which show every key's spend. Requests without a key have
+    one with an empty ``digest``.
     """
 
     name: str
@@ -44,18 +45,14 @@ class Key:
     requests_per_minute: int | None = None
     admin: bool = False
 
+    @property
+    def scope(self) -> str:
+        """In which its requests and its money are counted."""
+        return f"key:{self.name}" if self.digest else ANONYMOUS
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Whose request it is; money in billionths of a dollar, None without a limit."""
 
-    name: str
-    scope: str
-    budget_day: int | None = None
-    budget_month: int | None = None
-    requests_per_minute: int | None = None
-    admin: bool = False
-    digest: bytes = b""
+# Whose request it is.
+Caller = Key
 
 
 class Callers:
@@ -65,9 +62,7 @@ class Callers:
         limits = settings.access
         self._needs_key = settings.requires_key
         self._default = limits.requests_per_minute
-        self._anonymous = Caller(
-            limits.anonymous, ANONYMOUS, requests_per_minute=limits.requests_per_minute
-        )
+        self._anonymous = Key(limits.anonymous, b"", "", 0.0, requests_per_minute=self._default)
         self._known: dict[bytes, Caller] = {}
         self._salt = b""
 
@@ -82,21 +77,13 @@ class Callers:
 
     def knows(self, caller: Caller) -> bool:
         """Whether the key of a caller is still valid."""
-        return caller.scope == ANONYMOUS or caller.digest in self._known
+        return not caller.digest or caller.digest in self._known
 
     def use(self, keys: Iterable[Key], salt: bytes) -> None:
         """Replace the keys."""
         self._salt = salt
         self._known = {
-            key.digest: Caller(
-                key.name,
-                f"key:{key.name}",
-                key.budget_day,
-                key.budget_month,
-                key.requests_per_minute or self._default,
-                key.admin,
-                key.digest,
-            )
+            key.digest: replace(key, requests_per_minute=key.requests_per_minute or self._default)
             for key in keys
             if key.revoked is None
         }
@@ -115,13 +102,16 @@ class Callers:
             return self._anonymous
         if authorization:
             raise revoked_key()
-        message = "An API key is required: send the header Authorization: Bearer KEY."
-        raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+        raise invalid_key("An API key is required: send the header Authorization: Bearer KEY.")
 
 
 def revoked_key() -> Refusal:
     """The answer to a key that is not, or no longer, valid."""
-    message = "The API key is unknown or was revoked."
+    return invalid_key("The API key is unknown or was revoked.")
+
+
+def invalid_key(message: str) -> Refusal:
+    """The answer to a request without a valid key."""
     return Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 

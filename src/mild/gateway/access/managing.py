@@ -78,7 +78,7 @@ def key_rows(store: AccessStore) -> list[dict[str, Any]]:
     keys, totals = store.read_keys(), store.totals(periods)
     rows = []
     for key in keys:
-        found = [totals.get(Account(f"key:{key.name}", period)) for period in periods]
+        found = [totals.get(Account(key.scope, period)) for period in periods]
         spent = [0.0 if total is None else dollars_of(total.spent) for total in found]
         rows.append(
             {

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
@@ -69,14 +69,13 @@ def _reading(now: sa.ColumnElement[float]) -> sa.CompoundSelect[Any]:
 
 
 @cache
-def _writing(dialect: str, counts: bool) -> list[Any]:
+def _writing(dialect: str) -> list[Any]:
     """Delete and insert reservations, count requests, change accounts: in PostgreSQL one statement."""
     first = [
         reservations.delete().where(reservations.c.id.in_(_given("ids"))),
         insert_from_json(dialect, reservations),
+        upsert_from_json(dialect, request_counts, replace=("requests",)),
     ]
-    if counts:
-        first.append(upsert_from_json(dialect, request_counts, replace=("requests",)))
     last = upsert_from_json(dialect, accounts, replace=Totals._fields)
     if dialect == "postgresql":
         return [last.add_cte(*(one.cte() for one in first))]
@@ -294,8 +293,9 @@ class AccessStore:
         charged in full. After a StoreError, ask ``has_happened`` before anything else.
         """
         while (after := self._run(lambda found: self._decide(found, batch, seconds))) is None:
-            # In a transaction of its own: who holds one row never waits to create another.
-            self._run(lambda connection: _create_accounts(connection, _touched(batch)))
+            # In a transaction of its own, in one order: who holds a row never waits to create another.
+            rows = [account._asdict() | _NOTHING for account in sorted(_touched(batch))]
+            self._run(partial(upsert, table=accounts, rows=rows))
         return after
 
     def _decide(
@@ -347,7 +347,7 @@ class AccessStore:
         ]
         rows = {"reservations": made, "request_counts": counted, "accounts": changed}
         values = {name: json.dumps(some) for name, some in rows.items()} | {"ids": ids}
-        for statement in _writing(connection.dialect.name, bool(counted)):
+        for statement in _writing(connection.dialect.name):
             connection.execute(statement, values)
         return after
 
@@ -403,11 +403,6 @@ def _touched(batch: Batch) -> set[Account]:
         if claim.rate is not None:
             found.add(Account(claim.scope, ""))
     return found
-
-
-def _create_accounts(connection: sa.Connection, found: set[Account]) -> None:
-    # In one order, so that workers who create them never wait in a circle.
-    upsert(connection, accounts, [account._asdict() | _NOTHING for account in sorted(found)])
 
 
 def _settle(settlement: Settlement, balances: dict[Account, Totals], ended: set[str]) -> None:

@@ -86,10 +86,6 @@ def recall(text: str) -> str | None:
     return None
 
 
-def _rules(text: str) -> str:
-    return calculate(text) or "unknown"
-
-
 def _stand_in_for(model: str, text: str) -> str:
     return (
         recall(text)
@@ -100,7 +96,7 @@ def _stand_in_for(model: str, text: str) -> str:
 STAND_INS: Mapping[str, Callable[[str], str]] = {
     "smollm2": partial(_stand_in_for, "SmolLM2-135M"),
     "gemma3": partial(_stand_in_for, "Gemma-3-270M"),
-    "rules": _rules,
+    "rules": lambda text: calculate(text) or "unknown",
 }
 
 

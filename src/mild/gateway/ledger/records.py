@@ -88,12 +88,9 @@ decisions = sa.Table(
 
 def shorten_record(record: Record, keep_text: bool) -> Record:
     """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
-    asked_one = record.attempts and record.outcome != "refused"
-    text = record.text if keep_text and asked_one else None
-    text = text and abridge(text)
+    keeps = keep_text and record.attempts and record.outcome != "refused"
+    text = abridge(record.text) if keeps and record.text is not None else None
     asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
-    if (asked, error, text) == (record.asked, record.error, record.text):
-        return record
     return replace(record, asked=asked, error=error, text=text)
 
 
@@ -101,7 +98,8 @@ def as_row(record: Record) -> dict[str, Any]:
     """Values of ``COLUMNS``."""
     row = {name: getattr(record, name) for name in COLUMNS}
     for name in _TEXTS:
-        row[name] = _without_nul(row[name])
+        # PostgreSQL does not take NUL.
+        row[name] = row[name] and storable(row[name]).replace("\0", "\ufffd")
     if record.probabilities is not None:
         words = ("null" if share is None else f"{share:.6g}" for share in record.probabilities)
         row["probabilities"] = "[" + ",".join(words) + "]"
@@ -116,10 +114,3 @@ def from_row(row: Sequence[Any]) -> Record:
         record.probabilities = json.loads(record.probabilities)
     record.streamed = bool(record.streamed)
     return record
-
-
-def _without_nul(text: str | None) -> str | None:
-    """Text that a database can hold; PostgreSQL does not take NUL."""
-    if text is None or (text.isascii() and "\0" not in text):
-        return text
-    return storable(text).replace("\0", "\ufffd")

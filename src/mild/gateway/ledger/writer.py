@@ -44,7 +44,8 @@ class LedgerWriter:
 
     ``write`` never waits and never fails. A locked file or a full disk keeps the records waiting; when they
     take too many bytes, the newest are dropped and counted. ``trouble`` says why the ledger cannot be
-    written at the moment, and ``published`` is what this process said of itself last.
+    written at the moment. ``published`` is what this process says of itself; it is written about once a
+    second.
     """
 
     def __init__(
@@ -117,10 +118,6 @@ class LedgerWriter:
                 return
             self.waiting_bytes += size
         self._queue.append(record)
-
-    def publish(self, document: Mapping[str, Any]) -> None:
-        """What this process says of itself from now on; written about once a second."""
-        self.published = document
 
     def register(self, fingerprint: str, expert_names: Sequence[str]) -> None:
         """Names of a router's experts, in its order, before its first record."""

@@ -51,15 +51,13 @@ from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import replace_model
 
 # Headers of the client that are passed on; its key never is.
-_PASSED_ON = frozenset(
-    (
-        b"traceparent",
-        b"tracestate",
-        b"openai-beta",
-        b"anthropic-beta",
-        b"anthropic-version",
-        b"idempotency-key",
-    )
+_PASSED_ON = (
+    b"traceparent",
+    b"tracestate",
+    b"openai-beta",
+    b"anthropic-beta",
+    b"anthropic-version",
+    b"idempotency-key",
 )
 _MAX_SESSION_CHARACTERS = 512
 
@@ -267,6 +265,8 @@ class CompletionHandler:
             request.streamed,
             request.body_for,
             request.read_answer,
+            self._reserve,
+            self._report,
             request.headers,
             self.context.settings.routing.max_attempts,
             key=None if self.caller.scope == ANONYMOUS else self.caller.name,
@@ -297,7 +297,7 @@ class CompletionHandler:
             record.error = refusal.code or refusal.kind
             if self._relay is not None and self._response is not None:
                 record.outcome = "cut"
-                self._response.close(conclusive=False)
+                self._response.close()
                 content = error_event(refusal, self.request.endpoint, self._relay.translator)
                 await self._write(content, True)
                 return
@@ -368,7 +368,7 @@ class CompletionHandler:
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)
-        response = await ask_experts(clients, self._upstream, self._reserve, self._report)
+        response = await ask_experts(clients, self._upstream)
         self._response = response
         status = self._record.status = response.response.status
         if response.events is not None:
@@ -471,7 +471,7 @@ class CompletionHandler:
         response, record = self._response, self._record
         record.attempts = self._upstream.attempts
         if response is not None:
-            response.close(conclusive=False)  # where it was not closed yet, the client left
+            response.close()  # where it was not closed yet, the client left
             record.expert = response.client.name
         # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
         expert = self._upstream.asking

@@ -202,9 +202,9 @@ class AppContext:
             await asyncio.to_thread(self.tracing.close)
 
     async def reload(self, load: Callable[[], Router]) -> str:
-        """Load another router beside the one that serves, and swap them; the old one stays if that fails.
+        """Load another router beside the one that serves, and swap them; its fingerprint.
 
-        Returns its fingerprint.
+        The old one stays if that fails.
         """
         # One after the other: what was read last must be what serves.
         async with self._reloading:
@@ -252,23 +252,21 @@ class AppContext:
         metrics.put("mild_ledger_waiting_bytes", value=ledger.waiting_bytes)
         metrics.put("mild_ledger_trouble", value=float(ledger.trouble is not None))
         metrics.put("mild_store_trouble", value=float(self.access.trouble is not None))
-        ledger.publish(
-            {
-                "router": self.serving.fingerprint,
-                "in_flight": self.in_flight,
-                **states,
-                "capacity": {
-                    name: {
-                        "in_flight": client.capacity.in_flight,
-                        "max_in_flight": client.expert.max_in_flight,
-                    }
-                    for name, client in self.clients.items()
-                },
-                "failures": self._failures(),
-                "started": self.started,
-                "draining": self.draining,
-            }
-        )
+        ledger.published = {
+            "router": self.serving.fingerprint,
+            "in_flight": self.in_flight,
+            **states,
+            "capacity": {
+                name: {
+                    "in_flight": client.capacity.in_flight,
+                    "max_in_flight": client.expert.max_in_flight,
+                }
+                for name, client in self.clients.items()
+            },
+            "failures": self._failures(),
+            "started": self.started,
+            "draining": self.draining,
+        }
 
     def _failures(self) -> dict[str, Any]:
         """Failed attempts of the last hour, and the last failure, by expert."""

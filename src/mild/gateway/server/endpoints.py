@@ -29,13 +29,7 @@ from mild.gateway.server.completions import (
     check_required,
     run_until_disconnect,
 )
-from mild.gateway.server.middleware import (
-    COMPLETIONS,
-    Receive,
-    Scope,
-    Send,
-    authorization_of,
-)
+from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send, authorization_of
 
 if TYPE_CHECKING:
     from mild.artifact import Router
@@ -287,4 +281,4 @@ class Endpoints:
         )
 
     def _identify(self, request: Request) -> Caller:
-        return self._context.access.identify(authorization_of(request.scope["headers"]))
+        return self._context.access.identify(authorization_of(request.headers))

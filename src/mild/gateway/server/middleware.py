@@ -6,14 +6,15 @@ import ipaddress
 import logging
 import random
 import re
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 
 from mild.endpoints.expert import is_loopback
-from mild.gateway.access.keys import ANONYMOUS
+from mild.gateway.access.keys import ANONYMOUS, invalid_key
 from mild.gateway.config import Settings
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.body import FairLimit
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from mild.gateway.server.context import AppContext
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Headers = Sequence[tuple[bytes, bytes]]
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -39,11 +39,11 @@ COMPLETIONS = {
 _RATED = {*COMPLETIONS, "/v1/route", "/v1/messages/count_tokens"}
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
-_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
 # Headers that proxies and tunnels add.
-_PROXY_PREFIXES = (b"x-forwarded-", b"cf-")
-_PROXY_HEADERS = (b"forwarded", b"x-real-ip", b"via")
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+_PROXY_PREFIXES = ("x-forwarded-", "cf-")
+_PROXY_HEADERS = ("forwarded", "x-real-ip", "via")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
 def refusal_response(refusal: Refusal, path: str = "") -> Response:
@@ -62,13 +62,8 @@ def error_response(context: AppContext, error: Exception, path: str) -> Response
 
 def authorization_of(headers: Headers) -> str | None:
     """The value of ``Authorization``, or the key in ``x-api-key`` in its form."""
-    key = None
-    for name, value in headers:
-        if name == b"authorization" and value:
-            return value.decode("latin-1")
-        if name == b"x-api-key" and key is None:
-            key = value
-    return None if key is None else f"Bearer {key.decode('latin-1')}"
+    key = headers.get("x-api-key")
+    return headers.get("authorization") or (None if key is None else f"Bearer {key}")
 
 
 def name_request(number: bytes | None = None) -> str:
@@ -103,21 +98,24 @@ class RequestGuard:
             return
         completes = scope["method"] == "POST" and scope["path"] in COMPLETIONS
         context, caller = self._context, ""
-        length, given, forwarded = _read_headers(scope["headers"])
-        send = _Responder(send, given)
+        headers = Headers(raw=scope["headers"])
+        forwarded = any(
+            name.startswith(_PROXY_PREFIXES) or name in _PROXY_HEADERS for name in headers
+        )
+        send = _naming(send, headers.get("x-request-id", ""))
         try:
             self._hosts.check(scope)
             scope["mild.local"] = self._proxies.is_local(scope, forwarded)
             if forwarded and self._trusts_machine and not scope["mild.local"]:
-                self._check_key(scope)
+                self._check_key(scope, headers)
             # A path has one spelling: what a proxy refuses must not come in under another.
             encoded = b"%" in scope.get("raw_path", b"")
             if encoded and not scope["path"].startswith("/v1/models/"):
                 raise Refusal(404, "There is no such endpoint.", code="not_found")
-            if length is not None and (len(length) > 18 or int(length or 0) > self._max_body):
+            if int(headers.get("content-length") or 0) > self._max_body:
                 raise _body_too_large(self._max_body)
             if scope["method"] == "POST" and scope["path"] in _RATED:
-                found = context.access.identify(authorization_of(scope["headers"]))
+                found = context.access.identify(authorization_of(headers))
                 await context.access.admit(found)
                 scope["mild.caller"], caller = found, found.scope
             elsewhere = context.total_in_flight - context.in_flight
@@ -138,24 +136,19 @@ class RequestGuard:
             if completes:
                 self._places.give_back(caller, 1)
 
-    def _check_key(self, scope: Scope) -> None:
+    def _check_key(self, scope: Scope, headers: Headers) -> None:
         if scope["path"] in _OPEN_PATHS:
             return
-        caller = self._context.access.identify(authorization_of(scope["headers"]))
+        caller = self._context.access.identify(authorization_of(headers))
         if caller.scope == ANONYMOUS:
-            raise Refusal(
-                401,
+            raise invalid_key(
                 "An API key is required: the request came through a proxy, and only requests from the "
-                "gateway's own machine need none. Send the header Authorization: Bearer KEY.",
-                code="invalid_api_key",
-                headers={"WWW-Authenticate": "Bearer"},
+                "gateway's own machine need none. Send the header Authorization: Bearer KEY."
             )
 
 
 class LimitedBody:
     """The ``receive`` of a request, with limits on the bytes that arrive by it."""
-
-    __slots__ = ("_bytes", "_caller", "_limit", "_receive", "_size")
 
     def __init__(self, receive: Receive, limit: int, held: FairLimit, caller: str = "") -> None:
         self._receive = receive
@@ -185,36 +178,18 @@ def _body_too_large(limit: int) -> Refusal:
     return Refusal(413, f"The body must have at most {limit} bytes.", code="request_too_large")
 
 
-def _read_headers(headers: Headers) -> tuple[bytes | None, bytes | None, bool]:
-    """Content-Length, a valid X-Request-Id, and whether a proxy has forwarded the request."""
-    length = given = None
-    forwarded = False
-    for name, value in headers:
-        if name == b"content-length":
-            length = value
-        elif name == b"x-request-id":
-            given = value if _REQUEST_ID.fullmatch(value) else None
-        elif name.startswith(_PROXY_PREFIXES) or name in _PROXY_HEADERS:
-            forwarded = True
-    return length, given, forwarded
+def _naming(send: Send, given: str) -> Send:
+    """A ``send`` that adds ``x-request-id``: what the client gave, if valid, or the gateway's own id."""
 
-
-class _Responder:
-    """The ``send`` of a request. Adds ``x-request-id``: what the client gave, or the gateway's own id."""
-
-    __slots__ = ("_given", "_send")
-
-    def __init__(self, send: Send, given: bytes | None) -> None:
-        self._send = send
-        self._given = given
-
-    async def __call__(self, message: Message) -> None:
+    async def send_named(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = list(message.get("headers", ()))
-            found = self._given or next((v for k, v in headers if k == b"x-mild-request-id"), None)
-            headers.append((b"x-request-id", found or name_request().encode("ascii")))
-            message["headers"] = headers
-        await self._send(message)
+            headers = MutableHeaders(raw=list(message.get("headers", ())))
+            own = headers.get("x-mild-request-id") or name_request()
+            headers["x-request-id"] = given if _REQUEST_ID.fullmatch(given) else own
+            message["headers"] = headers.raw
+        await send(message)
+
+    return send_named
 
 
 class ProxyCheck:
@@ -234,10 +209,10 @@ class ProxyCheck:
             return peer is not None and peer.is_loopback
         if peer is None or not self._trusts(peer):
             return False
-        lines = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        lines = Headers(raw=scope["headers"]).getlist("x-forwarded-for")
         client = None
         # Each proxy adds its peer at the end: what the client itself claims stands before that.
-        for text in reversed(b",".join(lines).decode("latin-1").split(",")):
+        for text in reversed(",".join(lines).split(",")):
             client = _parse_address(text.strip())
             if client is None or not self._trusts(client):
                 break
@@ -275,19 +250,16 @@ class HostCheck:
         self._host = settings.host.strip("[]").lower()
         # Elsewhere nobody knows by which names a machine is reached.
         self._local = is_loopback(settings.host)
-        self._origins = {origin.encode() for origin in settings.server.cors_origins}
+        self._origins = settings.server.cors_origins
 
     def check(self, scope: Scope) -> None:
         """Refuse with 400 what names no host, with 403 what only a page of another site would send."""
-        hosts = []
-        site = origin = None
-        for name, value in scope["headers"]:
-            if name == b"host":
-                hosts.append(value)
-            elif name == b"sec-fetch-site":
-                site = value
-            elif name == b"origin":
-                origin = value
+        headers = Headers(raw=scope["headers"])
+        hosts, site, origin = (
+            headers.getlist("host"),
+            headers.get("sec-fetch-site"),
+            headers.get("origin"),
+        )
         least = 0 if scope.get("http_version") == "1.0" else 1
         if not least <= len(hosts) <= 1 or not all(map(_HOST.fullmatch, hosts)):
             message = "A request must have one valid Host header."
@@ -296,9 +268,9 @@ class HostCheck:
             return
         if hosts and self._local:
             self._check_local(hosts[0])
-        foreign = site in (b"cross-site", b"same-site")
+        foreign = site in ("cross-site", "same-site")
         if origin is not None and site is None:
-            foreign = origin.partition(b"://")[2].lower() != b"".join(hosts).lower()
+            foreign = origin.partition("://")[2].lower() != "".join(hosts).lower()
         # The page itself may be reached by a link.
         if foreign and origin not in self._origins and scope["path"] != "/":
             raise Refusal(
@@ -307,8 +279,8 @@ class HostCheck:
                 code="cross_site_request",
             )
 
-    def _check_local(self, host: bytes) -> None:
-        text = host.decode("ascii").lower()
+    def _check_local(self, host: str) -> None:
+        text = host.lower()
         name = text[1:].partition("]")[0] if text[0] == "[" else text.partition(":")[0].rstrip(".")
         if not (name == self._host or is_loopback(name) or name.endswith(".localhost")):
             raise Refusal(

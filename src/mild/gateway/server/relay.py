@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from mild.endpoints.errors import ExpertError
@@ -46,12 +47,12 @@ def stream_translator(endpoint: str, expert: Expert, request: dict[str, Any]) ->
     return _MessageRelay(expert.name) if expert.api == "anthropic" else None
 
 
+@dataclass(eq=False)
 class _MessageRelay:
     """Anthropic's events to a client of the same API: only the model is renamed."""
 
-    def __init__(self, model: str) -> None:
-        self.reader = MessageReader()
-        self._model = model
+    model: str
+    reader: MessageReader = field(default_factory=MessageReader)
 
     def feed(self, document: dict[str, Any], event: bytes) -> bytes:
         """The event as the client gets it."""
@@ -59,7 +60,7 @@ class _MessageRelay:
         self.reader.observe(document)
         if document.get("type") != "message_start" or not isinstance(message, dict):
             return event
-        changed = {**document, "message": {**message, "model": self._model}}
+        changed = {**document, "message": {**message, "model": self.model}}
         return b"event: message_start\ndata: " + json.dumps(changed).encode("ascii") + b"\n\n"
 
     def finish(self) -> bytes:
@@ -70,24 +71,19 @@ class _MessageRelay:
 Translator = StreamTranslator | _MessageRelay
 
 
+@dataclass(eq=False)
 class StreamRelay:
-    """A stream on its way, event by event, as they come."""
+    """A stream on its way, event by event, as they come; ``strip`` leaves out an event with only usage."""
 
-    def __init__(
-        self,
-        response: UpstreamResponse,
-        usage: UsageMeter,
-        strip: bool,
-        redact: StreamRedactor,
-        translator: Translator | None = None,
-    ) -> None:
-        self.translator = translator
-        self._response = response
-        self._usage = usage
-        self._strip = strip
-        self._redact = redact
-        # The model has finished, the answer is whole, and nothing follows.
-        self._written = self._finished = self._done = False
+    response: UpstreamResponse
+    usage: UsageMeter
+    strip: bool
+    redact: StreamRedactor
+    translator: Translator | None = None
+    # The model has finished, the answer is whole, and nothing follows.
+    _written: bool = False
+    _finished: bool = False
+    _done: bool = False
 
     async def run(
         self, write: Callable[[bytes, bool], Awaitable[None]], started: Callable[[], None]
@@ -96,12 +92,12 @@ class StreamRelay:
 
         ``write`` takes bytes and whether more follow; ``started`` is called after each.
         """
-        events = self._response.events
+        events = self.response.events
         assert events is not None
-        event, self._response.first = self._response.first, b""
+        event, self.response.first = self.response.first, b""
         while event:
             if changed := self._changed(event):
-                await write(self._redact(changed), True)
+                await write(self.redact(changed), True)
                 started()
             if self._done:
                 break
@@ -116,21 +112,21 @@ class StreamRelay:
                 last = self.translator.finish()
             except TranslationError as error:
                 raise ExpertError("garbled", str(error)) from None
-        await write(self._redact(last, last=True), False)
+        await write(self.redact(last, last=True), False)
 
     async def read_usage(self) -> None:
         """Count what has arrived for a client that has left, and wait for the usage if it comes next.
 
         Only a finished answer is waited for: an expert that is still writing must stop.
         """
-        events = self._response.events
+        events = self.response.events
         assert events is not None
         with suppress(ExpertError, TimeoutError):
             async with asyncio.timeout(USAGE_SECONDS):
-                self._changed(self._response.first)
+                self._changed(self.response.first)
                 while not self._done:
                     event = events.ready()
-                    if not event and self._written and not self._usage.final:
+                    if not event and self._written and not self.usage.final:
                         event = await events.next()
                     if not event:
                         break
@@ -154,23 +150,23 @@ class StreamRelay:
             document = parse_object(data)
         except ValueError:
             document = {}
-        self._usage.add(document, self._finished)
-        if self._strip and document.get("usage") and not document.get("choices"):
+        self.usage.add(document, self._finished)
+        if self.strip and document.get("usage") and not document.get("choices"):
             return b""
         start = event.find(b"{")
         if start < 0:
             return event
-        return event[:start] + replace_model(event[start:], self._response.client.name)
+        return event[:start] + replace_model(event[start:], self.response.client.name)
 
     def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
         try:
             document = parse_object(data)
-            self._usage.add(document, self._written)
+            self.usage.add(document, self._written)
             changed = translator.feed(document, event)
         except (TranslationError, ValueError) as error:
             raise ExpertError("garbled", str(error)) from None
         if b'"usage"' in data:
-            self._usage.read(translator.reader.usage, self._written)
+            self.usage.read(translator.reader.usage, self._written)
         self._finished, self._done = translator.reader.finished, translator.reader.done
         return changed
 

@@ -53,6 +53,8 @@ class UpstreamRequest:
     body: Callable[[Expert], bytes]  # what to send to an expert
     # A plain answer as the client gets it, from the expert, its document and its bytes.
     read: Callable[[Expert, dict[str, Any], bytes], bytes]
+    reserve: Callable[[Expert], Awaitable[None]]  # called before an attempt
+    report: Callable[[ExpertClient, str, ExpertError | None], None]  # called with its result
     headers: Mapping[str, str] = field(default_factory=dict)  # of the client, passed on
     max_attempts: int = 3  # over all experts
     key: str | None = None  # name of the client's key; None without one
@@ -79,28 +81,16 @@ class UpstreamResponse:
     # Of a stream, and its first event.
     events: EventReader | None = None
     first: bytes = b""
-    is_open: bool = True
 
-    def close(
-        self,
-        error: ExpertError | None = None,
-        *,
-        conclusive: bool = True,
-        finished: bool = False,
-    ) -> None:
+    def close(self, error: ExpertError | None = None, *, finished: bool = False) -> None:
         """Return connection and permit, once."""
-        if not self.is_open:
-            return
-        self.is_open = False
-        self.response.close(finished=finished)
-        self.permit.release(error, conclusive=conclusive)
+        if self.permit.is_open:
+            self.response.close(finished=finished)
+            self.permit.release(error)
 
 
 async def ask_experts(
-    clients: Sequence[ExpertClient],
-    request: UpstreamRequest,
-    reserve: Callable[[Expert], Awaitable[None]],
-    report: Callable[[ExpertClient, str, ExpertError | None], None],
+    clients: Sequence[ExpertClient], request: UpstreamRequest
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
 
@@ -120,7 +110,7 @@ async def ask_experts(
                 if permit is None:
                     break
                 tries += 1
-                found = await _attempt(client, permit, request, reserve, report)
+                found = await _attempt(client, permit, request)
                 if isinstance(found, UpstreamResponse):
                     return found
                 last = (client, found)
@@ -134,16 +124,12 @@ async def ask_experts(
 
 
 async def _attempt(
-    client: ExpertClient,
-    permit: Permit,
-    request: UpstreamRequest,
-    reserve: Callable[[Expert], Awaitable[None]],
-    report: Callable[[ExpertClient, str, ExpertError | None], None],
+    client: ExpertClient, permit: Permit, request: UpstreamRequest
 ) -> UpstreamResponse | ExpertError:
     """One attempt; its error if it came to nothing."""
     response: EndpointResponse | None = None
     try:
-        await reserve(client.expert)
+        await request.reserve(client.expert)
         body = request.body(client.expert)
         request.attempts += 1
         request.asking = client.expert
@@ -165,7 +151,7 @@ async def _attempt(
         request.asking = None
         if error.may_cost:
             request.lost.append(client.expert)
-        report(client, error.kind, error)
+        request.report(client, error.kind, error)
         if request.trace is not None:
             request.trace.fail_attempt(error)
         request.errors.append(f"{client.name}: {error}")
@@ -175,12 +161,11 @@ async def _attempt(
         # The client left, or may not spend this: that says nothing about the expert.
         if response is not None:
             response.close()
-        permit.release(conclusive=False)
+        permit.release()
         raise
-    answered = found.document is not None or found.events is not None
-    if answered:
-        permit.answered()
-    report(client, "ok" if answered else "client_error", None)
+    permit.answered()
+    is_answer = found.document is not None or found.events is not None
+    request.report(client, "ok" if is_answer else "client_error", None)
     return found
 
 
