@@ -41,8 +41,9 @@ _RATED = {*COMPLETIONS, "/v1/route", "/v1/messages/count_tokens"}
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
 # Headers that proxies and tunnels add.
-_PROXY_PREFIXES = (b"x-forwarded-", b"cf-")
-_PROXY_HEADERS = (b"forwarded", b"x-real-ip", b"via")
+_PROXY_HEADER = re.compile(
+    rb"forwarded|x-(?:forwarded|original-|envoy-)|cf-|via$|[a-z-]*(?:real|client)-ip$"
+)
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
@@ -194,7 +195,7 @@ def _read_headers(headers: Headers) -> tuple[bytes | None, bytes | None, bool]:
             length = value
         elif name == b"x-request-id":
             given = value if _REQUEST_ID.fullmatch(value) else None
-        elif name.startswith(_PROXY_PREFIXES) or name in _PROXY_HEADERS:
+        elif _PROXY_HEADER.match(name):
             forwarded = True
     return length, given, forwarded
 
