@@ -108,6 +108,19 @@ def test_escapes_do_not_hide_a_secret_that_is_spread_over_events(size):
     assert KEY[:4] not in found
 
 
+@pytest.mark.parametrize("size", [1, 5, 11])
+def test_the_same_text_in_two_fields_hides_no_secret(size):
+    stream = StreamRedactor(of(KEY))
+    parts = [KEY[k : k + size] for k in range(0, len(KEY), size)]
+    sent = b"".join(stream(chunk(part, f'reasoning": "{part}", "content')) for part in parts)
+    sent += stream(b"data: [DONE]\n\n", last=True)
+    deltas = [json.loads(e[6:])["choices"][0]["delta"] for e in sent.decode().split("\n\n")[:-2]]
+    for field in ("reasoning", "content"):
+        found = "".join(delta[field] for delta in deltas)
+        assert found.endswith("[secret]")
+        assert KEY[:4] not in found
+
+
 def test_text_that_only_begins_like_a_secret_is_sent_unchanged():
     parts = ["write sk", "-pro", "j-01", "99 or", " sk-proj", "-0123456789abcde", "!", " sk-proj-"]
     found, early = relayed(parts, of(KEY))

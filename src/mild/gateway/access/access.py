@@ -11,7 +11,7 @@ from typing import Any
 from mild.endpoints.prices import Usage
 from mild.gateway.access.dollars import dollars_of, parts_of, shown_dollars
 from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key, revoked_key
-from mild.gateway.access.periods import periods_at
+from mild.gateway.access.periods import DAY, periods_at
 from mild.gateway.access.store import WINDOW, AccessStore, Account, Claim, Settlement, StoreError
 from mild.gateway.access.writer import StoreWriter
 from mild.gateway.config import Settings
@@ -270,7 +270,8 @@ class Access:
 
     def _new_reservation(self, caller: Caller) -> Reservation:
         now = self._clock()
-        if now >= self._renews:
+        # Also of a day before, if the clock was set back.
+        if not 0 < self._renews - now <= DAY:
             self._accounts.clear()
             self._renews = periods_at(now)[0].renews
             self._credit = self._allowance

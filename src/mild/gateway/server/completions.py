@@ -98,7 +98,8 @@ class CompletionRequest:
         self.streamed = bool(stream)
         self.text = request_text(document, which)
         self.bytes_in = text_bytes(document, body)
-        self._asked_tokens, self._answers = asked_tokens(document), asked_answers(document)
+        self._asked_tokens = asked_tokens(document, endpoint)
+        self._answers = asked_answers(document)
         self.number = random.randbytes(12)
         self.request_id = name_request(self.number)
         self.session: Session | None = None

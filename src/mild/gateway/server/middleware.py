@@ -41,8 +41,9 @@ _RATED = {*COMPLETIONS, "/v1/route", "/v1/messages/count_tokens"}
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
 # Headers that proxies and tunnels add.
-_PROXY_PREFIXES = ("x-forwarded-", "cf-")
-_PROXY_HEADERS = ("forwarded", "x-real-ip", "via")
+_PROXY_HEADER = re.compile(
+    r"forwarded|x-(?:forwarded|original-|envoy-)|cf-|via$|[a-z-]*(?:real|client)-ip$"
+)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
@@ -99,9 +100,7 @@ class RequestGuard:
         completes = scope["method"] == "POST" and scope["path"] in COMPLETIONS
         context, caller = self._context, ""
         headers = Headers(raw=scope["headers"])
-        forwarded = any(
-            name.startswith(_PROXY_PREFIXES) or name in _PROXY_HEADERS for name in headers
-        )
+        forwarded = any(_PROXY_HEADER.match(name) for name in headers)
         send = _naming(send, headers.get("x-request-id", ""))
         try:
             self._hosts.check(scope)
