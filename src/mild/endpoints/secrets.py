@@ -47,9 +47,8 @@ class Secret:
         return hash(self._value)
 
     def __reduce__(self) -> NoReturn:
-        name = type(self).__name__
         raise TypeError(
-            f"{name} cannot be pickled: read the settings again in the process that needs it."
+            "Secret cannot be pickled: read the settings again in the process that needs it."
         )
 
 
