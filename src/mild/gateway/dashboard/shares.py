@@ -81,11 +81,6 @@ class Reference:
     counts: tuple[float, ...]
     name: str
 
-    @property
-    def rows(self) -> float:
-        """Decisions behind it."""
-        return sum(self.counts)
-
 
 def trained(
     info: RouterInfo, expert_names: Sequence[str], price_weight: float | None
@@ -141,7 +136,7 @@ def share_document(
         "full": WINDOW,
         "confidence": CONFIDENCE,
         "reference": None if reference is None else reference.name,
-        "reference_rows": None if reference is None else round(reference.rows),
+        "reference_rows": None if reference is None else round(sum(reference.counts)),
         "explore": explore,
         "drift": bool(drifted),
         "sentence": _share_sentence(n, reference, drifted),

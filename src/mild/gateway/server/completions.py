@@ -383,7 +383,7 @@ class CompletionHandler:
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
             await self._begin(status, headers)
-            await self._relay.run(self._write, self._note_start)
+            await self._relay.run(self._write)
             response.close(finished=True)
             return
         if response.document is not None:
@@ -401,7 +401,6 @@ class CompletionHandler:
         self._deadline.reschedule(None)
         await self._begin(status, headers)
         await self._write(content, True)
-        self._note_start()
         # Waits until most of it was read: who does not read keeps the place.
         await self._write(b"", False)
 
@@ -411,9 +410,7 @@ class CompletionHandler:
 
     async def _write(self, body: bytes, more: bool) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": more})
-
-    def _note_start(self) -> None:
-        if self._record.first_byte_ms is None:
+        if self._response is not None and self._record.first_byte_ms is None:
             self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
 
     def _headers(self, media_type: bytes) -> Headers:

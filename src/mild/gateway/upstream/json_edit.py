@@ -39,16 +39,14 @@ def parse_object(body: bytes, limits: tuple[int, int] = ANSWER_LIMITS) -> dict[s
     """
     check_structure(body, limits)
     try:
-        text = body.decode("utf-8")
+        found = json.loads(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"it is not UTF-8 (byte {error.start})") from error
-    try:
-        found = json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise ValueError(f"it is not JSON ({error.msg}, {place})") from error
     except ValueError:
-        found = json.loads(text, parse_int=_short_int)
+        found = json.loads(body.decode("utf-8"), parse_int=_short_int)
     if not isinstance(found, dict):
         raise ValueError("it is not a JSON object")
     return found
