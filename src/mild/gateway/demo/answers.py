@@ -87,10 +87,8 @@ def recall(text: str) -> str | None:
 
 
 def _stand_in_for(model: str, text: str) -> str:
-    return (
-        recall(text)
-        or f"I am a stand-in for {model}. Replace me with the real model, or any other."
-    )
+    other = f"I am a stand-in for {model}. Replace me with the real model, or any other."
+    return recall(text) or other
 
 
 STAND_INS: Mapping[str, Callable[[str], str]] = {
