@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
@@ -165,8 +164,7 @@ def written_bytes(document: Mapping[str, Any]) -> int:
                 names -= {"reasoning_content"}  # the same text, for older clients
             left += [value[name] for name in names]
             if isinstance(value.get("input"), dict):
-                with suppress(RecursionError):
-                    left.append(json.dumps(value["input"], ensure_ascii=False))
+                left.append(json.dumps(value["input"], ensure_ascii=False))
     return size
 
 

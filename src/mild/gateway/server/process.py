@@ -284,7 +284,8 @@ class Supervisor:
             if self._signals.pop(0) != signal.SIGHUP:
                 return 0
             self._signal_all(signal.SIGHUP)
-        if not self._announced and self.state.count_workers() == len(self._workers):
+        files = self.state.folder.glob("*.json")
+        if not self._announced and len(list(files)) == len(self._workers):
             self._announced = True
             self.announce()
         for k, worker in enumerate(self._workers):

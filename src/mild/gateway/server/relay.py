@@ -85,12 +85,10 @@ class StreamRelay:
     _finished: bool = False
     _done: bool = False
 
-    async def run(
-        self, write: Callable[[bytes, bool], Awaitable[None]], started: Callable[[], None]
-    ) -> None:
+    async def run(self, write: Callable[[bytes, bool], Awaitable[None]]) -> None:
         """Relay everything. Raises ExpertError where the expert breaks off; the response is then not ended.
 
-        ``write`` takes bytes and whether more follow; ``started`` is called after each.
+        ``write`` takes bytes and whether more follow.
         """
         events = self.response.events
         assert events is not None
@@ -98,7 +96,6 @@ class StreamRelay:
         while event:
             if changed := self._changed(event):
                 await write(self.redact(changed), True)
-                started()
             if self._done:
                 break
             # What was sent is not kept while the next one is waited for.

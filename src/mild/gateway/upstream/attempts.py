@@ -43,6 +43,10 @@ _UNSUPPORTED = re.compile(rb"(?i)unsupported|not supported|(?:does not|doesn't) 
 _REASONS = {"failed": "failed repeatedly", "pause": "asked for a pause"}
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
 
+# Called before an attempt, and with its result.
+Reserve = Callable[[Expert], Awaitable[None]]
+Report = Callable[[ExpertClient, str, ExpertError | None], None]
+
 
 @dataclass(slots=True)
 class UpstreamRequest:
@@ -53,8 +57,6 @@ class UpstreamRequest:
     body: Callable[[Expert], bytes]  # what to send to an expert
     # A plain answer as the client gets it, from the expert, its document and its bytes.
     read: Callable[[Expert, dict[str, Any], bytes], bytes]
-    reserve: Callable[[Expert], Awaitable[None]]  # called before an attempt
-    report: Callable[[ExpertClient, str, ExpertError | None], None]  # called with its result
     headers: Mapping[str, str] = field(default_factory=dict)  # of the client, passed on
     max_attempts: int = 3  # over all experts
     key: str | None = None  # name of the client's key; None without one
@@ -90,7 +92,7 @@ class UpstreamResponse:
 
 
 async def ask_experts(
-    clients: Sequence[ExpertClient], request: UpstreamRequest
+    clients: Sequence[ExpertClient], request: UpstreamRequest, reserve: Reserve, report: Report
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
 
@@ -110,7 +112,7 @@ async def ask_experts(
                 if permit is None:
                     break
                 tries += 1
-                found = await _attempt(client, permit, request)
+                found = await _attempt(client, permit, request, reserve, report)
                 if isinstance(found, UpstreamResponse):
                     return found
                 last = (client, found)
@@ -124,12 +126,12 @@ async def ask_experts(
 
 
 async def _attempt(
-    client: ExpertClient, permit: Permit, request: UpstreamRequest
+    client: ExpertClient, permit: Permit, request: UpstreamRequest, reserve: Reserve, report: Report
 ) -> UpstreamResponse | ExpertError:
     """One attempt; its error if it came to nothing."""
     response: EndpointResponse | None = None
     try:
-        await request.reserve(client.expert)
+        await reserve(client.expert)
         body = request.body(client.expert)
         request.attempts += 1
         request.asking = client.expert
@@ -151,7 +153,7 @@ async def _attempt(
         request.asking = None
         if error.may_cost:
             request.lost.append(client.expert)
-        request.report(client, error.kind, error)
+        report(client, error.kind, error)
         if request.trace is not None:
             request.trace.fail_attempt(error)
         request.errors.append(f"{client.name}: {error}")
@@ -165,7 +167,7 @@ async def _attempt(
         raise
     permit.answered()
     is_answer = found.document is not None or found.events is not None
-    request.report(client, "ok" if is_answer else "client_error", None)
+    report(client, "ok" if is_answer else "client_error", None)
     return found
 
 
