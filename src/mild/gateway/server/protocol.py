@@ -173,11 +173,6 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head = True
 
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        if len(self.url) > self._limits.max_header_bytes:
-            raise _head_too_large("The address is too long.")
-
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers are ignored: nothing that counts may come behind the body.
         if self._in_body:
@@ -191,7 +186,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         most = self._limits.max_header_bytes
-        if sum(len(name) + len(value) + 4 for name, value in self.headers) > most:
+        size = sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if len(self.url) + size > most:
             raise _head_too_large(f"The head must have at most {most} bytes.")
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise Refusal(400, "The version must be HTTP/1.1 or HTTP/1.0.", code="invalid_http")
