@@ -32,6 +32,7 @@ from mild.gateway.upstream.expert_client import ExpertClient
 
 if TYPE_CHECKING:
     from mild.gateway.dashboard import Dashboard
+    from mild.gateway.server.protocol import GatewayProtocol
 
 # Seconds for requests that were cancelled at the end to give back what they hold.
 CANCEL_SECONDS = 2.0
@@ -87,6 +88,8 @@ class AppContext:
         self.answers = HeldAnswers(
             settings.limits.max_unread_bytes, partial(self.metrics.add, "mild_unread_cut_total")
         )
+        # Connections without a request, the longest idle first.
+        self.idle: dict[GatewayProtocol, None] = {}
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         # Why the start failed: a server cannot tell.

@@ -17,9 +17,9 @@ from mild.endpoints.translation.answers import translate_error
 from mild.endpoints.translation.fields import RESPONSES, TranslationError, is_native
 from mild.endpoints.translation.streams import MessageReader, StreamTranslator
 from mild.gateway.refusals import Refusal
-from mild.gateway.upstream.attempts import UpstreamResponse, is_error
+from mild.gateway.upstream.attempts import UpstreamResponse, is_error, read_aside
 from mild.gateway.upstream.events import event_data
-from mild.gateway.upstream.json_edit import parse_object, replace_model
+from mild.gateway.upstream.json_edit import EVENT_LIMITS, parse_object, replace_model
 
 _FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"')
 # Bytes of events that are sent together when they came together.
@@ -107,16 +107,16 @@ class StreamRelay:
         event, self._response.first = self._response.first, b""
         first = True
         while event:
-            parts = [self._changed(event)]
+            parts = [await read_aside(event, self._changed)]
             size = len(parts[0])
             # The first goes out at once; those behind it, as many together as came together.
             while not (first or size >= MAX_JOINED_BYTES or self._done or self._error):
                 if not (event := events.ready()):
                     break
-                parts.append(self._changed(event))
+                parts.append(await read_aside(event, self._changed))
                 size += len(parts[-1])
             if size:
-                await write(self._redact(b"".join(parts)), True)
+                await write(await read_aside(b"".join(parts), self._redact), True)
             if self._error is not None:
                 raise ExpertError(*self._error)
             if first and size:
@@ -124,6 +124,9 @@ class StreamRelay:
                 started()
             if self._done:
                 break
+            if size >= MAX_JOINED_BYTES:
+                # Other requests come first: much more may have arrived.
+                await asyncio.sleep(0)
             # What was sent is not kept while the next one is waited for.
             event = b""
             parts.clear()
@@ -173,9 +176,10 @@ class StreamRelay:
             return self._translate(event, data, self._translator)
         self._finished = self._written
         try:
-            document = parse_object(data)
+            document = parse_object(data, EVENT_LIMITS)
         except ValueError:
-            document = {}
+            self._usage.add({}, self._finished)
+            return event
         self._usage.add(document, self._finished)
         if self._strip and document.get("usage") and not document.get("choices"):
             return b""
@@ -184,7 +188,7 @@ class StreamRelay:
 
     def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
         try:
-            document = parse_object(data)
+            document = parse_object(data, EVENT_LIMITS)
             self._usage.add(document, self._written)
             changed = translator.feed(document, event)
         except (TranslationError, ValueError) as error:
