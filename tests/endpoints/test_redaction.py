@@ -1,4 +1,5 @@
 import json
+import resource
 import time
 
 import pytest
@@ -70,6 +71,15 @@ def test_many_backslashes_take_no_longer():
     start = time.process_time()
     assert KEY.encode() not in of(KEY)(content)
     assert time.process_time() - start < 1.0
+
+
+def test_an_event_of_escapes_takes_little_more_than_its_bytes():
+    event = b'data: {"content": "' + b"\\\\" * 500_000 + b"\\u0041" * 150_000 + b'"}\n\n'
+    stream = StreamRedactor(of("sk-0123456789abcdefA"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert stream(event) == event
+    # The memory of regular expressions is not traced.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
 
 
 def chunk(text, field="content"):

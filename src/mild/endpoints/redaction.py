@@ -13,12 +13,11 @@ LONG = 12
 # Shorter ones yet, such as "any", are no secrets.
 _SHORTEST = 4
 _MARK = b"[secret]"
-_UNICODE = re.compile(rb"\\u00([0-9a-fA-F]{2})")
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
 # The fields of events whose values are put together by a client, each by itself.
 _TEXT = re.compile(
     rb'"(content|text|delta|arguments|partial_json|thinking|reasoning|reasoning_content|refusal)"'
-    rb'\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"',
+    rb'\s*+:\s*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"',
     re.DOTALL,
 )
 # A stream is held back from so many characters of a secret on, and so many bytes at most.
@@ -51,7 +50,14 @@ class Redactor:
         ordered = sorted(found, key=len, reverse=True)
         secrets = [secret for secret in ordered if len(secret) >= LONG]
         short = [secret for secret in ordered if _SHORTEST <= len(secret) < LONG]
-        self._long = [_unescaped(secret.encode()) for secret in secrets]
+        # Characters of secrets as JSON may write them.
+        marks = [mark for mark in set("".join(secrets)) if ord(mark) < 256]
+        self._escapes = [
+            (code % ord(mark), mark.encode())
+            for mark in marks
+            for code in (b"\\u00%02x", b"\\u00%02X")
+        ]
+        self._long = [self.unescape(secret.encode()) for secret in secrets]
         # What a text may end with that becomes a secret, and what is in every such text.
         sizes = range(_BEGINNING, max(map(len, self._long), default=0))
         self.starts = tuple({secret[:size] for secret in self._long for size in sizes})
@@ -66,9 +72,18 @@ class Redactor:
         if isinstance(content, str):
             raw = self(content.encode("utf-8", "surrogatepass"), error=error)
             return raw.decode("utf-8", "surrogatepass")
-        if any(map(_unescaped(content).__contains__, self._long)):
+        if any(map(self.unescape(content).__contains__, self._long)):
             content = self.pattern.sub(_MARK, content)
         return self._short.sub(_MARK, content) if error else content
+
+    def unescape(self, content: bytes | bytearray) -> bytes | bytearray:
+        """Content without any backslash; ``\\u00..`` is replaced by the character if a secret has it."""
+        if b"\\" not in content:
+            return content
+        if b"\\u00" in content:
+            for code, mark in self._escapes:
+                content = content.replace(code, mark)
+        return content.replace(b"\\", b"")
 
 
 class StreamRedactor:
@@ -90,11 +105,11 @@ class StreamRedactor:
         if not beginnings:
             return events
         events = self._held + self._redact(events)
-        texts = self._texts(events)
-        if any(map(b"\n".join(map(_unescaped, texts.values())).__contains__, beginnings)):
+        texts, unescape = self._texts(events), self._redact.unescape
+        if any(map(b"\n".join(map(unescape, texts.values())).__contains__, beginnings)):
             events = self._without_secrets(events, texts)
             texts = self._texts(events)
-            unclear = any(_unescaped(text).endswith(self._redact.starts) for text in texts.values())
+            unclear = any(unescape(text).endswith(self._redact.starts) for text in texts.values())
             if unclear and not last and len(events) < _MAX_HELD:
                 self._held = events
                 return b""
@@ -124,12 +139,6 @@ class StreamRedactor:
             return field[0][: -size - 1] + value + b'"'
 
         return _TEXT.sub(replace, events)
-
-
-def _unescaped(content: bytes | bytearray) -> bytes | bytearray:
-    """Content without any backslash, and with the characters that ``\\u00..`` stands for."""
-    content = _UNICODE.sub(lambda m: chr(int(m[1], 16)).encode(), content)
-    return content.replace(b"\\", b"")
 
 
 def _escaped(secret: str) -> bytes:

@@ -420,7 +420,9 @@ def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str |
 def _check_tls_pair(config: ConfigFile) -> None:
     """Refuse a certificate without its key, and a key without its certificate."""
     pair, table = ("tls_certificate", "tls_key"), config.content.get("server")
-    for name, other in (pair, pair[::-1]) if isinstance(table, dict) else ():
+    if not isinstance(table, dict):
+        return
+    for name, other in (pair, pair[::-1]):
         if name in table and other not in table:
             rule = f"must be given together with {other}: both are needed"
             config.add(("server", name), rule)

@@ -46,7 +46,12 @@ from mild.gateway.server.relay import (
     error_event,
     stream_translator,
 )
-from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
+from mild.gateway.upstream.attempts import (
+    UpstreamRequest,
+    UpstreamResponse,
+    ask_experts,
+    read_aside,
+)
 from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import replace_model
 
@@ -379,7 +384,7 @@ class CompletionHandler:
             response.close(finished=True)
             return
         if response.document is not None:
-            content = context.redact(response.content)
+            content = await read_aside(response.content, context.redact)
             self._usage.add(response.document, True)
         else:
             content = context.redact(client_error_content(response, request.endpoint), error=True)

@@ -82,6 +82,8 @@ class AppContext:
         self.answers = HeldAnswers(
             settings.limits.max_unread_bytes, partial(self.metrics.add, "mild_unread_cut_total")
         )
+        # Connections without a request, the longest idle first.
+        self.idle: dict[Any, None] = {}
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         # Why the start failed: a server cannot tell.
