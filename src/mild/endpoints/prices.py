@@ -250,8 +250,6 @@ def _makes_sense(value: Any) -> TypeGuard[int]:
 
 def _asked_count(value: Any) -> int:
     """A count that makes sense, else 0; endpoints take "20" and 20.0 for 20, too."""
-    if value is None:
-        return 0
     if isinstance(value, str | float):
         try:
             value = int(float(value))

@@ -26,12 +26,12 @@ from mild.gateway.config import LimitSettings, Settings
 from mild.gateway.config_checks import check_against, check_tls
 from mild.gateway.logs import configure_logging
 from mild.gateway.server.state import StateFile
+from mild.gateway.shared import SharedMemory
 
 if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.gateway.server.context import AppContext
     from mild.gateway.server.protocol import GatewayServer
-    from mild.gateway.shared import SharedMemory
 
 # Connections that wait to be accepted.
 BACKLOG = 2048
@@ -242,8 +242,6 @@ class Supervisor:
     announce: Callable[[], None]
 
     def __post_init__(self) -> None:
-        from mild.gateway.shared import SharedMemory
-
         # prometheus_client reads the variable when it is imported.
         folder = self.state.folder / "metrics"
         folder.mkdir()
