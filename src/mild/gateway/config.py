@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, PlainValidator, ValidationInfo
+from pydantic import BeforeValidator, IPvAnyNetwork, PlainValidator, ValidationInfo
 from pydantic.dataclasses import dataclass
 
 from mild.endpoints.config import read_expert
@@ -169,18 +168,10 @@ class TracingSettings:
     sample: _Share | None = None
 
 
-def _is_network(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text)
-    except ValueError:
-        return False
-    return True
-
-
 _Origin = Annotated[
     str, Rule('must be an origin such as "https://app.example.com"; "*" is not', _ORIGIN.fullmatch)
 ]
-_Network = Annotated[str, Rule('must be an address or a network such as "10.0.0.0/8"', _is_network)]
+_Network = Annotated[IPvAnyNetwork, Rule('must be an address or a network such as "10.0.0.0/8"')]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -419,13 +410,11 @@ def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str |
 
 def _check_tls_pair(config: ConfigFile) -> None:
     """Refuse a certificate without its key, and a key without its certificate."""
-    pair, table = ("tls_certificate", "tls_key"), config.content.get("server")
-    if not isinstance(table, dict):
-        return
-    for name, other in (pair, pair[::-1]):
-        if name in table and other not in table:
-            rule = f"must be given together with {other}: both are needed"
-            config.add(("server", name), rule)
+    table = config.content.get("server")
+    given = {"tls_certificate", "tls_key"} & set(table if isinstance(table, dict) else ())
+    if len(given) == 1:
+        rule = "must be given together with the other: tls_certificate and tls_key are both needed"
+        config.add(("server", *given), rule)
 
 
 def _ledger_table(config: ConfigFile, store: str | Address) -> Any:

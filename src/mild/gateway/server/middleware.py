@@ -195,8 +195,7 @@ class ProxyCheck:
     """Tells whether a request was made on this machine, or came to it through a proxy."""
 
     def __init__(self, settings: Settings) -> None:
-        proxies = settings.server.trusted_proxies
-        self._trusted = [ipaddress.ip_network(proxy) for proxy in proxies]
+        self._trusted = settings.server.trusted_proxies
         self._trusts_loopback = settings.access.trust_loopback
 
     def is_local(self, scope: Scope, forwarded: bool) -> bool:
