@@ -70,7 +70,11 @@ async def unfinished(g, key, count, length=10, body=b"{", **parts):
         headers = {"content-length": length, **g.keys[key]}
         for client in clients:
             client.send(request_bytes(b"", **parts, **headers) + body)
-        await asyncio.sleep(0.1)
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+            answered = sum(bool(client.reader._buffer) for client in clients)
+            if answered + g.app.in_flight >= count:
+                break
         yield [await client.answer() for client in clients if client.reader._buffer]
 
 
