@@ -80,6 +80,7 @@ class Access:
         )
         # What may be spent in a day while the store is lost.
         self._allowance = self._credit = parts_of(limits.lost_allowance)
+        self._periods = periods_at(0.0)
         self._renews = 0.0
         # Until when a scope has no request left; times of requests admitted without the store.
         self._full_until: dict[str, float] = {}
@@ -157,11 +158,12 @@ class Access:
         cannot be asked.
         """
         now = self._clock()
-        periods = periods_at(now)
         if now >= self._renews:
-            self._renews = periods[0].renews
+            self._periods = periods_at(now)
+            self._renews = self._periods[0].renews
             self._credit = self._allowance
-        accounts = [Account(scope, one.name) for scope in (caller.scope, ALL) for one in periods]
+        scopes = (caller.scope, ALL)
+        accounts = [Account(scope, one.name) for scope in scopes for one in self._periods]
         budgets = (caller.budget_day, caller.budget_month, *self._budgets)
         reservation = Reservation(accounts, budgets)
         await self._claim(reservation, parts_of(dollars))

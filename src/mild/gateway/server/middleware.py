@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from mild.endpoints.expert import is_loopback
@@ -41,8 +41,8 @@ _RATED = {*COMPLETIONS, "/v1/route", "/v1/messages/count_tokens"}
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
 # Headers that proxies and tunnels add.
-_PROXY_PREFIXES = ("x-forwarded-", "cf-")
-_PROXY_HEADERS = ("forwarded", "x-real-ip", "via")
+_PROXY_PREFIXES = (b"x-forwarded-", b"cf-")
+_PROXY_HEADERS = (b"forwarded", b"x-real-ip", b"via")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
@@ -100,7 +100,7 @@ class RequestGuard:
         context, caller = self._context, ""
         headers = Headers(raw=scope["headers"])
         forwarded = any(
-            name.startswith(_PROXY_PREFIXES) or name in _PROXY_HEADERS for name in headers
+            name.startswith(_PROXY_PREFIXES) or name in _PROXY_HEADERS for name, _ in headers.raw
         )
         send = _naming(send, headers.get("x-request-id", ""))
         try:
@@ -183,10 +183,10 @@ def _naming(send: Send, given: str) -> Send:
 
     async def send_named(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(raw=list(message.get("headers", ())))
+            headers = Headers(raw=message.get("headers", []))
             own = headers.get("x-mild-request-id") or name_request()
-            headers["x-request-id"] = given if _REQUEST_ID.fullmatch(given) else own
-            message["headers"] = headers.raw
+            name = given if _REQUEST_ID.fullmatch(given) else own
+            message["headers"] = [*headers.raw, (b"x-request-id", name.encode("latin-1"))]
         await send(message)
 
     return send_named
