@@ -76,7 +76,7 @@ def test_export_writes_a_span(mild, ledger, tmp_path):
     assert parquet.read_table(out).num_rows == 10
     again = mild("ledger", "export", ledger, "--out", out)
     assert again.code == 1
-    assert "already exists" in again.err
+    assert "exists" in again.err
     assert mild("ledger", "export", ledger, "--out", out, "--overwrite").code == 0
 
 

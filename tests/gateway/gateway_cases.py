@@ -87,7 +87,7 @@ class KeptLedger:
 
     def __init__(self):
         self.records = []
-        self.documents = []
+        self.published = None
         self.registered = {}
         self.dropped = self.waiting = self.waiting_bytes = self.written = 0
         self.trouble = None
@@ -97,9 +97,6 @@ class KeptLedger:
 
     def write(self, record):
         self.records.append(record)
-
-    def publish(self, document):
-        self.documents.append(document)
 
     def register(self, fingerprint, names):
         self.registered[fingerprint] = list(names)

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from mild.collect.choice_parsing import extract_letter
 from mild.collect.collector import ExpertRun
 from mild.collect.ledger import Ledger, request_key
-from mild.collect.number_parsing import extract_number, numbers_in, same_number
 from mild.collect.questions import Question
+from mild.core.choice_parsing import extract_letter
+from mild.core.number_parsing import extract_number, numbers_in, same_number
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.programs import run_program
 from mild.errors import OptionError

@@ -13,10 +13,8 @@ from typing import Annotated
 
 from pydantic.dataclasses import dataclass
 
+from mild.core.choice_parsing import LETTERS
 from mild.endpoints.config_file import CONFIG, Rule
-
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
 
 _Template = Annotated[str, Rule("must hold {query}", lambda text: "{query}" in text)]
 _Choice = Annotated[_Template, Rule("must hold {options}", lambda text: "{options}" in text)]

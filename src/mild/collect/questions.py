@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mild.collect.number_parsing import is_number_text
-from mild.collect.prompts import LETTERS
 from mild.core.arrays import check_integer
+from mild.core.choice_parsing import LETTERS
+from mild.core.number_parsing import is_number_text
 from mild.data.queries import CHOICES, QUERY_NAMES
 from mild.data.tables import check_file, naming, peek_table, read_objects, read_table
 from mild.errors import DataFileError, check_option, listed

@@ -19,23 +19,18 @@ class SecretError(Exception):
 
 
 class Secret:
-    """A value that no ``repr``, log line, message or pickle shows.
+    """A value that no ``repr``, log line, message or pickle shows; ``source`` says where it was found.
 
     >>> secret = Secret("sk-abc", "the variable SMALL_KEY")
     >>> f"{secret}", secret.value
     ('Secret(from the variable SMALL_KEY)', 'sk-abc')
     """
 
-    __slots__ = ("_value", "source")
+    __slots__ = ("source", "value")
 
     def __init__(self, value: str, source: str) -> None:
-        self._value = value
+        self.value = value
         self.source = source
-
-    @property
-    def value(self) -> str:
-        """The secret itself, for the request that needs it."""
-        return self._value
 
     def __repr__(self) -> str:
         return f"Secret(from {self.source})"
@@ -44,12 +39,11 @@ class Secret:
         return type(other) is type(self) and self.value == other.value
 
     def __hash__(self) -> int:
-        return hash(self._value)
+        return hash(self.value)
 
     def __reduce__(self) -> NoReturn:
-        name = type(self).__name__
         raise TypeError(
-            f"{name} cannot be pickled: read the settings again in the process that needs it."
+            "Secret cannot be pickled: read the settings again in the process that needs it."
         )
 
 
@@ -74,17 +68,9 @@ def secret_from_file(path: Path) -> Secret:
         raise SecretError(f"names a file that cannot be read: {error.strerror}") from None
     try:
         check_safe_file(os.fstat(handle), f"names a file: {path}")
-        content = os.read(handle, _MOST_BYTES + 1)
+        value = os.read(handle, _MOST_BYTES + 1).decode("ascii", "replace").strip()
     finally:
         os.close(handle)
-    try:
-        value = content.decode("ascii").strip()
-    except UnicodeDecodeError:
-        raise SecretError(
-            "names a file that must hold plain ASCII text, as a header does"
-        ) from None
-    if not value or len(content) > _MOST_BYTES:
-        raise SecretError("names a file that must hold one key and nothing else")
     _check_plain(value, "names a file")
     return Secret(value, f"the file {path}")
 
@@ -104,5 +90,6 @@ def check_safe_file(status: os.stat_result, what: str) -> None:
 
 
 def _check_plain(value: str, what: str) -> None:
-    if not value.isascii() or not value.isprintable() or " " in value:
-        raise SecretError(f"{what} whose content must be one word of plain ASCII text")
+    is_word = value.isascii() and value.isprintable() and " " not in value
+    if not is_word or not 0 < len(value) <= _MOST_BYTES:
+        raise SecretError(f"{what} whose content must be one key: one word of plain ASCII text")

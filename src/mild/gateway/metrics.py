@@ -130,9 +130,6 @@ class _SpendCollector(Collector):
     def __init__(self, spend: Callable[[], Mapping[str, Any]]) -> None:
         self._spend = spend
 
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
     def collect(self) -> Iterable[Metric]:
         spend = self._spend()
         rows = [("all", spend["all"]), *spend["keys"].items()]

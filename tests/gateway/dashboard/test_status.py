@@ -156,7 +156,7 @@ def test_workers_are_put_together_and_the_silent_are_left_out(tmp_path):
         "from ledger_cases import writing\n"
         "from dashboard_cases import PUBLISHED\n"
         "with writing(sys.argv[2]) as writer:\n"
-        "    writer.publish({**PUBLISHED, 'breakers': {'calculator': 'open', 'atlas': 'closed'}})\n"
+        "    writer.published = {**PUBLISHED, 'breakers': {'calculator': 'open', 'atlas': 'closed'}}\n"
         "    time.sleep(0.6); print('said', flush=True); sys.stdin.read()\n"
     )
     tests = os.path.dirname(sys.modules["ledger_cases"].__file__)
@@ -167,7 +167,7 @@ def test_workers_are_put_together_and_the_silent_are_left_out(tmp_path):
     try:
         assert child.stdout.readline() == "said\n"
         with writing(path) as writer:
-            writer.publish(PUBLISHED)
+            writer.published = PUBLISHED
             time.sleep(0.6)
             board = Dashboard(make_settings(path), make_router(), None, writer)
             found = asyncio.run(board.document())

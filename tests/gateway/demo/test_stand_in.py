@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.gateway_cases import chat, events, said
 from mild.gateway.demo.answers import STAND_INS
-from mild.gateway.demo.schemas import make_instance
-from mild.gateway.demo.stand_in import StandIn
+from mild.gateway.demo.stand_in import StandIn, make_instance
 
 WEATHER = {
     "type": "function",

@@ -122,11 +122,14 @@ def sweep_all(keep, place, now=NOW):
     return {entry.request_id for entry in read_ledger(place)}
 
 
-def test_refused_rows_push_out_no_answered_ones(ledger_place):
+@pytest.mark.parametrize("outcome", ["refused", "failed", "cancelled"])
+def test_rows_without_an_answer_push_out_no_answered_ones(ledger_place, outcome):
     limit = 1_000_000
     answered = [record(i, time=NOW - 9 + i / 100, text="x" * 5000) for i in range(60)]
     refused = [
-        record(f"no{i}", time=NOW + i / 1000, outcome="refused", asked="m" * 9000, error="e" * 9000)
+        record(
+            f"no{i}", time=NOW + i / 1000, outcome=outcome, status=499, asked="m" * 9000, text="x"
+        )
         for i in range(3000)
     ]
     # Another key's rows come before, between and after.
@@ -146,6 +149,12 @@ def test_refused_rows_push_out_no_answered_ones(ledger_place):
     assert "r0" not in left
     assert "rlate249" in left
     assert sum(name.startswith("rlate") for name in left) > 80
+
+
+def test_texts_are_measured_in_bytes(ledger_place):
+    rows = [record(i, time=NOW + i, text="\U0001f600" * 8000) for i in range(100)]
+    write_all(ledger_place, rows, keep_text=True)
+    assert len(sweep_all(Retention(days=None, bytes=2_000_000), ledger_place)) > 30
 
 
 def test_refused_rows_are_found_by_their_index(tmp_path):

@@ -251,7 +251,7 @@ def test_a_worker_speaks_and_leaves(tmp_path):
 
     with writing(path) as writer:
         assert said() == []
-        writer.publish({"in_flight": 3})
+        writer.published = {"in_flight": 3}
         assert eventually(lambda: any('"in_flight": 3' in text for text in said()))
         assert '"dropped": 0' in said()[0]
     assert said() == []

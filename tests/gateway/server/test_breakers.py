@@ -164,7 +164,7 @@ async def test_a_pause_is_the_experts_short_shown_and_ended_by_a_reload():
         health = json.loads((await ask(g.port, None, "/health", "GET")).body)
         g.app._publish()
         shown = g.app.metrics.value("mild_cool_down_seconds", expert="one")
-        published = g.ledger.documents[-1]["cool_downs"]
+        published = g.ledger.published["cool_downs"]
         assert up.asked == 1
         await g.app.reload(lambda: priced_router(("one",), (0.1,), (0.1,)))
         assert (await ask(g.port, chat())).status == 200

@@ -52,7 +52,7 @@ def relay(*pieces, strip=False):
         response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         try:
             relay = StreamRelay(response, usage, strip, NO_SECRETS)
-            await relay.run(request.write, lambda: None)
+            await relay.run(request.write)
         except ExpertError as fault:
             return fault
         return None
@@ -78,7 +78,7 @@ def test_a_translated_stream_of_another_shape_is_cut(endpoint, bad):
         response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         translator = StreamTranslator(endpoint, "openai", "small", {})
         relay = StreamRelay(response, UsageMeter(), False, NO_SECRETS, translator)
-        await relay.run(request.write, lambda: None)
+        await relay.run(request.write)
 
     with pytest.raises(ExpertError) as found:
         asyncio.run(run())

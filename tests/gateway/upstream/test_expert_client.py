@@ -30,14 +30,19 @@ def half_open(clock):
     return client, client.acquire(), early, late
 
 
+def finish(permit):
+    permit.answered()
+    permit.release()
+
+
 def test_only_the_probe_closes_or_opens_a_half_open_breaker():
     clock = Clock()
     client, probe, early, late = half_open(clock)
-    early.release()
+    finish(early)
     assert client.state() == "half-open"
     late.release(CUT)
     assert client.state() == "half-open"
-    probe.release()
+    finish(probe)
     assert client.state() == "closed"
     assert client.capacity.in_flight == 0
 
@@ -54,7 +59,7 @@ def test_a_probe_succeeds_when_its_answer_begins():
 def test_an_old_failure_does_not_hide_that_the_probe_failed():
     clock = Clock()
     client, probe, early, _ = half_open(clock)
-    early.release()
+    finish(early)
     probe.release(CUT)
     assert client.state() == "open"
     clock.now += 4.9
@@ -63,7 +68,7 @@ def test_an_old_failure_does_not_hide_that_the_probe_failed():
 
 def test_a_permit_is_released_once():
     client, probe, *_ = half_open(Clock())
-    probe.release()
+    finish(probe)
     probe.release(CUT)
     assert client.state() == "closed"
 

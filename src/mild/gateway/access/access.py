@@ -11,7 +11,7 @@ from typing import Any
 from mild.endpoints.prices import Usage
 from mild.gateway.access.dollars import dollars_of, parts_of, shown_dollars
 from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key, revoked_key
-from mild.gateway.access.periods import periods_at
+from mild.gateway.access.periods import DAY, periods_at
 from mild.gateway.access.store import WINDOW, AccessStore, Account, Claim, Settlement, StoreError
 from mild.gateway.access.writer import StoreWriter
 from mild.gateway.config import Settings
@@ -80,7 +80,6 @@ class Access:
         )
         # What may be spent in a day while the store is lost.
         self._allowance = self._credit = parts_of(limits.lost_allowance)
-        self._periods = periods_at(0.0)
         self._renews = 0.0
         # Until when a scope has no request left; times of requests admitted without the store.
         self._full_until: dict[str, float] = {}
@@ -158,12 +157,12 @@ class Access:
         cannot be asked.
         """
         now = self._clock()
-        if now >= self._renews:
-            self._periods = periods_at(now)
-            self._renews = self._periods[0].renews
+        periods = periods_at(now)
+        # Also of a day before, if the clock was set back.
+        if not 0 < self._renews - now <= DAY:
+            self._renews = periods[0].renews
             self._credit = self._allowance
-        scopes = (caller.scope, ALL)
-        accounts = [Account(scope, one.name) for scope in scopes for one in self._periods]
+        accounts = [Account(scope, one.name) for scope in (caller.scope, ALL) for one in periods]
         budgets = (caller.budget_day, caller.budget_month, *self._budgets)
         reservation = Reservation(accounts, budgets)
         await self._claim(reservation, parts_of(dollars))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -44,6 +46,7 @@ def page_bytes() -> bytes:
     return page.encode()
 
 
+@dataclass(eq=False)
 class Dashboard:
     """Puts the status together, for whichever worker is asked.
 
@@ -51,18 +54,13 @@ class Dashboard:
     budget, as ``Access.spend``.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        router: Router,
-        spend: Callable[[], Mapping[str, Any]] | None = None,
-        ledger: LedgerWriter | None = None,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._settings = settings
-        self._spend = spend
-        self._ledger = ledger
-        self._clock = clock
+    settings: Settings
+    router: InitVar[Router]
+    spend: Callable[[], Mapping[str, Any]] | None = None
+    ledger: LedgerWriter | None = None
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self, router: Router) -> None:
         self._lock = asyncio.Lock()
         self._found: dict[str, Any] = {}
         self._looked: float | None = None
@@ -71,7 +69,7 @@ class Dashboard:
     def take(self, router: Router) -> None:
         """Another router serves from now on."""
         self._names: Sequence[str] = list(router.expert_names)
-        routing = self._settings.routing
+        routing = self.settings.routing
         self._reference: Reference | None = None
         if routing.target is None:  # else the router decides otherwise than in training
             self._reference = trained(router.info, self._names, routing.price_weight)
@@ -79,16 +77,16 @@ class Dashboard:
     async def document(self) -> dict[str, Any]:
         """The status, ready for JSON; at most a second old."""
         async with self._lock:
-            now = self._clock()
+            now = self.clock()
             if self._looked is None or not 0 <= now - self._looked < FRESH:
                 # The books belong to the loop, the file to the thread.
-                spend = None if self._spend is None else dict(self._spend())
+                spend = None if self.spend is None else dict(self.spend())
                 self._found = await asyncio.to_thread(self._document, now, spend)
                 self._looked = now
             return self._found
 
     def _read_ledger(self, now: float) -> tuple[LedgerSnapshot, list[str]]:
-        place = self._settings.ledger.path
+        place = self.settings.ledger.path
         if place is None:
             return LedgerSnapshot(), []
         # A file that is not there yet, or empty, is one that nobody has written to.
@@ -101,27 +99,24 @@ class Dashboard:
 
     def _document(self, now: float, spend: dict[str, Any] | None) -> dict[str, Any]:
         found, troubles = self._read_ledger(now)
-        workers = found.workers or self._own()
-        routing = self._settings.routing
+        workers = found.workers
+        if not workers and self.ledger is not None and self.ledger.published is not None:
+            # No file holds what this worker says of itself.
+            workers = [{**self.ledger.published, "age": 0.0, "ledger": self.ledger.state()}]
+        routing = self.settings.routing
         return {
             "time": now,
             "experts": expert_lines(self._names, found, workers),
             "shares": share_document(self._names, found.draws, self._reference, routing.explore),
             "traffic": traffic_document(found.minutes, now),
             "latency": latency_document(found.recent),
-            "savings": savings_document(found.recent, self._settings.experts),
+            "savings": savings_document(found.recent, self.settings.experts),
             "spend": spend,
             "workers": [{name: worker.get(name) for name in WORKER} for worker in workers],
-            "last": decision_lines(found.recent, self._settings.ledger.keep_text),
-            "ledger": self._settings.ledger.path is not None,
+            "last": decision_lines(found.recent, self.settings.ledger.keep_text),
+            "ledger": self.settings.ledger.path is not None,
             "troubles": [*troubles, *_troubles(workers, spend)],
         }
-
-    def _own(self) -> list[dict[str, Any]]:
-        """This worker's own words, where no file holds them."""
-        if self._ledger is None or self._ledger.published is None:
-            return []
-        return [{**self._ledger.published, "age": 0.0, "ledger": self._ledger.state()}]
 
 
 def _troubles(workers: Sequence[Mapping[str, Any]], spend: Mapping[str, Any] | None) -> list[str]:
@@ -146,24 +141,22 @@ def traffic_document(
 ) -> dict[str, Any]:
     """Requests, failures and dollars per minute of the last hour, oldest first, and their sums."""
     first = int(now // 60) - MINUTES + 1
-    lines = [
-        {"time": (first + place) * 60, "requests": 0, "failures": 0, "dollars": 0.0}
-        for place in range(MINUTES)
-    ]
-    outcomes: dict[str, int] = {}
+    lines = {
+        minute: {"time": minute * 60, "requests": 0, "failures": 0, "dollars": 0.0}
+        for minute in range(first, first + MINUTES)
+    }
+    outcomes: Counter[str] = Counter()
     for minute, _, outcome, requests, price in minutes:
-        if not 0 <= minute - first < MINUTES:
-            continue
-        line = lines[minute - first]
-        line["requests"] += requests
-        line["dollars"] += price
-        line["failures"] += requests if outcome in FAILURES else 0
-        outcomes[outcome] = outcomes.get(outcome, 0) + requests
+        if minute in lines:
+            line = lines[minute]
+            line["requests"] += requests
+            line["dollars"] += price
+            line["failures"] += requests if outcome in FAILURES else 0
+            outcomes[outcome] += requests
+    sums = ("requests", "failures", "dollars")
     return {
-        "minutes": lines,
-        "requests": sum(line["requests"] for line in lines),
-        "failures": sum(line["failures"] for line in lines),
-        "dollars": sum(line["dollars"] for line in lines),
+        "minutes": list(lines.values()),
+        **{name: sum(line[name] for line in lines.values()) for name in sums},
         "outcomes": outcomes,
     }
 
@@ -206,8 +199,7 @@ def expert_lines(
         states, seats, faults = (told(what, name) for what in ("breakers", "capacity", "failures"))
         newest = [fault["last"] for fault in faults if fault["last"]]
         # Capacity is shared: each worker tells that of all.
-        flying = [place.get("in_flight") or 0 for place in seats]
-        limits = [place["max_in_flight"] for place in seats if place.get("max_in_flight")]
+        seat: Mapping[str, Any] = max(seats, key=lambda seat: seat["in_flight"], default={})
         lines.append(
             {
                 "name": name,
@@ -225,8 +217,8 @@ def expert_lines(
                 "workers": len(states),
                 "open_keys": max(told("open_keys", name), default=0),
                 "cool_down": max(told("cool_downs", name), default=0.0),
-                "in_flight": max(flying, default=None),
-                "max_in_flight": max(limits, default=None),
+                "in_flight": seat.get("in_flight"),
+                "max_in_flight": seat.get("max_in_flight"),
             }
         )
     return lines

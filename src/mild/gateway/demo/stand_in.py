@@ -6,10 +6,12 @@ import asyncio
 import base64
 import hashlib
 import json
+import operator
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 from uuid import uuid4
 
@@ -19,7 +21,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mild.endpoints.translation.fields import tool_call
 from mild.endpoints.translation.streams import data_event
-from mild.gateway.demo.schemas import make_instance
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.text import chat_text, request_text
 from mild.gateway.server.body import parse_body
@@ -31,6 +32,10 @@ CHARACTERS_PER_TOKEN = 4
 # Numbers of an embedding, unless the request says.
 DIMENSIONS = 64
 MAX_DIMENSIONS = 3072
+# A schema may contain itself: nothing is written below this depth, and no more parts than these.
+MAX_DEPTH = 8
+MAX_NODES = 1000
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _PIECES = re.compile(r"\s*\S+|\s+$")
 _WORDS = re.compile(r"[a-z]{4,}")
 
@@ -208,6 +213,45 @@ def _find_tool(
         return None
     asked = set(_WORDS.findall(text.lower()))
     return next((tools[name] for name in tools if asked & set(_WORDS.findall(name.lower()))), None)
+
+
+def make_instance(schema: dict[str, Any], text: str) -> Any:
+    """A value that fits a schema: its strings are the text, its numbers the first number in it.
+
+    Keywords that restrict a value further, such as ``pattern`` and ``minimum``, are not looked at.
+
+    >>> schema = {"type": "object", "properties": {
+    ...     "total": {"type": "integer"}, "unit": {"enum": ["cm", "m"]}}}
+    >>> make_instance(schema, "391")
+    {'total': 391, 'unit': 'cm'}
+    """
+    found = _NUMBER.search(text)
+    number = float(found.group()) if found else 1.0
+    simple = {"integer": int(number), "number": number, "boolean": True, "null": None}
+    left = iter(range(MAX_NODES))
+
+    def make(part: dict[str, Any], depth: int) -> Any:
+        if next(left, None) is None or depth > MAX_DEPTH:
+            return None
+        if "$ref" in part:
+            names = part["$ref"].split("/")[1:]
+            return make(reduce(operator.getitem, names, schema), depth + 1)
+        for key in ("const", "default"):
+            if key in part:
+                return part[key]
+        for key in ("enum", "anyOf", "oneOf", "allOf"):
+            if key in part:
+                return part[key][0] if key == "enum" else make(part[key][0], depth + 1)
+        kind = part.get("type")
+        kind = kind[0] if isinstance(kind, list) else kind
+        if kind == "object" or "properties" in part:
+            fields = part.get("properties", {})
+            return {name: make(one, depth + 1) for name, one in fields.items()}
+        if kind == "array":
+            return [make(part.get("items", {}), depth + 1)]
+        return simple.get(kind or "", text)
+
+    return make(schema, 0)
 
 
 def _choice(index: int, said: dict[str, Any], reason: str | None) -> dict[str, Any]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from mild.artifact.files import replacing
+import pyarrow as pa
+from pyarrow import parquet
+
+from mild.artifact.files import check_free, replacing
 from mild.data.writing import write_csv, write_json_lines
-from mild.errors import DataFileError, OutputExistsError
+from mild.errors import DataFileError
 from mild.evaluation.replay import read_errors
 from mild.gateway.database.engine import Location
 from mild.gateway.ledger.reading import read_blocks, read_experts
-from mild.gateway.ledger.records import COLUMNS, decisions
+from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
 
 
 def export(
@@ -34,25 +36,18 @@ def export(
     .jsonl is of that kind, any other is parquet. Rows go through block by block, and the file appears
     under its name when it is whole.
     """
-    import pyarrow as pa
-
-    place = Path(out)
-    if place.exists() and not overwrite:
-        raise OutputExistsError(f"{place} already exists; give --overwrite to replace it.")
+    place = check_free(Path(out), overwrite)
     errors = None if feedback is None else read_errors(feedback, "request_id")
-    schema = _parquet_schema(pa)
+    schema = _parquet_schema()
     if errors is not None:
         schema = schema.append(pa.field("score", pa.float64()))
     names = read_experts(path)
     count = 0
     try:
-        with replacing(place) as file, _writer(pa, place, file, schema) as write:
+        with replacing(place) as file, _writer(place, file, schema) as write:
             for block in read_blocks(path, since, until):
-                columns = dict(zip(COLUMNS, zip(*block, strict=True), strict=True))
-                if errors is not None:
-                    found = [errors.get(request) for request in columns["request_id"]]
-                    columns["score"] = tuple(None if e is None else 1 - e for e in found)
-                write(_batch(pa, schema, columns, names))
+                rows = [_fields(from_row(row), names, errors or {}) for row in block]
+                write(pa.RecordBatch.from_pylist(rows, schema))
                 count += len(block)
     except OSError as error:
         raise DataFileError(f"cannot write {place}: {error.strerror or error}.") from error
@@ -60,7 +55,7 @@ def export(
 
 
 @contextmanager
-def _writer(pa: Any, place: Path, file: IO[bytes], schema: Any) -> Iterator[Callable[[Any], None]]:
+def _writer(place: Path, file: IO[bytes], schema: Any) -> Iterator[Callable[[Any], None]]:
     """What writes batches of rows to an open file."""
     suffix = place.suffix.lower()
     if suffix == ".csv":
@@ -73,13 +68,11 @@ def _writer(pa: Any, place: Path, file: IO[bytes], schema: Any) -> Iterator[Call
     elif suffix == ".jsonl":
         yield lambda batch: write_json_lines(pa.Table.from_batches([batch]), file)
     else:
-        from pyarrow import parquet
-
         with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
             yield writer.write_batch
 
 
-def _parquet_schema(pa: Any) -> Any:
+def _parquet_schema() -> Any:
     special = {
         "time": pa.timestamp("us", "UTC"),
         "probabilities": pa.list_(pa.float64()),
@@ -93,17 +86,13 @@ def _parquet_schema(pa: Any) -> Any:
     return pa.schema([*fields[:place], ("experts", pa.list_(pa.string())), *fields[place:]])
 
 
-def _batch(pa: Any, schema: Any, columns: dict[str, Any], names: dict[str, list[str]]) -> Any:
-    values = dict(columns)
-    values["time"] = [round(time * 1e6) for time in columns["time"]]
-    values["streamed"] = [bool(flag) for flag in columns["streamed"]]
-    # One text for all rows: a call for each would take longer than everything else.
-    values["probabilities"] = json.loads(
-        "[" + ",".join(shares or "null" for shares in columns["probabilities"]) + "]"
-    )
-    values["experts"] = [
-        None if shares is None else names.get(router)
-        for router, shares in zip(columns["router"], columns["probabilities"], strict=True)
-    ]
-    arrays = [pa.array(values[field.name], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _fields(
+    record: Record, names: Mapping[str, list[str]], errors: Mapping[Any, float]
+) -> dict[str, Any]:
+    """A record by the names of the schema."""
+    fields = {name: getattr(record, name) for name in COLUMNS}
+    fields["time"] = round(record.time * 1e6)
+    fields["experts"] = None if record.probabilities is None else names.get(record.router)
+    error = errors.get(record.request_id)
+    fields["score"] = None if error is None else 1 - error
+    return fields

@@ -51,7 +51,7 @@ class Record:
     streamed: bool = False  # whether the answer was a stream
     session: str | None = None  # hash of the session's name
     router: str = ""  # fingerprint of the router that decided
-    # What was routed, only where the settings keep it and an expert was asked; without the middle of a
+    # What was routed, only where the settings keep it and no 4xx answers it; without the middle of a
     # long text.
     text: str | None = None
     error: str | None = None  # why it failed, in a word or a sentence
@@ -72,8 +72,9 @@ def _ledger_column(name: str, annotation: str) -> sa.Column[Any]:
     return sa.Column(name, _KINDS.get(kind, sa.Text), nullable=bool(optional))
 
 
-# As text: with a parameter a database would not use the index.
-REFUSED = sa.text("outcome = 'refused'")
+# Nobody answered: such a row may have cost nothing. As text: with a parameter a database would not use
+# the index.
+REFUSED = sa.text("status >= 400")
 # Sequences are texts of JSON, truth values are 0 and 1.
 decisions = sa.Table(
     "decisions",
@@ -88,12 +89,10 @@ decisions = sa.Table(
 
 def shorten_record(record: Record, keep_text: bool) -> Record:
     """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
-    asked_one = record.attempts and record.outcome != "refused"
-    text = record.text if keep_text and asked_one else None
-    text = text and abridge(text)
+    # An expert's refusal costs nothing either.
+    asked_one = record.attempts and record.outcome != "refused" and record.status // 100 != 4
+    text = abridge(record.text) if keep_text and asked_one and record.text is not None else None
     asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
-    if (asked, error, text) == (record.asked, record.error, record.text):
-        return record
     return replace(record, asked=asked, error=error, text=text)
 
 
@@ -101,7 +100,8 @@ def as_row(record: Record) -> dict[str, Any]:
     """Values of ``COLUMNS``."""
     row = {name: getattr(record, name) for name in COLUMNS}
     for name in _TEXTS:
-        row[name] = _without_nul(row[name])
+        # PostgreSQL does not take NUL.
+        row[name] = row[name] and storable(row[name]).replace("\0", "\ufffd")
     if record.probabilities is not None:
         words = ("null" if share is None else f"{share:.6g}" for share in record.probabilities)
         row["probabilities"] = "[" + ",".join(words) + "]"
@@ -116,10 +116,3 @@ def from_row(row: Sequence[Any]) -> Record:
         record.probabilities = json.loads(record.probabilities)
     record.streamed = bool(record.streamed)
     return record
-
-
-def _without_nul(text: str | None) -> str | None:
-    """Text that a database can hold; PostgreSQL does not take NUL."""
-    if text is None or (text.isascii() and "\0" not in text):
-        return text
-    return storable(text).replace("\0", "\ufffd")

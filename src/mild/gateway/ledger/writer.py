@@ -44,7 +44,8 @@ class LedgerWriter:
 
     ``write`` never waits and never fails. A locked file or a full disk keeps the records waiting; when they
     take too many bytes, the newest are dropped and counted. ``trouble`` says why the ledger cannot be
-    written at the moment, and ``published`` is what this process said of itself last.
+    written at the moment. ``published`` is what this process says of itself; it is written about once a
+    second.
     """
 
     def __init__(
@@ -118,10 +119,6 @@ class LedgerWriter:
             self.waiting_bytes += size
         self._queue.append(record)
 
-    def publish(self, document: Mapping[str, Any]) -> None:
-        """What this process says of itself from now on; written about once a second."""
-        self.published = document
-
     def register(self, fingerprint: str, expert_names: Sequence[str]) -> None:
         """Names of a router's experts, in its order, before its first record."""
         self._experts[fingerprint] = self._names = list(expert_names)
@@ -152,7 +149,7 @@ class LedgerWriter:
 
     def _run(self) -> None:
         told = False
-        while True:
+        while not self._closing:
             self._wake.wait(INTERVAL)
             self._wake.clear()
             try:
@@ -172,8 +169,6 @@ class LedgerWriter:
                 self._disconnect()
                 if not self._closing:
                     self._wake.wait(REST)
-            if self._closing:
-                break
         if self._store is not None and self.published is not None:
             with suppress(DatabaseError):
                 self._store.retire()

@@ -82,6 +82,8 @@ class AppContext:
         self.answers = HeldAnswers(
             settings.limits.max_unread_bytes, partial(self.metrics.add, "mild_unread_cut_total")
         )
+        # Connections without a request, the longest idle first.
+        self.idle: dict[Any, None] = {}
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         # Why the start failed: a server cannot tell.
@@ -202,9 +204,9 @@ class AppContext:
             await asyncio.to_thread(self.tracing.close)
 
     async def reload(self, load: Callable[[], Router]) -> str:
-        """Load another router beside the one that serves, and swap them; the old one stays if that fails.
+        """Load another router beside the one that serves, and swap them; its fingerprint.
 
-        Returns its fingerprint.
+        The old one stays if that fails.
         """
         # One after the other: what was read last must be what serves.
         async with self._reloading:
@@ -252,23 +254,21 @@ class AppContext:
         metrics.put("mild_ledger_waiting_bytes", value=ledger.waiting_bytes)
         metrics.put("mild_ledger_trouble", value=float(ledger.trouble is not None))
         metrics.put("mild_store_trouble", value=float(self.access.trouble is not None))
-        ledger.publish(
-            {
-                "router": self.serving.fingerprint,
-                "in_flight": self.in_flight,
-                **states,
-                "capacity": {
-                    name: {
-                        "in_flight": client.capacity.in_flight,
-                        "max_in_flight": client.expert.max_in_flight,
-                    }
-                    for name, client in self.clients.items()
-                },
-                "failures": self._failures(),
-                "started": self.started,
-                "draining": self.draining,
-            }
-        )
+        ledger.published = {
+            "router": self.serving.fingerprint,
+            "in_flight": self.in_flight,
+            **states,
+            "capacity": {
+                name: {
+                    "in_flight": client.capacity.in_flight,
+                    "max_in_flight": client.expert.max_in_flight,
+                }
+                for name, client in self.clients.items()
+            },
+            "failures": self._failures(),
+            "started": self.started,
+            "draining": self.draining,
+        }
 
     def _failures(self) -> dict[str, Any]:
         """Failed attempts of the last hour, and the last failure, by expert."""

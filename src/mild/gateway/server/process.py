@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,12 @@ from mild.gateway.config import LimitSettings, Settings
 from mild.gateway.config_checks import check_against, check_tls
 from mild.gateway.logs import configure_logging
 from mild.gateway.server.state import StateFile
+from mild.gateway.shared import SharedMemory
 
 if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.gateway.server.context import AppContext
     from mild.gateway.server.protocol import GatewayServer
-    from mild.gateway.shared import SharedMemory
 
 # Connections that wait to be accepted.
 BACKLOG = 2048
@@ -207,12 +207,9 @@ def make_server(
     from mild.gateway.server.protocol import GatewayProtocol, GatewayServer
 
     limits, tls = context.settings.limits, context.settings.server
-    protocol: Any = partial(GatewayProtocol, context)
-    drain: Any = limits.drain_seconds
-    keep_alive: Any = limits.keep_alive_seconds
     config = Config(
         create_app(context, ready),
-        http=protocol,
+        http=partial(GatewayProtocol, context),  # type: ignore[arg-type]
         ws="none",
         lifespan="on",
         log_config=None,
@@ -221,8 +218,8 @@ def make_server(
         server_header=False,
         date_header=False,
         backlog=BACKLOG,
-        timeout_keep_alive=keep_alive,
-        timeout_graceful_shutdown=drain,
+        timeout_keep_alive=limits.keep_alive_seconds,  # type: ignore[arg-type]
+        timeout_graceful_shutdown=limits.drain_seconds,  # type: ignore[arg-type]
         callback_notify=each_second,
         timeout_notify=0,
         ssl_certfile=tls.tls_certificate,
@@ -231,50 +228,43 @@ def make_server(
     return GatewayServer(config, context)
 
 
+@dataclass
 class Supervisor:
     """Forks the workers, which have the settings of their parent whatever the file says by now.
 
     Workers that end are replaced. SIGHUP reloads the router of every worker.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        load: Callable[[], Router],
-        sock: socket.socket,
-        state: StateFile,
-        announce: Callable[[], None],
-    ) -> None:
-        from mild.gateway.shared import SharedMemory
+    settings: Settings
+    load: Callable[[], Router]
+    sock: socket.socket
+    state: StateFile
+    announce: Callable[[], None]
 
+    def __post_init__(self) -> None:
         # prometheus_client reads the variable when it is imported.
-        folder = state.folder / "metrics"
+        folder = self.state.folder / "metrics"
         folder.mkdir()
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
-        self._settings = settings
-        self._load = load
-        self._sock = sock
-        self._state = state
-        self._shared = SharedMemory(settings)
-        self._announce = announce
+        self._shared = SharedMemory(self.settings)
         self._announced = False
         self._signals: list[int] = []
-        self._starts = [0.0] * settings.workers
+        self._starts = [0.0] * self.settings.workers
 
     def run(self) -> int:
         """Serve until a signal says to stop; the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _: self._signals.append(number))
-        self._workers = [self._start(k) for k in range(self._settings.workers)]
+        self._workers = [self._start(k) for k in range(self.settings.workers)]
         gc.enable()
         status = None
         while status is None:
             time.sleep(0.05 if self._announced else 0.01)
             status = self._look_after()
         # Who comes now would wait in line for nobody.
-        self._sock.close()
+        self.sock.close()
         self._signal_all(signal.SIGTERM)
-        end = time.monotonic() + self._settings.limits.drain_seconds + KILL_SECONDS
+        end = time.monotonic() + self.settings.limits.drain_seconds + KILL_SECONDS
         while any(worker.exitcode is None for worker in self._workers):
             # A second signal does not wait for requests, only for what they leave to be written.
             if self._signals:
@@ -292,9 +282,10 @@ class Supervisor:
             if self._signals.pop(0) != signal.SIGHUP:
                 return 0
             self._signal_all(signal.SIGHUP)
-        if not self._announced and self._state.count_workers() == len(self._workers):
+        files = self.state.folder.glob("*.json")
+        if not self._announced and len(list(files)) == len(self._workers):
             self._announced = True
-            self._announce()
+            self.announce()
         for k, worker in enumerate(self._workers):
             if worker.exitcode is None:
                 continue
@@ -327,9 +318,9 @@ class Supervisor:
         # The parent passes it on; also while the server does not run yet.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._state.leave()
+        self.state.leave()
         try:
-            _serve(self._settings, self._load, self._sock, self._state, k, self._shared)
+            _serve(self.settings, self.load, self.sock, self.state, k, self._shared)
         except MildError as error:
             logger.error("%s", error)
             sys.exit(START_FAILED)

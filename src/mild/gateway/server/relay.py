@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from mild.endpoints.errors import ExpertError
@@ -17,11 +18,13 @@ from mild.endpoints.translation.answers import translate_error
 from mild.endpoints.translation.fields import RESPONSES, TranslationError, is_native
 from mild.endpoints.translation.streams import MessageReader, StreamTranslator
 from mild.gateway.refusals import Refusal
-from mild.gateway.upstream.attempts import UpstreamResponse, is_error
+from mild.gateway.upstream.attempts import UpstreamResponse, is_error, read_aside
 from mild.gateway.upstream.events import event_data
-from mild.gateway.upstream.json_edit import parse_object, replace_model
+from mild.gateway.upstream.json_edit import EVENT_LIMITS, parse_object, replace_model
 
 _FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"')
+# Other requests may go on after so many bytes.
+YIELD_BYTES = 32_768
 # How long the usage of a finished answer is waited for once the client has left.
 USAGE_SECONDS = 1.0
 
@@ -46,12 +49,12 @@ def stream_translator(endpoint: str, expert: Expert, request: dict[str, Any]) ->
     return _MessageRelay(expert.name) if expert.api == "anthropic" else None
 
 
+@dataclass(eq=False)
 class _MessageRelay:
     """Anthropic's events to a client of the same API: only the model is renamed."""
 
-    def __init__(self, model: str) -> None:
-        self.reader = MessageReader()
-        self._model = model
+    model: str
+    reader: MessageReader = field(default_factory=MessageReader)
 
     def feed(self, document: dict[str, Any], event: bytes) -> bytes:
         """The event as the client gets it."""
@@ -59,7 +62,7 @@ class _MessageRelay:
         self.reader.observe(document)
         if document.get("type") != "message_start" or not isinstance(message, dict):
             return event
-        changed = {**document, "message": {**message, "model": self._model}}
+        changed = {**document, "message": {**message, "model": self.model}}
         return b"event: message_start\ndata: " + json.dumps(changed).encode("ascii") + b"\n\n"
 
     def finish(self) -> bytes:
@@ -70,41 +73,39 @@ class _MessageRelay:
 Translator = StreamTranslator | _MessageRelay
 
 
+@dataclass(eq=False)
 class StreamRelay:
-    """A stream on its way, event by event, as they come."""
+    """A stream on its way, event by event, as they come; ``strip`` leaves out an event with only usage."""
 
-    def __init__(
-        self,
-        response: UpstreamResponse,
-        usage: UsageMeter,
-        strip: bool,
-        redact: StreamRedactor,
-        translator: Translator | None = None,
-    ) -> None:
-        self.translator = translator
-        self._response = response
-        self._usage = usage
-        self._strip = strip
-        self._redact = redact
-        # The model has finished, the answer is whole, and nothing follows.
-        self._written = self._finished = self._done = False
+    response: UpstreamResponse
+    usage: UsageMeter
+    strip: bool
+    redact: StreamRedactor
+    translator: Translator | None = None
+    # The model has finished, the answer is whole, and nothing follows.
+    _written: bool = False
+    _finished: bool = False
+    _done: bool = False
 
-    async def run(
-        self, write: Callable[[bytes, bool], Awaitable[None]], started: Callable[[], None]
-    ) -> None:
+    async def run(self, write: Callable[[bytes, bool], Awaitable[None]]) -> None:
         """Relay everything. Raises ExpertError where the expert breaks off; the response is then not ended.
 
-        ``write`` takes bytes and whether more follow; ``started`` is called after each.
+        ``write`` takes bytes and whether more follow.
         """
-        events = self._response.events
+        events = self.response.events
         assert events is not None
-        event, self._response.first = self._response.first, b""
+        event, self.response.first = self.response.first, b""
+        sent = 0
         while event:
-            if changed := self._changed(event):
-                await write(self._redact(changed), True)
-                started()
+            if changed := await read_aside(event, self._changed):
+                await write(await read_aside(changed, self.redact), True)
+                sent += len(changed)
             if self._done:
                 break
+            if sent >= YIELD_BYTES:
+                # Other requests come first: much more may have arrived.
+                sent = 0
+                await asyncio.sleep(0)
             # What was sent is not kept while the next one is waited for.
             event = changed = b""
             event = await events.next()
@@ -116,21 +117,21 @@ class StreamRelay:
                 last = self.translator.finish()
             except TranslationError as error:
                 raise ExpertError("garbled", str(error)) from None
-        await write(self._redact(last, last=True), False)
+        await write(self.redact(last, last=True), False)
 
     async def read_usage(self) -> None:
         """Count what has arrived for a client that has left, and wait for the usage if it comes next.
 
         Only a finished answer is waited for: an expert that is still writing must stop.
         """
-        events = self._response.events
+        events = self.response.events
         assert events is not None
         with suppress(ExpertError, TimeoutError):
             async with asyncio.timeout(USAGE_SECONDS):
-                self._changed(self._response.first)
+                self._changed(self.response.first)
                 while not self._done:
                     event = events.ready()
-                    if not event and self._written and not self._usage.final:
+                    if not event and self._written and not self.usage.final:
                         event = await events.next()
                     if not event:
                         break
@@ -151,26 +152,27 @@ class StreamRelay:
             return self._translate(event, data, self.translator)
         self._finished = self._written
         try:
-            document = parse_object(data)
+            document = parse_object(data, EVENT_LIMITS)
         except ValueError:
-            document = {}
-        self._usage.add(document, self._finished)
-        if self._strip and document.get("usage") and not document.get("choices"):
+            self.usage.add({}, self._finished)
+            return event
+        self.usage.add(document, self._finished)
+        if self.strip and document.get("usage") and not document.get("choices"):
             return b""
         start = event.find(b"{")
         if start < 0:
             return event
-        return event[:start] + replace_model(event[start:], self._response.client.name)
+        return event[:start] + replace_model(event[start:], self.response.client.name)
 
     def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
         try:
-            document = parse_object(data)
-            self._usage.add(document, self._written)
+            document = parse_object(data, EVENT_LIMITS)
+            self.usage.add(document, self._written)
             changed = translator.feed(document, event)
         except (TranslationError, ValueError) as error:
             raise ExpertError("garbled", str(error)) from None
         if b'"usage"' in data:
-            self._usage.read(translator.reader.usage, self._written)
+            self.usage.read(translator.reader.usage, self._written)
         self._finished, self._done = translator.reader.finished, translator.reader.done
         return changed
 

@@ -51,7 +51,7 @@ class StateFile:
             ) from error
         # What a gateway that was killed has left must not be read as the state of this one.
         os.ftruncate(self._descriptor, 0)
-        self.folder = _worker_folder(base, port)
+        self.folder = base / f"{port}-workers"
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(mode=0o700)
 
@@ -67,10 +67,6 @@ class StateFile:
         path.with_suffix(".new").write_text(json.dumps(state), encoding="utf-8")
         path.with_suffix(".new").replace(path)
 
-    def count_workers(self) -> int:
-        """Workers that serve, or did."""
-        return len(list(self.folder.glob("*.json")))
-
     def leave(self) -> None:
         """In a forked worker: the lock must end with the parent, even if it is killed."""
         os.close(self._descriptor)
@@ -81,24 +77,16 @@ class StateFile:
         os.close(self._descriptor)
 
 
-def _worker_folder(base: Path, port: int) -> Path:
-    return base / f"{port}-workers"
-
-
 def read_state(port: int, folder: Path | None = None) -> dict[str, Any] | None:
     """What the gateway on a port says; None if there is none."""
     path = (folder or state_folder()) / f"{port}.json"
     try:
         with open(path, "rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                found = json.loads(file.read())
-                return found if isinstance(found, dict) else None
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        pass
-    except json.JSONDecodeError:
-        return {}
+        return None
+    except BlockingIOError:
+        return _read(path)
     return None
 
 
@@ -122,12 +110,12 @@ def reload_gateway(port: int, timeout: float = 30.0, folder: Path | None = None)
         os.kill(int(state["pid"]), signal.SIGHUP)
     except ProcessLookupError as error:
         raise InvalidInputError(f"the gateway on port {port} has been stopped.") from error
-    files = _worker_folder(folder or state_folder(), port)
+    files = (folder or state_folder()) / f"{port}-workers"
     while time.monotonic() < end:
         time.sleep(_POLL_SECONDS)
         if read_state(port, folder) is None:
             raise InvalidInputError("the gateway stopped before it reloaded the router.")
-        workers = [_read_worker(files / f"{k}.json") for k in range(int(state["workers"]))]
+        workers = [_read(files / f"{k}.json") for k in range(int(state["workers"]))]
         # The clock is the same for all processes of a machine.
         if all(worker.get("loaded", 0.0) >= asked for worker in workers):
             return {
@@ -138,9 +126,10 @@ def reload_gateway(port: int, timeout: float = 30.0, folder: Path | None = None)
     raise InvalidInputError(f"the gateway must reload within {timeout:g} s; it did not.")
 
 
-def _read_worker(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
+    """What a file says; nothing if it is not there yet, or half written."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, json.JSONDecodeError):
         return {}
     return found

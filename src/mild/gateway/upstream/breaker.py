@@ -22,8 +22,6 @@ class Circuit:
     it lets a few requests of each key through, the probes.
     """
 
-    __slots__ = ("_report", "_settings", "_whose", "calls", "opened")
-
     def __init__(
         self, settings: BreakerSettings, report: Callable[[str], None], whose: str = ""
     ) -> None:

@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mild.endpoints.expert import Expert
 from mild.gateway.shared import Counters
 
 
+@dataclass(eq=False)
 class Capacity:
     """Counts requests in shared memory: every worker writes its own row and adds up all of them.
 
     Two workers that take the last place in the same microsecond both get it.
     """
 
-    def __init__(
-        self,
-        expert: Expert,
-        counters: Counters,
-        worker: int,
-        column: int,
-        clock: Callable[[], float],
-    ) -> None:
-        self._max_in_flight = expert.max_in_flight
-        self._rate = expert.requests_per_minute
-        self._counters = counters
-        self._row = counters.rows[worker]
-        self._column = column
-        self._clock = clock
+    expert: Expert
+    counters: Counters
+    worker: int
+    column: int
+    clock: Callable[[], float]
+
+    def __post_init__(self) -> None:
+        self._row = self.counters.rows[self.worker]
         # A worker that died in this place may have left something.
-        self._row[column] = 0.0
+        self._row[self.column] = 0.0
 
     @property
     def in_flight(self) -> int:
         """Requests in flight, over all workers."""
-        return int(self._counters.total(self._column))
+        return int(self.counters.total(self.column))
 
     def take(self) -> None:
         """Take a place, which ``release`` gives back."""
-        row, column = self._row, self._column
+        row, column = self._row, self.column
         row[column] += 1
-        if self._rate is not None:
-            minute = self._clock() // 60
+        if self.expert.requests_per_minute is not None:
+            minute = self.clock() // 60
             if row[column + 1] != minute:
                 row[column + 3] = row[column + 2] if row[column + 1] == minute - 1 else 0.0
                 row[column + 1], row[column + 2] = minute, 0.0
@@ -49,22 +45,22 @@ class Capacity:
 
     def release(self) -> None:
         """Give a place back."""
-        self._row[self._column] -= 1
+        self._row[self.column] -= 1
 
     def wait(self) -> float:
         """Seconds until there may be room for one more, 0 if there is; a guess for requests in flight."""
-        if self._rate is not None and self._recent() + 1 > self._rate:
-            return min(60 - self._clock() % 60, max(1.0, 60 / self._rate))
-        is_full = self._max_in_flight is not None and self.in_flight >= self._max_in_flight
-        return 1.0 if is_full else 0.0
+        rate, most = self.expert.requests_per_minute, self.expert.max_in_flight
+        if rate is not None and self._recent() + 1 > rate:
+            return min(60 - self.clock() % 60, max(1.0, 60 / rate))
+        return 1.0 if most is not None and self.in_flight >= most else 0.0
 
     def _recent(self) -> float:
         """Requests of the last 60 seconds; of the minute before, the share that is still in view."""
-        now = self._clock()
+        now = self.clock()
         minute, old_share = now // 60, 1 - (now % 60) / 60
         total = 0.0
-        for row in self._counters.rows:
-            counted, current, before = row[self._column + 1 : self._column + 4]
+        for row in self.counters.rows:
+            counted, current, before = row[self.column + 1 : self.column + 4]
             if counted == minute:
                 total += current + before * old_share
             elif counted == minute - 1:

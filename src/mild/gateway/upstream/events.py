@@ -9,8 +9,7 @@ from mild.endpoints.errors import ExpertError
 
 MAX_EVENT_BYTES = 8_000_000
 
-_END = re.compile(rb"\r?\n\r?\n|\r\r")
-_BOM = b"\xef\xbb\xbf"
+_END = re.compile(rb"\n\r?\n|\r\r")
 
 
 class EventReader:
@@ -25,7 +24,8 @@ class EventReader:
         self._buffer = bytearray()
         # Never searched from the start again: a long event may come in many small pieces.
         self._searched = 0
-        self._started = False
+        # A byte order mark, only before the first event.
+        self._mark = b"\xef\xbb\xbf"
         self.left_over = False
 
     def ready(self) -> bytes:
@@ -35,7 +35,8 @@ class EventReader:
             # An end may lie across the border of two pieces.
             self._searched = max(0, len(self._buffer) - 3)
             return b""
-        event = bytes(self._buffer[: found.end()])
+        event = bytes(self._buffer[: found.end()]).removeprefix(self._mark)
+        self._mark = b""
         del self._buffer[: found.end()]
         self._searched = 0
         return event
@@ -52,10 +53,6 @@ class EventReader:
                 return b""
             self._buffer += piece
             await self._source.hold(len(self._buffer))
-            if not self._started and len(self._buffer) >= len(_BOM):
-                self._started = True
-                if self._buffer.startswith(_BOM):
-                    del self._buffer[: len(_BOM)]
         return event
 
 
@@ -65,6 +62,6 @@ def event_data(event: bytes) -> bytes:
     >>> event_data(b'data: {"a": 1}\\n\\n'), event_data(b": still here\\n\\n")
     (b'{"a": 1}', b'')
     """
-    lines = re.split(rb"\r\n|\n|\r", event)
+    lines = event.splitlines()
     data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
     return b"\n".join(data).strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from mild.endpoints.client import EndpointClient
 from mild.endpoints.errors import ExpertError
@@ -20,70 +21,63 @@ COOL_DOWN_SECONDS = 1.0
 _PAUSES = (429, 503, 529)
 
 
+@dataclass(eq=False)
 class Permit:
     """Permission for one attempt at an expert; released once."""
 
-    __slots__ = ("_began", "_breaker", "_client", "_key", "_probes")
-
-    def __init__(
-        self, client: ExpertClient, breaker: Breaker, key: str | None, probes: Probes
-    ) -> None:
-        self._client: ExpertClient | None = client
-        self._breaker = breaker
-        self._key = key
-        self._probes = probes
-        self._began: float | None = None
+    _client: ExpertClient
+    _breaker: Breaker
+    _key: str | None
+    _probes: Probes
+    _began: float | None = None
+    is_open: bool = True
 
     def answered(self) -> None:
         """The answer began, and it is good: more than that is not expected of a probe."""
-        if self._client is not None and self._began is None:
-            self._began = self._client.clock()
-            self._breaker.succeeded(self._began, self._key, self._probes)
-            self._probes = []
+        self._began = self._client.clock()
+        self._breaker.succeeded(self._began, self._key, self._probes)
+        self._probes = []
 
-    def release(self, error: ExpertError | None = None, *, conclusive: bool = True) -> None:
-        """End the attempt; with ``conclusive`` False its end says nothing about the expert."""
-        if error is None and conclusive:
-            self.answered()
-        client, self._client = self._client, None
-        if client is None:
+    def release(self, error: ExpertError | None = None) -> None:
+        """End the attempt; without an error its end says nothing about the expert."""
+        if not self.is_open:
             return
-        client.capacity.release()
+        self.is_open = False
+        self._client.capacity.release()
         if error is not None:
-            client.note_pause(error)
+            self._client.note_pause(error)
         if error is None or error.kind == "rate" or error.status == 404:
             self._breaker.released(self._key, self._probes)
             return
         # Any other failure may be one that the request provokes.
         provoked = error.kind != "connect"
-        now, began = client.clock(), self._began
+        now, began = self._client.clock(), self._began
         self._breaker.failed(now, self._key, self._probes, provoked=provoked, began=began)
 
 
+@dataclass(eq=False)
 class ExpertClient:
     """An expert with its connections, a circuit breaker per path, its cool-down and its capacity.
 
     ``endpoint`` is that of the client; the path at which the expert is asked may be another.
     """
 
-    def __init__(
-        self,
-        expert: Expert,
-        counters: Counters,
-        worker: int,
-        column: int,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
-        events: EventLog | None = None,
-    ) -> None:
-        self.expert = expert
-        self.name = expert.name
-        self.http = EndpointClient(expert)
+    expert: Expert
+    counters: Counters
+    worker: int
+    column: int
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    events: EventLog = field(default_factory=EventLog)
+
+    def __post_init__(self) -> None:
+        self.name = self.expert.name
+        self.http = EndpointClient(self.expert)
+        self.capacity = Capacity(
+            self.expert, self.counters, self.worker, self.column, self.wall_clock
+        )
         self._breakers: dict[str, Breaker] = {}
-        self.capacity = Capacity(expert, counters, worker, column, wall_clock)
-        self.clock = clock
-        self._events = events or EventLog(clock)
-        self._rows, self._row, self._column = counters.rows, counters.rows[worker], column + 4
+        self._row, self._pause = self.counters.rows[self.worker], self.column + 4
         self.end_cool_down()
 
     def acquire(self, endpoint: str = CHAT, key: str | None = None) -> Permit | None:
@@ -113,7 +107,7 @@ class ExpertClient:
 
     def cool_down(self) -> float:
         """Seconds for which the expert, which asked any worker for a pause, is not asked."""
-        return max(0.0, max([row[self._column] for row in self._rows]) - self.clock())
+        return max(0.0, max([row[self._pause] for row in self.counters.rows]) - self.clock())
 
     def note_pause(self, error: ExpertError) -> None:
         """Begin a cool-down if the expert asks for one."""
@@ -123,12 +117,12 @@ class ExpertClient:
             if seconds and not self.cool_down():
                 pause = f"a pause (status {error.status}): not asked for {seconds:g} s"
                 said = f"The expert {self.name} asked for {pause}."
-                self._events.note((self.name, "pause"), said, expert=self.name)
-            self._row[self._column] = max(self._row[self._column], self.clock() + seconds)
+                self.events.note((self.name, "pause"), said, expert=self.name)
+            self._row[self._pause] = max(self._row[self._pause], self.clock() + seconds)
 
     def end_cool_down(self) -> None:
         """Forget the pause that this worker was asked for."""
-        self._row[self._column] = 0.0
+        self._row[self._pause] = 0.0
 
     def state(self) -> str:
         """The worst state of its breakers, for everybody."""

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mild.collect.choice_parsing import extract_letter
+from mild.core.choice_parsing import extract_letter
 
 OPTIONS = ["Paris", "Rome", "A small dog", "Oslo"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mild.collect.prompts import LETTERS
-
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 # What stands further behind a letter does not tell what it means.
 NEAR = 200
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mild.collect.number_parsing import extract_number, is_number_text, numbers_in, same_number
+from mild.core.number_parsing import extract_number, is_number_text, numbers_in, same_number
 
 
 @pytest.mark.parametrize(
