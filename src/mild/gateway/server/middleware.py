@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from mild.endpoints.expert import is_loopback
@@ -182,10 +182,10 @@ def _naming(send: Send, given: str) -> Send:
 
     async def send_named(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(raw=list(message.get("headers", ())))
+            headers = Headers(raw=message.get("headers", []))
             own = headers.get("x-mild-request-id") or name_request()
-            headers["x-request-id"] = given if _REQUEST_ID.fullmatch(given) else own
-            message["headers"] = headers.raw
+            name = given if _REQUEST_ID.fullmatch(given) else own
+            message["headers"] = [*headers.raw, (b"x-request-id", name.encode("latin-1"))]
         await send(message)
 
     return send_named
