@@ -37,7 +37,7 @@ from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import request_text, text_bytes
-from mild.gateway.server.body import parse_body
+from mild.gateway.server.body import COUNTED_BYTES, parse_body
 from mild.gateway.server.context import AppContext, Serving
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import (
@@ -401,9 +401,11 @@ class CompletionHandler:
         self.context.access.unwatch(self._revoke)
         self._deadline.reschedule(None)
         await self._begin(status, headers)
-        await self._write(content, True)
-        # Waits until most of it was read: who does not read keeps the place.
-        await self._write(b"", False)
+        is_large = len(content) > COUNTED_BYTES
+        await self._write(content, is_large)
+        if is_large:
+            # Waits until most of it was read: who does not read keeps the place.
+            await self._write(b"", False)
 
     async def _begin(self, status: int, headers: Headers) -> None:
         self._started = True
