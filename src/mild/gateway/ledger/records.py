@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -87,13 +87,13 @@ decisions = sa.Table(
 )
 
 
-def shorten_record(record: Record, keep_text: bool) -> None:
-    """Cut the texts of clients and experts, so that a row has a bounded size."""
+def shorten_record(record: Record, keep_text: bool) -> Record:
+    """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
     # An expert's refusal costs nothing either.
     asked_one = record.attempts and record.outcome != "refused" and record.status // 100 != 4
-    record.text = abridge(record.text or "") if keep_text and asked_one else None
-    record.asked = record.asked[:_MAX_CHARACTERS]
-    record.error = record.error and record.error[:_MAX_CHARACTERS]
+    text = abridge(record.text) if keep_text and asked_one and record.text is not None else None
+    asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
+    return replace(record, asked=asked, error=error, text=text)
 
 
 def as_row(record: Record) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class LedgerWriter:
         """Take a record; never waits, never raises."""
         if self.path is None:
             return
-        shorten_record(record, self._keep_text)
+        record = shorten_record(record, self._keep_text)
         size = _bytes_of(record)
         with self._lock:
             if self._closing or self.waiting_bytes + size > self._max_waiting_bytes:
