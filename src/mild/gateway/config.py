@@ -435,4 +435,6 @@ def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
         path = LEDGER
     shared = path is None and isinstance(store, Address)
     found = store if shared else _path_in(config, path or LEDGER)
+    if found == store and not shared:
+        config.add(("ledger", "path"), "must be another file than that of the store")
     return table | {"path": found if enabled else None}

@@ -134,3 +134,13 @@ def test_an_end_without_a_finish_is_a_cut():
     fault, _, ended, _ = relay([event({"choices": [{"delta": {"content": "a"}}]})])
     assert fault.kind == "cut"
     assert not ended
+
+
+def test_a_stream_is_whole_only_if_every_choice_is():
+    def chunk(index, finish):
+        choice = {"index": index, "delta": {"content": "a"}, "finish_reason": finish}
+        return b"data: " + json.dumps({"model": "m", "choices": [choice]}).encode() + b"\n\n"
+
+    whole = [chunk(0, "stop"), chunk(1, None), chunk(1, "stop")]
+    assert relay(whole)[0] is None
+    assert relay(whole[:2])[0].kind == "cut"

@@ -89,9 +89,8 @@ decisions = sa.Table(
 
 def shorten_record(record: Record, keep_text: bool) -> Record:
     """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
-    # An expert's refusal costs nothing either.
-    asked_one = record.attempts and record.outcome != "refused" and record.status // 100 != 4
-    text = abridge(record.text) if keep_text and asked_one and record.text is not None else None
+    answered = record.attempts and record.outcome != "refused" and record.status < 400
+    text = abridge(record.text) if keep_text and answered and record.text is not None else None
     asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
     return replace(record, asked=asked, error=error, text=text)
 

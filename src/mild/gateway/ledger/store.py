@@ -205,7 +205,7 @@ class Retention:
 
     def watch(self, store: LedgerStore, now: float) -> None:
         """Note a jump of the clock since the last look, or since the newest row: rows only seem old."""
-        seen = store.newest(now) if self._seen is None else self._seen
+        seen = store.newest(now - SETTLED_SECONDS) if self._seen is None else self._seen
         if seen is not None and abs(now - seen) > DAY:
             self._jumped = now
         self._seen = now

@@ -356,7 +356,8 @@ class CompletionHandler:
 
     def _revoke(self) -> None:
         self._revoked = True
-        self._deadline.reschedule(asyncio.get_running_loop().time())
+        if not self._deadline.expired():
+            self._deadline.reschedule(asyncio.get_running_loop().time())
 
     async def _serve(self) -> None:
         context, request = self.context, self.request
@@ -386,8 +387,8 @@ class CompletionHandler:
             response.close(finished=True)
             return
         if response.document is not None:
-            content = await read_aside(response.content, context.redact)
             self._usage.add(response.document, True)
+            content = await read_aside(response.content, context.redact)
         else:
             content = context.redact(client_error_content(response, request.endpoint), error=True)
             self._usage = UsageMeter(Usage(0, 0), final=True)

@@ -104,6 +104,7 @@ class AppContext:
                 clock,
                 wall_clock,
                 self.events,
+                lambda: access.has_one_caller,
             )
             for k, expert in enumerate(settings.experts)
         }
@@ -216,11 +217,11 @@ class AppContext:
             except BaseException:
                 self.metrics.add("mild_reloads_total", "failed")
                 raise
+            self.serving = serving
             self.ledger.register(serving.fingerprint, serving.selector.names)
             self._sessions.set_experts(serving.selector.names)
             if self.board is not None:
                 self.board.take(router)
-            self.serving = serving
             for client in self.clients.values():
                 client.end_cool_down()
             self.metrics.add("mild_reloads_total", "ok")

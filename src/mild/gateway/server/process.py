@@ -108,17 +108,25 @@ def serve_settings(
     raise_file_limit(settings.limits)
     state = StateFile(port)
 
+    serving = False
+
     def announce() -> None:
+        nonlocal serving
+        serving = True
         state.write({"pid": os.getpid(), "port": port, "workers": settings.workers})
         url = settings.url
         print(f"mild serves {what} on {url} (model: mild){after(url)}", flush=True)
 
+    def stop(*_: Any) -> None:
+        # uvicorn, which takes the signals while it serves, raises the one that ended it once more.
+        if not serving:
+            raise SystemExit(0)
+
     try:
         if settings.workers > 1:
             return Supervisor(settings, load, sock, state, announce).run()
-        # uvicorn raises the signal that ended it once more.
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, stop)
         _serve(settings, load, sock, state, announce=announce, router=router)
         return 0
     finally:

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 
 # Requests of one connection that may wait behind the one being answered.
 MAX_PIPELINED = 32
-# Seconds that a client may take to read what was written.
+# Seconds that a client may take to read what was written, beside those for bytes at this rate.
 STALL_SECONDS = 60.0
+SLOWEST_READING = 200_000
 # Seconds after which a body must have come at min_body_rate; it is looked at every second from then on.
 SLOW_BODY_SECONDS = 10.0
 # What a connection holds, besides bytes to be written, if its client does not read a stream.
@@ -167,7 +168,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stop_stall_timer()
-        self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+        seconds = STALL_SECONDS + self.transport.get_write_buffer_size() / SLOWEST_READING
+        self._stall_timer = self.loop.call_later(seconds, self.transport.abort)
         self._answers.unread[self] = time.monotonic()
         self._answers.make_room()
 

@@ -86,6 +86,9 @@ class StreamRelay:
     _written: bool = False
     _finished: bool = False
     _done: bool = False
+    # Numbers of the choices.
+    _begun: set[str] = field(default_factory=set)
+    _ended: set[str] = field(default_factory=set)
 
     async def run(self, write: Callable[[bytes, bool], Awaitable[None]]) -> None:
         """Relay everything. Raises ExpertError where the expert breaks off; the response is then not ended.
@@ -150,12 +153,17 @@ class StreamRelay:
         self._written = self._written or _FINISH.search(data) is not None
         if self.translator is not None:
             return self._translate(event, data, self.translator)
-        self._finished = self._written
         try:
             document = parse_object(data, EVENT_LIMITS)
         except ValueError:
-            self.usage.add({}, self._finished)
+            self.usage.add({}, self._written)
             return event
+        choices = document.get("choices")
+        for one in choices if isinstance(choices, list) else ():
+            if isinstance(one, dict):
+                self._begun.add(str(one.get("index")))
+                self._ended |= {str(one.get("index"))} if one.get("finish_reason") else set()
+        self._finished = self._written and self._begun <= self._ended
         self.usage.add(document, self._finished)
         if self.strip and document.get("usage") and not document.get("choices"):
             return b""
