@@ -51,7 +51,7 @@ def ask(tmp_path):
     def run(items, *experts, **options):
         with Ledger(tmp_path / "l.sqlite") as ledger:
             runs = plan_runs(items, experts, ledger)
-            asyncio.run(ask_pending(runs, items, ledger, seed=0, **options))
+            asyncio.run(ask_pending(runs, items, ledger, **options))
             return runs
 
     return run

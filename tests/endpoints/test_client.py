@@ -368,6 +368,13 @@ def test_retry_after_may_be_a_date_and_is_an_hour_at_most():
     assert retry_after({"Retry-After": "999999999"}) == 3600
 
 
-@pytest.mark.parametrize("said", ["nan", "inf", "", "Mon, 99 Foo 2020", "\xff"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("nan", "inf", "", "Mon, 99 Foo 2020", "\xff"),
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Mon, 01 Jan 2026 00:00:00 +99999999999999",
+    ],
+)
 def test_nonsense_is_no_wait(said):
     assert retry_after({"Retry-After": said}) is None

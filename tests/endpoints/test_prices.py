@@ -59,6 +59,13 @@ def test_the_length_of_an_answer_is_put_aside_however_it_is_written(document, to
     assert asked_tokens(document) == tokens
 
 
+@pytest.mark.parametrize("endpoint", ["/chat/completions", "/completions", "/messages"])
+def test_a_limit_that_an_endpoint_ignores_does_not_count(endpoint):
+    document = {"max_output_tokens": 1, "input": "x"}
+    assert asked_tokens(document, endpoint) == 0
+    assert asked_tokens(document, "/responses") == 1
+
+
 @pytest.mark.parametrize(
     ("document", "answers"),
     [
@@ -136,6 +143,23 @@ def test_an_estimate_is_the_largest_count_and_at_most_the_reservation(
         assert min(max_tokens, max(events, bytes_out // 3)) <= found.tokens_out <= max_tokens
     else:
         assert found == usage
+
+
+def test_usage_that_is_followed_by_content_is_not_final():
+    meter = UsageMeter()
+    content = {"choices": [{"delta": {"content": "x" * 900}}]}
+    meter.add(content, False)
+    meter.add({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 300}}, False)
+    meter.add(content, False)
+    assert meter.charged(300, 3000, None) == Usage(7, 600, True)
+
+
+@pytest.mark.parametrize(("tokens", "charged"), [(28, 300), (29, 29)])
+def test_a_final_usage_of_few_tokens_for_much_content_is_estimated(tokens, charged):
+    meter = UsageMeter()
+    usage = {"prompt_tokens": 7, "completion_tokens": tokens}
+    meter.add({"choices": [{"message": {"content": "x" * 900}}], "usage": usage}, True)
+    assert meter.charged(300, 3000, None)[:2] == (7, charged)
 
 
 def test_partial_usage_counts_where_it_is_the_largest():

@@ -1,4 +1,5 @@
 import json
+import resource
 import time
 
 import pytest
@@ -72,6 +73,15 @@ def test_many_backslashes_take_no_longer():
     assert time.process_time() - start < 1.0
 
 
+def test_an_event_of_escapes_takes_little_more_than_its_bytes():
+    event = b'data: {"content": "' + b"\\\\" * 500_000 + b"\\u0041" * 150_000 + b'"}\n\n'
+    stream = StreamRedactor(of("sk-0123456789abcdefA"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert stream(event) == event
+    # The memory of regular expressions is not traced.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
+
+
 def chunk(text, field="content"):
     return f'data: {{"choices": [{{"delta": {{"{field}": "{text}"}}}}]}}\n\n'.encode()
 
@@ -106,6 +116,19 @@ def test_escapes_do_not_hide_a_secret_that_is_spread_over_events(size):
     found, _ = relayed(["a ", *parts, " b"], of(KEY))
     assert found.endswith("[secret] b")
     assert KEY[:4] not in found
+
+
+@pytest.mark.parametrize("size", [1, 5, 11])
+def test_the_same_text_in_two_fields_hides_no_secret(size):
+    stream = StreamRedactor(of(KEY))
+    parts = [KEY[k : k + size] for k in range(0, len(KEY), size)]
+    sent = b"".join(stream(chunk(part, f'reasoning": "{part}", "content')) for part in parts)
+    sent += stream(b"data: [DONE]\n\n", last=True)
+    deltas = [json.loads(e[6:])["choices"][0]["delta"] for e in sent.decode().split("\n\n")[:-2]]
+    for field in ("reasoning", "content"):
+        found = "".join(delta[field] for delta in deltas)
+        assert found.endswith("[secret]")
+        assert KEY[:4] not in found
 
 
 def test_text_that_only_begins_like_a_secret_is_sent_unchanged():

@@ -440,7 +440,10 @@ def test_the_server_table(tmp_path):
     )
     settings = read_settings(file, {})
     assert settings.server.cors_origins == ("https://app.example.com", "http://localhost:3000")
-    assert settings.server.trusted_proxies == ("10.0.0.0/8", "::1")
+    assert [str(network) for network in settings.server.trusted_proxies] == [
+        "10.0.0.0/8",
+        "::1/128",
+    ]
     assert settings.server.tls_certificate == tmp_path / "tls" / "cert.pem"
     assert str(settings.server.tls_key) == "/etc/key.pem"
     assert settings.longest_request == 90

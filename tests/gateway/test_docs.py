@@ -50,7 +50,7 @@ def raised_codes():
                 # What a request is refused for is passed on and has no code of this kind.
                 kinds = FAILURES.keys() - {"client_error"}
                 found |= {(statuses.get(kind, "502"), f"expert_{kind}") for kind in kinds}
-            elif isinstance(code, ast.Attribute):
+            elif isinstance(code, ast.Attribute | ast.Subscript):
                 # Codes of a translation that fails.
                 found |= {(status, name) for name in translation_codes()}
             else:

@@ -34,7 +34,6 @@ def test_the_body_is_ascii_json_in_openais_shape(message, code, param):
 )
 def test_the_kind_goes_with_the_status(status, kind):
     assert Refusal(status, "No.").kind == kind
-    assert Refusal(status, "No.", "mine").kind == "mine"
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.0, "1"), (0.2, "1"), (1.0, "1"), (59.01, "60")])

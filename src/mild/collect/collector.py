@@ -196,7 +196,6 @@ class _Shared:
     budget: Budget
     redact: Redactor
     stop: asyncio.Event
-    random: random.Random
     report: Callable[[], None]
 
     async def write(self, change: Callable[..., None], *values: Any) -> None:
@@ -279,7 +278,7 @@ class ExpertQueue:
                     break
                 # Twice as long every time, with jitter: workers must not come back all at once.
                 longest = min(LONGEST_BACKOFF, expert.backoff_s * 2**attempt)
-                wait = longest * self._shared.random.uniform(0.5, 1.0)
+                wait = longest * random.uniform(0.5, 1.0)
                 if failure.retry_after is not None:
                     if failure.retry_after > expert.max_wait_s:
                         run.stopped = (
@@ -395,12 +394,11 @@ async def ask_pending(
     max_spend: float | None = None,
     progress: Progress | None = None,
     stop: asyncio.Event | None = None,
-    seed: int | None = None,
 ) -> None:
     """Ask what is pending; the runs, from ``plan_runs``, are filled as answers arrive.
 
     ``max_spend`` counts what all runs on this ledger have spent. When ``stop`` is set, nothing new is asked
-    and what is in flight is waited for; ``seed`` is that of the jitter between attempts.
+    and what is in flight is waited for.
     """
     missing = [run.expert.name for run in runs if not run.expert.price.known]
     if max_spend is not None and missing:
@@ -424,7 +422,6 @@ async def ask_pending(
             Budget(max_spend, ledger.spent()),
             Redactor(run.expert for run in runs),
             stop or asyncio.Event(),
-            random.Random(seed),
             report,
         )
         report()

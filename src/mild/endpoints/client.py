@@ -144,7 +144,6 @@ class EndpointClient:
         }
         self._proxy = proxy_for(expert.base_url)
         self._session: aiohttp.ClientSession | None = None
-        self._urls: dict[str, URL] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def post(
@@ -152,9 +151,7 @@ class EndpointClient:
     ) -> EndpointResponse:
         """Send a body to a path such as ``/chat/completions`` and wait for the head of the response."""
         session = self._session or self._open()
-        url = self._urls.get(path)
-        if url is None:
-            url = self._urls[path] = URL(self._expert.base_url + path, encoded=True)
+        url = URL(self._expert.base_url + path, encoded=True)
         clock = asyncio.get_running_loop().time
         acquisition, start = SimpleNamespace(reused=False), clock()
         end = start + self._expert.total_seconds

@@ -128,7 +128,7 @@ class ConfigFile:
         ``names`` says under which keys of the file a field was found, if not under its own.
         """
         try:
-            return TypeAdapter(kind).validate_python(data)
+            return TypeAdapter(kind).validate_python(data, context=self.path.resolve().parent)
         except ValidationError as error:
             errors = error.errors(include_url=False, include_input=False)
             for entry in errors[:MAX_PROBLEMS]:

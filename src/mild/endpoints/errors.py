@@ -85,7 +85,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds by ``retry-after-ms`` or ``Retry-After`` (a number or a date), at most an hour, if any."""
     seconds = math.nan
     said = headers.get("Retry-After", "")
-    with suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError, OverflowError):
         seconds = email.utils.parsedate_to_datetime(said).timestamp() - time.time()
     with suppress(ValueError):
         seconds = float(said)

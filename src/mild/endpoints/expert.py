@@ -93,22 +93,9 @@ def _header_name(name: str) -> str:
     return name
 
 
-def _header_value(value: object) -> str:
-    if not isinstance(value, str) or not value.isascii() or not value.isprintable():
-        problem("must be plain text")
-    return value
-
-
 def is_secret_header(name: str) -> bool:
     """Whether a header carries a key."""
     return name.lower() in _SECRET_HEADERS
-
-
-def _variable(name: str) -> str:
-    if not _VARIABLE.fullmatch(name):
-        # Not quoted: people paste the key itself here.
-        problem("must be the name of an environment variable, not the key itself")
-    return name
 
 
 def _command_words(command: object) -> object:
@@ -136,6 +123,16 @@ def _plain_json(extra: dict[str, Any]) -> dict[str, Any]:
 
 def _alias(name: str, default: Any) -> Any:
     return Field(default=default, validation_alias=AliasChoices(name, ALIASES[name]))
+
+
+_Variable = Annotated[
+    str,
+    Rule("must be the name of an environment variable, not the key itself", _VARIABLE.fullmatch),
+]
+_HeaderName = Annotated[str, AfterValidator(_header_name)]
+_HeaderValue = Annotated[
+    str, Rule("must be plain text", lambda value: value.isascii() and value.isprintable())
+]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -174,15 +171,13 @@ class Expert:
         BeforeValidator(_command_words),
         Rule('must be a command such as "python rules.py", or a list of its words', bool),
     ] | None = None  # fmt: skip
-    api_key_env: Annotated[Text, AfterValidator(_variable)] | None = None
+    api_key_env: _Variable | None = None
     api_key_file: Text | None = None
     api_key_header: (
         Annotated[Text, Rule("must be the name of a header", _HEADER.fullmatch)] | None
     ) = None
     # Some headers are secrets too.
-    headers: dict[
-        Annotated[str, AfterValidator(_header_name)], Annotated[str, BeforeValidator(_header_value)]
-    ] = Field(default_factory=dict, repr=False)
+    headers: dict[_HeaderName, _HeaderValue] = Field(default_factory=dict, repr=False)
     price_in: Amount | None = None
     price_out: Amount | None = None
     price_cached_in: Amount | None = None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
 from mild.endpoints.translation.answers import chat_usage
-from mild.endpoints.translation.fields import is_count
+from mild.endpoints.translation.fields import CHAT, COMPLETIONS, MESSAGES, RESPONSES, is_count
 
 # Prices of models are given for so many tokens.
 MILLION = 1_000_000
@@ -18,12 +17,21 @@ MILLION = 1_000_000
 BYTES_PER_TOKEN = 4
 # Fewer bytes count as a token where an answer without usage is charged: rather too much than too little.
 CHARGED_BYTES_PER_TOKEN = 3
+# No answer has longer tokens on average: a usage that says so is not that of the whole answer.
+_MAX_BYTES_PER_TOKEN = 32
 # What chat templates and servers put around the messages, at most.
 TEMPLATE_TOKENS = 64
 # More answers at a time, or tokens in one, are not counted.
 _MAX_COUNT = 10_000_000
 # Tokens that a model takes and gives at most, where nothing is said about it.
 LONGEST_CONTEXT = 1_000_000
+# Fields that limit an answer.
+_LIMITS = {
+    CHAT: ("max_completion_tokens", "max_tokens"),
+    COMPLETIONS: ("max_tokens",),
+    MESSAGES: ("max_tokens",),
+    RESPONSES: ("max_output_tokens",),
+}
 # Fields of answers and their events that hold what a model has written, or lead to it.
 _WRITTEN = {
     "choices", "message", "delta", "content", "content_block", "text", "refusal", "reasoning",
@@ -103,7 +111,9 @@ class UsageMeter:
         # An event only for the usage is the last one.
         is_last = bool(reported) and not document.get("choices")
         self.events += not is_last
-        self.bytes_out += written_bytes(document)
+        if size := written_bytes(document):
+            self.bytes_out += size
+            self.final = False  # what was reported before is not of the whole answer
         self.read(reported, finished or is_last)
 
     def read(self, reported: Any, final: bool) -> None:
@@ -126,7 +136,7 @@ class UsageMeter:
         longest = max(context or LONGEST_CONTEXT, bytes_in) + max_tokens
         if found.tokens_in + found.tokens_out > longest:
             found = Usage(0, 0)
-        elif self.usage and self.final and (found.tokens_out or not self.bytes_out):
+        elif self.final and self.bytes_out <= found.tokens_out * _MAX_BYTES_PER_TOKEN:
             return found
         tokens_in = min(found.tokens_in or charged_tokens(bytes_in), bytes_in)
         tokens_out = max(found.tokens_out, self.events, charged_tokens(self.bytes_out))
@@ -154,8 +164,7 @@ def written_bytes(document: Mapping[str, Any]) -> int:
                 names -= {"reasoning_content"}  # the same text, for older clients
             left += [value[name] for name in names]
             if isinstance(value.get("input"), dict):
-                with suppress(RecursionError):
-                    left.append(json.dumps(value["input"], ensure_ascii=False))
+                left.append(json.dumps(value["input"], ensure_ascii=False))
     return size
 
 
@@ -208,14 +217,16 @@ def most_tokens(text: str) -> int:
     return len(text.encode(errors="replace")) + TEMPLATE_TOKENS
 
 
-def asked_tokens(document: Mapping[str, Any]) -> int:
+def asked_tokens(document: Mapping[str, Any], endpoint: str = "") -> int:
     """Tokens that a request allows one answer to have; 0 if it does not say.
 
-    >>> asked_tokens({"max_tokens": 20}), asked_tokens({})
+    Fields of other endpoints are ignored there, and limit nothing.
+
+    >>> asked_tokens({"max_tokens": 20}), asked_tokens({"max_output_tokens": 20}, "/chat/completions")
     (20, 0)
     """
-    # Endpoints differ in which of them they obey.
-    names = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+    # Endpoints of chats differ in which of them they obey.
+    names = _LIMITS.get(endpoint, ("max_completion_tokens", "max_tokens", "max_output_tokens"))
     return max(_asked_count(document.get(name)) for name in names)
 
 
@@ -239,8 +250,6 @@ def _makes_sense(value: Any) -> TypeGuard[int]:
 
 def _asked_count(value: Any) -> int:
     """A count that makes sense, else 0; endpoints take "20" and 20.0 for 20, too."""
-    if value is None:
-        return 0
     if isinstance(value, str | float):
         try:
             value = int(float(value))

@@ -13,12 +13,11 @@ LONG = 12
 # Shorter ones yet, such as "any", are no secrets.
 _SHORTEST = 4
 _MARK = b"[secret]"
-_UNICODE = re.compile(rb"\\u00([0-9a-fA-F]{2})")
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie", re.IGNORECASE)
-# The fields of events whose values are put together by a client.
+# The fields of events whose values are put together by a client, each by itself.
 _TEXT = re.compile(
-    rb'"(?:content|text|delta|arguments|partial_json|thinking|reasoning|reasoning_content|refusal)"'
-    rb'\s*:\s*"([^"\\]*(?:\\.[^"\\]*)*)"',
+    rb'"(content|text|delta|arguments|partial_json|thinking|reasoning|reasoning_content|refusal)"'
+    rb'\s*+:\s*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"',
     re.DOTALL,
 )
 # A stream is held back from so many characters of a secret on, and so many bytes at most.
@@ -51,7 +50,14 @@ class Redactor:
         ordered = sorted(found, key=len, reverse=True)
         secrets = [secret for secret in ordered if len(secret) >= LONG]
         short = [secret for secret in ordered if _SHORTEST <= len(secret) < LONG]
-        self._long = [_unescaped(secret.encode()) for secret in secrets]
+        # Characters of secrets as JSON may write them.
+        marks = [mark for mark in set("".join(secrets)) if ord(mark) < 256]
+        self._escapes = [
+            (code % ord(mark), mark.encode())
+            for mark in marks
+            for code in (b"\\u00%02x", b"\\u00%02X")
+        ]
+        self._long = [self.unescape(secret.encode()) for secret in secrets]
         # What a text may end with that becomes a secret, and what is in every such text.
         sizes = range(_BEGINNING, max(map(len, self._long), default=0))
         self.starts = tuple({secret[:size] for secret in self._long for size in sizes})
@@ -66,9 +72,18 @@ class Redactor:
         if isinstance(content, str):
             raw = self(content.encode("utf-8", "surrogatepass"), error=error)
             return raw.decode("utf-8", "surrogatepass")
-        if any(map(_unescaped(content).__contains__, self._long)):
+        if any(map(self.unescape(content).__contains__, self._long)):
             content = self.pattern.sub(_MARK, content)
         return self._short.sub(_MARK, content) if error else content
+
+    def unescape(self, content: bytes | bytearray) -> bytes | bytearray:
+        """Content without any backslash; ``\\u00..`` is replaced by the character if a secret has it."""
+        if b"\\" not in content:
+            return content
+        if b"\\u00" in content:
+            for code, mark in self._escapes:
+                content = content.replace(code, mark)
+        return content.replace(b"\\", b"")
 
 
 class StreamRedactor:
@@ -81,8 +96,8 @@ class StreamRedactor:
     def __init__(self, redactor: Redactor) -> None:
         self._redact = redactor
         self._held = b""
-        # The end of the text that was sent.
-        self._sent = b""
+        # The end of the text that was sent, by field.
+        self._sent: dict[bytes, bytearray] = {}
 
     def __call__(self, events: bytes, *, last: bool = False) -> bytes:
         """The events to send now; with the ``last``, all of them."""
@@ -90,36 +105,40 @@ class StreamRedactor:
         if not beginnings:
             return events
         events = self._held + self._redact(events)
-        text = self._sent + b"".join(_TEXT.findall(events))
-        if any(map(_unescaped(text).__contains__, beginnings)):
-            events = self._without_secrets(events, text)
-            text = self._sent + b"".join(_TEXT.findall(events))
-            unclear = _unescaped(text).endswith(self._redact.starts)
+        texts, unescape = self._texts(events), self._redact.unescape
+        if any(map(b"\n".join(map(unescape, texts.values())).__contains__, beginnings)):
+            events = self._without_secrets(events, texts)
+            texts = self._texts(events)
+            unclear = any(unescape(text).endswith(self._redact.starts) for text in texts.values())
             if unclear and not last and len(events) < _MAX_HELD:
                 self._held = events
                 return b""
-        self._held, self._sent = b"", text[-_SENT:]
+        self._held, self._sent = b"", {name: text[-_SENT:] for name, text in texts.items()}
         return events
 
-    def _without_secrets(self, events: bytes, text: bytes) -> bytes:
+    def _texts(self, events: bytes) -> dict[bytes, bytearray]:
+        """The text of each field, behind the end of what was sent."""
+        texts = {name: text[:] for name, text in self._sent.items()}
+        for name, value in _TEXT.findall(events):
+            texts.setdefault(name, bytearray()).extend(value)
+        return texts
+
+    def _without_secrets(self, events: bytes, texts: dict[bytes, bytearray]) -> bytes:
         """Cut the secrets in the text of the events out of the fields that hold their parts."""
         # Neither byte is part of a JSON string; the last is always in an event that was not sent.
-        cut = self._redact.pattern.sub(lambda m: b"\0" * (len(m[0]) - 1) + b"\1", text)
-        place = len(self._sent)
+        cuts = {
+            name: self._redact.pattern.sub(lambda m: b"\0" * (len(m[0]) - 1) + b"\1", text)
+            for name, text in texts.items()
+        }
+        places = {name: len(self._sent.get(name, b"")) for name in texts}
 
         def replace(field: re.Match[bytes]) -> bytes:
-            nonlocal place
-            start, place = place, place + len(field[1])
-            value = cut[start:place].replace(b"\0", b"").replace(b"\1", _MARK)
-            return field[0][: -len(field[1]) - 1] + value + b'"'
+            name, size = field[1], len(field[2])
+            start, places[name] = places[name], places[name] + size
+            value = cuts[name][start : start + size].replace(b"\0", b"").replace(b"\1", _MARK)
+            return field[0][: -size - 1] + value + b'"'
 
         return _TEXT.sub(replace, events)
-
-
-def _unescaped(content: bytes) -> bytes:
-    """Content without any backslash, and with the characters that ``\\u00..`` stands for."""
-    content = _UNICODE.sub(lambda m: chr(int(m[1], 16)).encode(), content)
-    return content.replace(b"\\", b"")
 
 
 def _escaped(secret: str) -> bytes:

@@ -19,23 +19,18 @@ class SecretError(Exception):
 
 
 class Secret:
-    """A value that no ``repr``, log line, message or pickle shows.
+    """A value that no ``repr``, log line, message or pickle shows; ``source`` says where it was found.
 
     >>> secret = Secret("sk-abc", "the variable SMALL_KEY")
     >>> f"{secret}", secret.value
     ('Secret(from the variable SMALL_KEY)', 'sk-abc')
     """
 
-    __slots__ = ("_value", "source")
+    __slots__ = ("source", "value")
 
     def __init__(self, value: str, source: str) -> None:
-        self._value = value
+        self.value = value
         self.source = source
-
-    @property
-    def value(self) -> str:
-        """The secret itself, for the request that needs it."""
-        return self._value
 
     def __repr__(self) -> str:
         return f"Secret(from {self.source})"
@@ -44,12 +39,11 @@ class Secret:
         return type(other) is type(self) and self.value == other.value
 
     def __hash__(self) -> int:
-        return hash(self._value)
+        return hash(self.value)
 
     def __reduce__(self) -> NoReturn:
-        name = type(self).__name__
         raise TypeError(
-            f"{name} cannot be pickled: read the settings again in the process that needs it."
+            "Secret cannot be pickled: read the settings again in the process that needs it."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, PlainValidator
+from pydantic import BeforeValidator, IPvAnyNetwork, PlainValidator, ValidationInfo
 from pydantic.dataclasses import dataclass
 
 from mild.endpoints.config import read_expert
@@ -40,9 +39,19 @@ from mild.gateway.database.address import Address, AddressError, is_address, rea
 if TYPE_CHECKING:
     from mild.artifact.targets import Target
 
+_ADDRESS = re.compile(r"[!-~]+")
+_URL = re.compile(r"https?://[!-~]+")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+")
 # Files that are not named are in the folder of the configuration.
 STORE = "mild.sqlite"
 LEDGER = "ledger.sqlite"
+
+
+def _in_folder(value: object, info: ValidationInfo) -> object:
+    """Paths of a file are relative to its folder."""
+    if not isinstance(value, str | Path) or not value:
+        problem("must be a path in quotes")
+    return value if info.context is None else info.context / Path(value).expanduser()
 
 
 def _flag_or(word: str) -> Callable[[object], object]:
@@ -56,6 +65,7 @@ def _flag_or(word: str) -> Callable[[object], object]:
     return check
 
 
+_File = Annotated[Path, BeforeValidator(_in_folder)]
 _Share = Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)]
 _ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", lambda x: 0 < x < 1)]
 _Probability = Annotated[float, Rule("must be at least 0.5 and below 1", lambda x: 0.5 <= x < 1)]
@@ -80,12 +90,6 @@ class TargetSettings:
         return Target(**asdict(self))
 
 
-def _target_table(value: object) -> object:
-    if not isinstance(value, (dict, TargetSettings)) and value is not None:
-        problem("must be a table such as { max_dollars = 2.0 }")
-    return value
-
-
 @dataclass(frozen=True, config=CONFIG)
 class RoutingSettings:
     """How an expert is chosen."""
@@ -101,7 +105,7 @@ class RoutingSettings:
     session_from_content: Flag = False
     cache_seconds: Positive = 300.0
     on_novel: str | None = None
-    target: Annotated[TargetSettings | None, BeforeValidator(_target_table)] = None
+    target: TargetSettings | None = None
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -123,16 +127,14 @@ class LimitSettings:
     drain_seconds: Amount = 30.0
 
 
-def _is_name(text: str) -> bool:
-    return bool(text) and text.isprintable() and len(text) <= 100
-
-
 @dataclass(frozen=True, config=CONFIG)
 class AccessSettings:
     """Who may ask, how often, and for how much."""
 
     require_key: Flag | None = None
-    anonymous: Annotated[str, Rule("must be a name", _is_name)] = "anonymous"
+    anonymous: Annotated[
+        str, Rule("must be a name", lambda x: x.isprintable() and 0 < len(x) <= 100)
+    ] = "anonymous"
     budget_day: Amount | None = None
     budget_month: Amount | None = None
     requests_per_minute: Annotated[int, whole(1)] | None = None
@@ -152,8 +154,9 @@ class LedgerSettings:
     max_bytes: Annotated[int, whole(1_000_000)] = 1_000_000_000
 
 
-def _is_url(text: str) -> bool:
-    return text.startswith(("http://", "https://")) and text.isprintable() and " " not in text
+_Url = Annotated[
+    str, Rule("must be an address such as http://127.0.0.1:4318/v1/traces", _URL.fullmatch)
+]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -161,33 +164,14 @@ class TracingSettings:
     """Where OpenTelemetry spans are sent; None leaves it to the variables of OpenTelemetry."""
 
     enabled: Flag | None = None
-    endpoint: (
-        Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/v1/traces", _is_url)]
-        | None
-    ) = None
+    endpoint: _Url | None = None
     sample: _Share | None = None
 
 
-def _is_host(text: str) -> bool:
-    return bool(text) and text.isascii() and text.isprintable() and " " not in text
-
-
-def _is_origin(text: str) -> bool:
-    return re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+", text) is not None
-
-
-def _is_network(text: str) -> bool:
-    try:
-        ipaddress.ip_network(text)
-    except ValueError:
-        return False
-    return True
-
-
 _Origin = Annotated[
-    str, Rule('must be an origin such as "https://app.example.com"; "*" is not', _is_origin)
+    str, Rule('must be an origin such as "https://app.example.com"; "*" is not', _ORIGIN.fullmatch)
 ]
-_Network = Annotated[str, Rule('must be an address or a network such as "10.0.0.0/8"', _is_network)]
+_Network = Annotated[IPvAnyNetwork, Rule('must be an address or a network such as "10.0.0.0/8"')]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -196,8 +180,8 @@ class ServerSettings:
 
     cors_origins: tuple[_Origin, ...] = ()
     trusted_proxies: tuple[_Network, ...] = ()
-    tls_certificate: Path | None = None
-    tls_key: Path | None = None
+    tls_certificate: _File | None = None
+    tls_key: _File | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -213,9 +197,9 @@ class Settings:
     internal: ClassVar = ("notes", "source", "lines")
     other_keys: ClassVar = ("litellm", "store_env", "store_file")
     experts: tuple[Expert, ...] = ()
-    router: Path | None = None
+    router: _File | None = None
     host: Annotated[
-        str, Rule("must be an address such as 127.0.0.1, or 0.0.0.0 for all", _is_host)
+        str, Rule("must be an address such as 127.0.0.1, or 0.0.0.0 for all", _ADDRESS.fullmatch)
     ] = "127.0.0.1"
     port: Annotated[int, whole(0, 65535)] = 6060
     workers: Annotated[int, whole(1, 256)] = 1
@@ -293,18 +277,13 @@ def read_settings(
     experts, notes = _experts(
         config, data.pop("experts", {}), data.pop("litellm", None), environment
     )
-    router = data.pop("router", None)
-    if router is not None and not isinstance(router, str):
-        config.add(("router",), "must be text in quotes")
-        router = None
+    _check_tls_pair(config)
     store = _store_location(config, environment)
     ledger = _ledger_table(config, store)
     for key in ("store_env", "store_file"):
         data.pop(key, None)
     data |= {
         "experts": experts,
-        "server": _server_table(config),
-        "router": None if router is None else _path_in(config, router),
         "store": store,
         "ledger": ledger,
         "notes": notes,
@@ -429,23 +408,13 @@ def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str |
         return STORE
 
 
-def _server_table(config: ConfigFile) -> Any:
-    """The table ``[server]`` with the paths of certificate and key."""
-    table = config.content.get("server", {})
-    if not isinstance(table, dict):
-        return table
-    table = dict(table)
-    names = [name for name in ("tls_certificate", "tls_key") if name in table]
-    for name in names:
-        if isinstance(table[name], str) and table[name]:
-            table[name] = _path_in(config, table[name])
-        else:
-            config.add(("server", name), "must be the path of a PEM file")
-            del table[name]
-    if len(names) == 1:
-        other = "tls_key" if names[0] == "tls_certificate" else "tls_certificate"
-        config.add(("server", names[0]), f"must be given together with {other}: both are needed")
-    return table
+def _check_tls_pair(config: ConfigFile) -> None:
+    """Refuse a certificate without its key, and a key without its certificate."""
+    table = config.content.get("server")
+    given = {"tls_certificate", "tls_key"} & set(table if isinstance(table, dict) else ())
+    if len(given) == 1:
+        rule = "must be given together with the other: tls_certificate and tls_key are both needed"
+        config.add(("server", *given), rule)
 
 
 def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
@@ -466,4 +435,6 @@ def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
         path = LEDGER
     shared = path is None and isinstance(store, Address)
     found = store if shared else _path_in(config, path or LEDGER)
+    if found == store and not shared:
+        config.add(("ledger", "path"), "must be another file than that of the store")
     return table | {"path": found if enabled else None}

@@ -205,11 +205,8 @@ def _novelty_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
 def _target_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     """Whether the router meets the target, and at which trade-off."""
     place = settings.place("routing", "target")
-    kept_back = [
-        expert.name
-        for expert in settings.experts
-        if expert.role == "fallback" and expert.name in router.expert_names
-    ]
+    known = map(settings.expert, router.expert_names)
+    kept_back = [expert.name for expert in known if expert and expert.role == "fallback"]
     if settings.routing.target is None:
         if kept_back and router.info.target is not None:
             yield _warning(

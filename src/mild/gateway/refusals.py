@@ -37,7 +37,6 @@ class Refusal(MildError):  # noqa: N818 - it is an answer, not a failure
         self,
         status: int,
         message: str,
-        kind: str | None = None,
         *,
         code: str | None = None,
         param: str | None = None,
@@ -48,7 +47,7 @@ class Refusal(MildError):  # noqa: N818 - it is an answer, not a failure
         self.status = status
         self.message = message
         other = "server_error" if status >= 500 else "invalid_request_error"
-        self.kind = kind or _KINDS.get(status, other)
+        self.kind = _KINDS.get(status, other)
         self.code = code
         self.param = param
         self.headers = dict(headers or {})

@@ -33,7 +33,7 @@ def run(verb, *arguments):
         (["--demo", "--endpoint", "sage=http://x/v1"], "smollm2, gemma3, rules"),
         (["--demo", "--endpoint", "smollm2=ftp://x/v1"], "must be an address such as"),
         (["--demo", "--endpoint", "smollm2=http://u:secret@x/v1"], "must hold no user"),
-        (["--demo", *["--endpoint", "gemma3=http://x/v1"] * 2], "gemma3 is named twice"),
+        (["--demo", *["--endpoint", "gemma3=http://x/v1"] * 2], "once for each stand-in"),
         (["--demo", "--host", "0.0.0.0"], "--demo listens only on this machine"),
         (["router", "-c", "x.toml", "--tls-key", "k"], "must be given together"),
         (["router", "-c", "x.toml", "--tls-certificate", "c"], "must be given together"),

@@ -556,3 +556,20 @@ async def test_who_leaves_waits_for_others_that_write(file_place, monkeypatch, c
     other.close()
     assert left == 0
     assert not caplog.records
+
+
+def test_a_clock_that_was_a_year_ahead_leaves_the_days_budget_to_its_day(place):
+    alice = place.add_key("alice", day=1.0)
+
+    async def test():
+        access = place.access()
+        await access.start()
+        caller = access.identify(alice)
+        for now in (NOON + 365 * 86_400, NOON):
+            place.now = now
+            reservation = await access.reserve(caller, 0.75)
+            access.settle(reservation, 0.75)
+        await access.close()
+        return [account.period for account in reservation.accounts]
+
+    assert run(test) == ["2027-01-15", "2027-01"] * 2

@@ -234,6 +234,15 @@ async def test_a_deleted_file_is_noticed_and_not_created_anew(tmp_path, caplog, 
     assert await refused(access.reserve(guest, 0.01)) == LOST
     await asyncio.sleep(0.2)
     assert not place.exists()
+    # A new file, which another command creates, has neither keys nor spend.
+    stranger = AccessStore(str(place))
+    stranger.open()
+    stranger.close()
+    await asyncio.sleep(0.2)
+    assert access.trouble
+    assert await refused(access.reserve(guest, 0.01)) == LOST
+    for file in tmp_path.glob("mild.sqlite*"):
+        file.unlink()
     (tmp_path / "backup").rename(place)
     await until(lambda: access.trouble is None)
     access.settle(await access.reserve(guest, 0.75), 0.75)
@@ -311,3 +320,18 @@ async def test_without_a_database_at_the_start_nothing_starts(postgres, server):
     with pytest.raises(StoreError, match="the store cannot be used: Connection refused"):
         await access.start()
     await access.close()
+
+
+async def test_what_a_locked_file_delayed_is_written_at_the_end(tmp_path):
+    place = str(tmp_path / "mild.sqlite")
+    access = Access(Settings(store=place), store=AccessStore(place, patience=0.3))
+    await access.start()
+    lock = sqlite3.connect(place, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    access.settle(await access.reserve(access.identify(None), 1.0), 1.0)
+    closing = asyncio.create_task(access.close())
+    await asyncio.sleep(0.5)
+    lock.execute("ROLLBACK")
+    lock.close()
+    await closing
+    assert totals(place) == (1_000_000_000, 0, 0)

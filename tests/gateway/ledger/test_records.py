@@ -49,12 +49,13 @@ def test_what_clients_and_experts_wrote_is_cut(ledger_place):
         record(1, text=long, outcome="refused"),
         record(2, text=long, outcome="failed"),
         record(3, text=long, outcome="cancelled", attempts=0),
+        record(4, text=long, outcome="failed", status=400),
     ]
     write_all(ledger_place, rows, keep_text=True)
-    first, refused, failed, unasked = read_ledger(ledger_place)
+    first, refused, failed, unasked, wrong = read_ledger(ledger_place)
     assert (first.asked, first.error) == (long[:256], long[:256])
     assert first.text == failed.text == abridge(long)
     assert len(first.text) < 8300
-    assert refused.text is unasked.text is None
+    assert refused.text is unasked.text is wrong.text is None
     # The records of who wrote them are as they were.
     assert rows[0].text == rows[1].text == long

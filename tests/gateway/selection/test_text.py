@@ -47,4 +47,22 @@ def test_attachments_count_at_a_flat_rate(size):
     part = {"type": "image_url", "image_url": {"url": url}}
     document = {"messages": [{"role": "user", "content": [part]}]}
     body = json.dumps(document).encode()
-    assert text_bytes(document, body) == len(body) - len(url) + 1500
+    assert text_bytes(document, body) == len(body) - len(url) + 4500
+
+
+IMAGE = "https://example.com/cat.png"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": IMAGE}},
+        {"type": "input_image", "image_url": IMAGE},
+        {"type": "image", "source": {"type": "url", "url": IMAGE}},
+        {"type": "tool_result", "content": [{"type": "image", "source": {"url": IMAGE}}]},
+    ],
+)
+def test_images_that_are_only_named_count_too(part):
+    document = {"messages": [{"role": "user", "content": [part, {"type": "text", "text": "?"}]}]}
+    body = json.dumps(document).encode()
+    assert text_bytes(document, body) == len(body) + 4500

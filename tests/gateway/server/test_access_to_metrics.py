@@ -61,6 +61,8 @@ FORWARDED = [
     {"x_real_ip": "192.0.2.1"},
     {"via": "1.1 gateway.example"},
     {"cf_connecting_ip": "192.0.2.1"},
+    {"true_client_ip": "192.0.2.1"},
+    {"x_original_forwarded_for": "192.0.2.1"},
     {"cf_ray": "230b030023ae2822-SJC"},
 ]
 

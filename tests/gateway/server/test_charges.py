@@ -85,7 +85,9 @@ async def test_reasoning_and_arguments_of_tools_are_charged():
 
 @pytest.mark.parametrize("path", [CHAT, RESPONSES, MESSAGES])
 async def test_the_usage_behind_a_finished_answer_is_waited_for(path):
-    async with solo(FakeUpstream(text=LARGE, delay=0.1), one=PRICES) as (up, g):
+    usage = {"prompt_tokens": 10, "completion_tokens": 3000}
+    upstream = FakeUpstream(text=LARGE, delay=0.1, usage=usage)
+    async with solo(upstream, one=PRICES) as (up, g):
         last = b'"finish_reason": "stop"' if path == CHAT else b"x" * 2999
         async with Client(g.port) as client:
             client.send(request_bytes({**REQUESTS[path], "stream": True}, path))
@@ -100,7 +102,7 @@ async def test_the_usage_behind_a_finished_answer_is_waited_for(path):
         client = g.app.clients["one"]
         held = g.app.in_flight, client.capacity.in_flight
     assert row.outcome == "cancelled"
-    assert (row.tokens_in, row.tokens_out) == (10, 3)
+    assert (row.tokens_in, row.tokens_out) == (10, 3000)
     assert held == (0, 0)
 
 

@@ -217,6 +217,7 @@ async def test_names_outside_ascii_make_no_header_of_their_own():
         found = await ask(g.port, chat())
     assert found.status == 200
     assert "x-evil" not in found.headers
+    assert found.headers["x-mild-expert"] == "gr%C3%B6%C3%9Fe%0D%0Ax-evil: 1"
     assert json.loads(found.body)["model"] == name
 
 

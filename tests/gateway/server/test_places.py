@@ -63,14 +63,18 @@ def code_of(answer):
 
 
 @contextlib.asynccontextmanager
-async def unfinished(g, key, count, length=10, body=b"{"):
+async def unfinished(g, key, count, length=10, body=b"{", **parts):
     """Requests whose bodies do not end; gives the answers of those that were refused at once."""
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(Client(g.port)) for _ in range(count)]
         headers = {"content-length": length, **g.keys[key]}
         for client in clients:
-            client.send(request_bytes(b"", **headers) + body)
-        await asyncio.sleep(0.1)
+            client.send(request_bytes(b"", **parts, **headers) + body)
+        for _ in range(10):
+            await asyncio.sleep(0.1)
+            answered = sum(bool(client.reader._buffer) for client in clients)
+            if answered + g.app.in_flight >= count:
+                break
         yield [await client.answer() for client in clients if client.reader._buffer]
 
 
@@ -99,6 +103,15 @@ async def test_decisions_count_towards_the_rate(keyed):
         found = [await ask(g.port, chat(), path, **g.keys["five"]) for path in paths]
         assert [answer.status for answer in found] == [200] * 5 + [429]
         assert code_of(found[-1]) == "rate_limit_exceeded"
+
+
+async def test_bodies_for_a_decision_take_places_too(keyed):
+    async with (
+        keyed({"slow": None, "other": None}, limits={"max_in_flight": 8}) as g,
+        unfinished(g, "slow", 12, path="/v1/route") as refused,
+    ):
+        assert (g.app.in_flight, len(refused)) == (6, 6)
+        assert (await ask(g.port, chat(), **g.keys["other"])).status == 200
 
 
 async def test_an_unknown_key_takes_no_place(keyed):
@@ -241,6 +254,26 @@ async def test_brackets_of_an_expert_are_counted_and_not_parsed(
         assert (found.status, row.outcome) == (200, "cut")
     else:
         assert (found.status, code_of(found)) == (502, "expert_garbled")
+
+
+async def test_a_request_with_very_many_fields_is_refused():
+    document = {**chat(), **{f"k{n}": 1 for n in range(400_000)}}
+    async with solo() as (_, g):
+        found = await ask(g.port, document)
+    assert (found.status, code_of(found)) == (400, "invalid_body")
+
+
+@pytest.mark.parametrize("mark", ["\N{GRINNING FACE}".encode(), b"\\ud83d\\ude00"])
+async def test_characters_that_take_four_bytes_are_no_way_to_much_memory(mark, monkeypatch):
+    monkeypatch.setattr("mild.gateway.upstream.attempts._MAX_WIDE_BYTES", 1_500_000)
+    found = []
+    for first in (b"", mark):
+        text = json.dumps({"choices": [{"message": {"content": "a" * 2_000_000}}]}).encode()
+        async with solo(FakeUpstream(), one={"retries": 0}) as (up, g):
+            up.script = [reply(200, text.replace(b"aa", first + b"aa", 1))]
+            found.append(await ask(g.port, chat()))
+    assert [answer.status for answer in found] == [200, 502]
+    assert code_of(found[1]) == "expert_garbled"
 
 
 async def test_a_large_error_of_an_expert_is_not_passed_on():

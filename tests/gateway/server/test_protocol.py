@@ -1,6 +1,7 @@
 """Bytes that are broken or evil do nothing; requests on one connection are answered in order."""
 
 import asyncio
+import contextlib
 import gc
 import socket
 import struct
@@ -135,6 +136,9 @@ async def test_more_connections_than_allowed_are_refused_and_room_comes_back():
     async with solo(limits={"max_connections": 2}) as (_, g):
         async with Client(g.port) as one, Client(g.port) as two:
             found = [(await client.ask(chat())).status for client in (one, two)]
+            for client in (one, two):
+                client.send(request_bytes(b"", **{"content-length": 10}) + b"{")
+            await asyncio.sleep(0.05)
             async with Client(g.port) as third:
                 refused = await asyncio.wait_for(third.answer(), 10)
                 rest = await third.reader.read()
@@ -143,3 +147,23 @@ async def test_more_connections_than_allowed_are_refused_and_room_comes_back():
     assert found == [200, 200]
     assert (refused.status, refused.headers["retry-after"], rest) == (503, "1", b"")
     assert after == 200
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /v1", b"GET /health/liveliness HTTP/1.1\r\nHost: a\r\n\r\n"]
+)
+async def test_connections_without_a_request_make_room_for_new_ones(sent):
+    """The one that has waited longest is closed; those that are in use stay."""
+    async with solo(limits={"max_connections": 3}) as (_, g), contextlib.AsyncExitStack() as stack:
+        busy = await stack.enter_async_context(Client(g.port))
+        busy.send(request_bytes(b"", **{"content-length": 10}) + b"{")
+        idle = [await stack.enter_async_context(Client(g.port)) for _ in range(10)]
+        for client in idle:
+            client.send(sent)
+        await asyncio.sleep(0.1)
+        found = [(await ask(g.port, chat())).status for _ in range(3)]
+        busy.send(b"        }")
+        late = await busy.answer()
+        assert await asyncio.wait_for(idle[0].reader.read(), 5) is not None
+        assert len(g.app.idle) <= 3
+    assert (found, late.status) == ([200] * 3, 400)

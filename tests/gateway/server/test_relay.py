@@ -52,7 +52,7 @@ def relay(*pieces, strip=False):
         response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         try:
             relay = StreamRelay(response, usage, strip, NO_SECRETS)
-            await relay.run(request.write, lambda: None)
+            await relay.run(request.write)
         except ExpertError as fault:
             return fault
         return None
@@ -78,7 +78,7 @@ def test_a_translated_stream_of_another_shape_is_cut(endpoint, bad):
         response = SimpleNamespace(events=events, first=await events.next(), client=CLIENT)
         translator = StreamTranslator(endpoint, "openai", "small", {})
         relay = StreamRelay(response, UsageMeter(), False, NO_SECRETS, translator)
-        await relay.run(request.write, lambda: None)
+        await relay.run(request.write)
 
     with pytest.raises(ExpertError) as found:
         asyncio.run(run())
@@ -134,3 +134,13 @@ def test_an_end_without_a_finish_is_a_cut():
     fault, _, ended, _ = relay([event({"choices": [{"delta": {"content": "a"}}]})])
     assert fault.kind == "cut"
     assert not ended
+
+
+def test_a_stream_is_whole_only_if_every_choice_is():
+    def chunk(index, finish):
+        choice = {"index": index, "delta": {"content": "a"}, "finish_reason": finish}
+        return b"data: " + json.dumps({"model": "m", "choices": [choice]}).encode() + b"\n\n"
+
+    whole = [chunk(0, "stop"), chunk(1, None), chunk(1, "stop")]
+    assert relay(whole)[0] is None
+    assert relay(whole[:2])[0].kind == "cut"

@@ -11,14 +11,19 @@ def fail(breaker, now=0.0, key=None, times=1, probes=(), provoked=True):
         breaker.failed(now, key, list(probes), provoked=provoked)
 
 
+def sole():
+    """The breaker of a gateway with one caller."""
+    return Breaker(SETTINGS, has_one_caller=lambda: True)
+
+
 def broken(key=None, **more):
-    breaker = Breaker(SETTINGS)
+    breaker = sole() if key is None else Breaker(SETTINGS)
     fail(breaker, key=key, times=3, **more)
     return breaker
 
 
 def test_opens_after_enough_failures_and_lets_nothing_through():
-    breaker = Breaker(SETTINGS)
+    breaker = sole()
     fail(breaker, 0.0, times=2)
     assert breaker.allows(0.2, None)
     fail(breaker, 0.3)
@@ -92,7 +97,7 @@ def test_what_began_before_the_opening_does_not_close():
 
 
 def test_an_answer_that_breaks_off_counts_as_one_failure_and_not_as_a_success():
-    breaker = Breaker(SETTINGS)
+    breaker = sole()
     for now in (0.0, 1.0, 2.0):
         breaker.succeeded(now, None, [])
     for now in (0.0, 1.0, 2.0):
@@ -192,3 +197,13 @@ def test_changes_are_reported_once():
     fail(breaker, 30.0, key="ben", times=10, provoked=False)
     assert [" ".join(line.split()[:2]) for line in said] == ["failed 3", "is asked", "failed 3"]
     assert ["anna" in line for line in said] == [True, True, False]
+
+
+@pytest.mark.parametrize("key", [None, "anna"])
+def test_the_only_caller_is_everybody(key):
+    for alone in (True, False):
+        breaker = Breaker(SETTINGS, has_one_caller=lambda: alone)  # noqa: B023
+        fail(breaker, key=key, times=9)
+        assert breaker.state(0.0) == ("open" if alone else "closed")
+        assert not breaker.allows(0.0, key)
+        assert breaker.allows(0.0, "ben")

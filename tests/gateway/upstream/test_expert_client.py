@@ -23,7 +23,9 @@ def half_open(clock):
     """A client whose breaker is half-open, its probe, and two requests from before it opened."""
     breaker = BreakerSettings(failures=1, window_seconds=10, open_seconds=5)
     expert = Expert("one", "http://x/v1", "m", breaker=breaker)
-    client = ExpertClient(expert, Counters(1, EXPERT_COLUMNS), 0, 0, clock)
+    client = ExpertClient(
+        expert, Counters(1, EXPERT_COLUMNS), 0, 0, clock, has_one_caller=lambda: True
+    )
     first, early, late = client.acquire(), client.acquire(), client.acquire()
     first.release(CUT)
     clock.now += 6

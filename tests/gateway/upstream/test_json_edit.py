@@ -1,12 +1,13 @@
 """Bodies that keep every byte but one value."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mild.gateway.upstream.json_edit import parse_object, replace_model
+from mild.gateway.upstream.json_edit import MAX_FIELDS, parse_object, replace_model
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.floats(allow_nan=False),
@@ -90,8 +91,26 @@ def test_numbers_of_any_length_are_read():
     assert document["model"] == "m"
 
 
-def test_a_model_behind_very_many_lists_is_left_as_it_is():
-    """To find it, megabytes of lists would have to be parsed."""
-    few, many = (b'{"x": [' + b"[]," * count + b'[]], "model": "a"}' for count in (100, 500_000))
-    assert replace_model(few, "b") == few.replace(b'"a"', b'"b"')
-    assert replace_model(many, "b") == many
+@pytest.mark.parametrize("field", [b'"k%d": 1', b'"model": "m"'])
+def test_an_object_may_not_have_very_many_fields(field):
+    """They are looked at one by one to find the model, also those of the same name."""
+    fields = [field % n if b"%" in field else field for n in range(MAX_FIELDS + 1)]
+    with pytest.raises(ValueError, match="more than 10,000 fields"):
+        parse_object(b"{" + b", ".join(fields) + b"}")
+    assert parse_object(b"{" + b", ".join(fields[1:]) + b"}")
+    assert parse_object(b'{"x": {' + b", ".join(fields) + b"}}")
+
+
+def test_replacing_the_model_takes_little_more_than_the_bytes():
+    """One character beyond Latin-1 makes every character of a text take four bytes."""
+    text = "\N{GRINNING FACE}".encode() + b"a" * 4_000_000
+    numbers = b"[" + b"0.123456789," * 200_000 + b"1]"
+    body = b'{"x": "' + text + b'", "y": ' + numbers + b', "model": "m"}'
+    tracemalloc.start()
+    try:
+        changed = replace_model(body, "small")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert changed == body.replace(b'"m"', b'"small"')
+    assert peak < 2.5 * len(body)

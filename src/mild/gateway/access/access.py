@@ -11,7 +11,7 @@ from typing import Any
 from mild.endpoints.prices import Usage
 from mild.gateway.access.dollars import dollars_of, parts_of, shown_dollars
 from mild.gateway.access.keys import ANONYMOUS, Caller, Callers, Key, revoked_key
-from mild.gateway.access.periods import periods_at
+from mild.gateway.access.periods import DAY, periods_at
 from mild.gateway.access.store import WINDOW, AccessStore, Account, Claim, Settlement, StoreError
 from mild.gateway.access.writer import StoreWriter
 from mild.gateway.config import Settings
@@ -32,8 +32,6 @@ class Reservation:
     ``parts`` are the rows of the store that make it up, by id and amount; ``credit`` is what was allowed
     while the store was lost.
     """
-
-    __slots__ = ("accounts", "amount", "budgets", "credit", "is_open", "parts")
 
     def __init__(self, accounts: Sequence[Account], budgets: Sequence[int | None]) -> None:
         self.accounts = accounts
@@ -83,7 +81,6 @@ class Access:
         # What may be spent in a day while the store is lost.
         self._allowance = self._credit = parts_of(limits.lost_allowance)
         self._renews = 0.0
-        self._accounts: dict[str, tuple[Account, ...]] = {}
         # Until when a scope has no request left; times of requests admitted without the store.
         self._full_until: dict[str, float] = {}
         self._admitted: dict[str, deque[float]] = {}
@@ -159,7 +156,15 @@ class Access:
         Refusal 429 if a budget is held by open requests; 402 if too little of it is left; 503 if the store
         cannot be asked.
         """
-        reservation = self._new_reservation(caller)
+        now = self._clock()
+        periods = periods_at(now)
+        # Also of a day before, if the clock was set back.
+        if not 0 < self._renews - now <= DAY:
+            self._renews = periods[0].renews
+            self._credit = self._allowance
+        accounts = [Account(scope, one.name) for scope in (caller.scope, ALL) for one in periods]
+        budgets = (caller.budget_day, caller.budget_month, *self._budgets)
+        reservation = Reservation(accounts, budgets)
         await self._claim(reservation, parts_of(dollars))
         return reservation
 
@@ -267,21 +272,6 @@ class Access:
         if now >= self._watched_until and self._writer.totals:
             return []
         return [period.name for period in periods_at(now)]
-
-    def _new_reservation(self, caller: Caller) -> Reservation:
-        now = self._clock()
-        if now >= self._renews:
-            self._accounts.clear()
-            self._renews = periods_at(now)[0].renews
-            self._credit = self._allowance
-        accounts = self._accounts.get(caller.scope)
-        if accounts is None:
-            accounts = self._accounts[caller.scope] = tuple(
-                Account(scope, period.name)
-                for scope in (caller.scope, ALL)
-                for period in periods_at(now)
-            )
-        return Reservation(accounts, (caller.budget_day, caller.budget_month, *self._budgets))
 
     def _too_dear(self, reservation: Reservation, place: int, spent: int, amount: int) -> Refusal:
         """Too little money: spent, or only held by open requests."""

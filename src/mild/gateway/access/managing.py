@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from mild.errors import InvalidInputError
@@ -32,10 +32,8 @@ def open_store(config: str | os.PathLike[str], place: str | None = None) -> Iter
         # Not quoted: it may hold a password.
         raise InvalidInputError(f"--store {error}.", parameter="store") from None
     store.open()
-    try:
+    with closing(store):
         yield store
-    finally:
-        store.close()
 
 
 def add_key(

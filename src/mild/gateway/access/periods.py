@@ -6,7 +6,7 @@ import calendar
 import time
 from typing import Literal, NamedTuple
 
-_DAY = 86_400
+DAY = 86_400
 
 Window = Literal["day", "month"]
 
@@ -24,7 +24,7 @@ def periods_at(now: float) -> tuple[Period, Period]:
     moment = time.gmtime(now)
     year, month = moment.tm_year, moment.tm_mon
     following = (year + 1, 1) if month == 12 else (year, month + 1)
-    tomorrow = (int(now // _DAY) + 1) * _DAY
+    tomorrow = (int(now // DAY) + 1) * DAY
     return (
         Period("day", f"{year:04d}-{month:02d}-{moment.tm_mday:02d}", tomorrow),
         Period("month", f"{year:04d}-{month:02d}", calendar.timegm((*following, 1, 0, 0, 0))),

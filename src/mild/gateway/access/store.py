@@ -41,6 +41,8 @@ _SILENT = 60.0
 _ALIVE = 3.0
 # Expired reservations that are charged at a time.
 _EXPIRED = 1000
+# How long it is known, beyond the deadline of reservations, that a transaction has happened.
+_MARKER_SECONDS = 7 * 86_400.0
 
 _NOTHING = {"spent": 0, "held": 0, "lost": 0}
 
@@ -178,6 +180,7 @@ class AccessStore:
         self._patience = patience
         self._is_open = False
         self._database: Database | None = None
+        self._salt: bytes | None = None
 
     def open(self) -> None:
         """Connect; create or migrate the tables where needed."""
@@ -322,7 +325,9 @@ class AccessStore:
         for settlement in batch.settlements:
             _settle(settlement, after, ended)
         second, deadline = int(now), now + seconds
-        made = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": deadline}]
+        # Who lost the answer to the commit may ask much later whether it has happened.
+        until = deadline + _MARKER_SECONDS
+        made = [{"id": batch.id, "accounts": "[]", "amount": 0, "deadline": until}]
         for claim in batch.claims:
             claim.denial = _deny(claim, after, counts, now)
             if claim.denial is not None:
@@ -359,9 +364,16 @@ class AccessStore:
             database.close()
             self._database = None
         if self._database is None:
-            self._database = open_database(self._place, self._patience)
-        if gone:
-            # No new file, without keys and spend. One that was put in its place is used from now on.
+            opened = open_database(self._place, self._patience)
+            with opened.transaction() as connection:
+                salt, has_keys = _read_salt(connection), bool(_read_keys(connection))
+            if self._salt in (None, salt) or has_keys:
+                self._database, self._salt = opened, salt
+            else:
+                opened.close()
+                gone = True
+        if gone or self._database is None:
+            # No new file, without keys and spend. A backup, or another store, is used from now on.
             raise DatabaseError(
                 "its file was deleted or replaced while the gateway ran; put it back from a backup, or "
                 "restart the gateway to begin with an empty one"

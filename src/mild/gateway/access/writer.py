@@ -96,7 +96,7 @@ class StoreWriter:
         if self._thread is None:
             self._store.close()
         else:
-            await asyncio.to_thread(self._thread.join, SLOW_SECONDS)
+            await asyncio.to_thread(self._thread.join, 2 * SLOW_SECONDS)
             self._thread = None
 
     def new_id(self) -> str:
@@ -256,6 +256,10 @@ class StoreWriter:
 
     def _leave(self) -> None:
         try:
+            if self._unknown is not None:
+                self._refresh()
+                while self._write() is not None:
+                    pass
             self._store.leave(self._name, self._last)
         except StoreError as error:
             logger.warning("%s Requests that are not yet stored are charged as reserved.", error)

@@ -81,11 +81,6 @@ class Reference:
     counts: tuple[float, ...]
     name: str
 
-    @property
-    def rows(self) -> float:
-        """Decisions behind it."""
-        return sum(self.counts)
-
 
 def trained(
     info: RouterInfo, expert_names: Sequence[str], price_weight: float | None
@@ -97,13 +92,11 @@ def trained(
     if price_weight is not None and price_weight != fitted:
         return None
     rows, experts = info.shares.rows, info.shares.experts
-    if not isinstance(rows, (int, float)) or rows <= 0 or not isinstance(experts, Mapping):
-        return None
     try:
-        counts = tuple(float(rows) * float(experts[name]) for name in expert_names)
+        counts = tuple(rows * float(experts[name]) for name in expert_names)
     except (KeyError, TypeError, ValueError):
         return None
-    return Reference(counts, "trained")
+    return Reference(counts, "trained") if sum(counts) > 0 else None
 
 
 def share_document(
@@ -126,27 +119,24 @@ def share_document(
         {"name": name, "count": live[name], "live": live[name] / n if n else None}
         for name in expert_names
     ]
-    drifted = []
     if reference is not None:
         # Without enough decisions, the bands that enough would have.
-        found = bands(reference.counts, max(n, LEAST), explore)
-        for line, band in zip(lines, found, strict=True):
-            size = max(n, LEAST)
+        size = max(n, LEAST)
+        for line, band in zip(lines, bands(reference.counts, size, explore), strict=True):
             line |= {
                 "usual": band.expected / size,
                 "low": band.low / size,
                 "high": band.high / size,
                 "outside": n >= LEAST and not band.low <= line["count"] <= band.high,
             }
-            if line["outside"]:
-                drifted.append(line)
+    drifted = [line for line in lines if line.get("outside")]
     return {
         "window": n,
         "least": LEAST,
         "full": WINDOW,
         "confidence": CONFIDENCE,
         "reference": None if reference is None else reference.name,
-        "reference_rows": None if reference is None else round(reference.rows),
+        "reference_rows": None if reference is None else round(sum(reference.counts)),
         "explore": explore,
         "drift": bool(drifted),
         "sentence": _share_sentence(n, reference, drifted),

@@ -99,7 +99,10 @@ class Dashboard:
 
     def _document(self, now: float, spend: dict[str, Any] | None) -> dict[str, Any]:
         found, troubles = self._read_ledger(now)
-        workers = found.workers or self._own()
+        workers = found.workers
+        if not workers and self.ledger is not None and self.ledger.published is not None:
+            # No file holds what this worker says of itself.
+            workers = [{**self.ledger.published, "age": 0.0, "ledger": self.ledger.state()}]
         routing = self.settings.routing
         return {
             "time": now,
@@ -114,12 +117,6 @@ class Dashboard:
             "ledger": self.settings.ledger.path is not None,
             "troubles": [*troubles, *_troubles(workers, spend)],
         }
-
-    def _own(self) -> list[dict[str, Any]]:
-        """This worker's own words, where no file holds them."""
-        if self.ledger is None or self.ledger.published is None:
-            return []
-        return [{**self.ledger.published, "age": 0.0, "ledger": self.ledger.state()}]
 
 
 def _troubles(workers: Sequence[Mapping[str, Any]], spend: Mapping[str, Any] | None) -> list[str]:

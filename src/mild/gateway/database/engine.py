@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -222,11 +222,8 @@ def open_database(place: Location, patience: float = 5.0, reading: bool = False)
 
 def inspect_database(place: Location) -> str:
     """Revision of the tables, "" where there are none; nothing is changed. Raises as ``open_database``."""
-    database = Database(_engine(place, 5.0, reading=True), reading=True)
-    try:
+    with closing(Database(_engine(place, 5.0, reading=True), reading=True)) as database:
         return schema_of(database, place)
-    finally:
-        database.close()
 
 
 def file_identity(place: Location) -> tuple[int, int] | None:

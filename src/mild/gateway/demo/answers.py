@@ -87,10 +87,8 @@ def recall(text: str) -> str | None:
 
 
 def _stand_in_for(model: str, text: str) -> str:
-    return (
-        recall(text)
-        or f"I am a stand-in for {model}. Replace me with the real model, or any other."
-    )
+    other = f"I am a stand-in for {model}. Replace me with the real model, or any other."
+    return recall(text) or other
 
 
 STAND_INS: Mapping[str, Callable[[str], str]] = {
@@ -109,19 +107,12 @@ def read_endpoints(given: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in given:
         name, is_there, url = text.partition("=")
-        if not is_there:
+        # What was given is not quoted: a secret may stand in it.
+        if not is_there or name not in STAND_INS or name in found:
             raise InvalidInputError(
-                "--endpoint must be NAME=URL, as smollm2=http://127.0.0.1:8131/v1."
+                "--endpoint must be NAME=URL, as smollm2=http://127.0.0.1:8131/v1, once for each stand-in "
+                f"of the demo ({', '.join(STAND_INS)})."
             )
-        if name not in STAND_INS:
-            raise InvalidInputError(
-                f"--endpoint must name a stand-in of the demo ({', '.join(STAND_INS)}); got {name!r}."
-            )
-        if name in found:
-            raise InvalidInputError(
-                f"--endpoint takes one address for each name; {name} is named twice."
-            )
-        # The address is not quoted: a secret may stand in it.
         try:
             found[name] = check_base_url(url)
         except ValueError as error:

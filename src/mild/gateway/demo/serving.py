@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import shutil
@@ -11,10 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from uvicorn import Config, Server
+
 from mild.artifact import Router, load
 from mild.endpoints.expert import Expert
 from mild.gateway.config import AccessSettings, LedgerSettings, ServerSettings, Settings
 from mild.gateway.demo.answers import STAND_INS
+from mild.gateway.demo.stand_in import StandIn
 from mild.gateway.server.process import bind, serve_settings
 
 BUDGET = 10.0
@@ -104,12 +108,6 @@ def _first_steps(settings: Settings, url: str) -> str:
 def _serve_stand_ins(listener: socket.socket, lifeline: socket.socket) -> None:
     """Serve each stand-in at ``/NAME/v1`` until the gateway is gone."""
     gc.enable()
-    import asyncio
-
-    from uvicorn import Config, Server
-
-    from mild.gateway.demo.stand_in import StandIn
-
     # What it loads is loaded before the first question.
     STAND_INS["smollm2"]("")
     apps = {name: StandIn(f"{name}-stand-in", STAND_INS[name], SECONDS[name]) for name in STAND_INS}

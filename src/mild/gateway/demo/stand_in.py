@@ -87,7 +87,7 @@ class StandIn:
             response = await self._respond(request.url.path, parse_body(await request.body()))
         except Refusal as refusal:
             response = refusal_response(refusal)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             message = f"A field of the request has another form than in OpenAI's API: {error!r}."
             response = refusal_response(Refusal(400, message, code="invalid_body"))
         await response(scope, receive, send)

@@ -51,7 +51,7 @@ class Record:
     streamed: bool = False  # whether the answer was a stream
     session: str | None = None  # hash of the session's name
     router: str = ""  # fingerprint of the router that decided
-    # What was routed, only where the settings keep it and an expert was asked; without the middle of a
+    # What was routed, only where the settings keep it and no 4xx answers it; without the middle of a
     # long text.
     text: str | None = None
     error: str | None = None  # why it failed, in a word or a sentence
@@ -72,8 +72,9 @@ def _ledger_column(name: str, annotation: str) -> sa.Column[Any]:
     return sa.Column(name, _KINDS.get(kind, sa.Text), nullable=bool(optional))
 
 
-# As text: with a parameter a database would not use the index.
-REFUSED = sa.text("outcome = 'refused'")
+# Nobody answered: such a row may have cost nothing. As text: with a parameter a database would not use
+# the index.
+REFUSED = sa.text("status >= 400")
 # Sequences are texts of JSON, truth values are 0 and 1.
 decisions = sa.Table(
     "decisions",
@@ -88,8 +89,8 @@ decisions = sa.Table(
 
 def shorten_record(record: Record, keep_text: bool) -> Record:
     """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
-    keeps = keep_text and record.attempts and record.outcome != "refused"
-    text = abridge(record.text) if keeps and record.text is not None else None
+    answered = record.attempts and record.outcome != "refused" and record.status < 400
+    text = abridge(record.text) if keep_text and answered and record.text is not None else None
     asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
     return replace(record, asked=asked, error=error, text=text)
 

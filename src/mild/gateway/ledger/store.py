@@ -23,7 +23,7 @@ PORTION = 500
 PAUSE = 5.0
 # Once over the limit, go so far below it that the next portion is not due at once.
 SLACK = 0.95
-# Share of the bytes that refused rows may take of a full ledger, and the bytes of one.
+# Share of the bytes that rows without an answer may take of a full ledger, and the bytes of one.
 REFUSED_SHARE, REFUSED_BYTES = 0.1, 1000
 # Seconds that the clock must go on after a jump of more than a day before rows are deleted for their age.
 SETTLED_SECONDS = 3600.0
@@ -134,7 +134,10 @@ class LedgerStore:
         newest = sa.select(column.time).where(REFUSED).order_by(column.time.desc())
         last = newest.offset(refused).limit(1).scalar_subquery()
         first = sa.select(column.id).where(REFUSED, column.time <= last).order_by(column.time)
-        width = sa.func.coalesce(sa.func.length(column.text), 0) + _ROW_BYTES
+        size = sa.func.octet_length(column.text)
+        if not self.database.is_postgres:
+            size = sa.func.length(sa.cast(column.text, sa.LargeBinary))
+        width = sa.func.coalesce(size, 0) + _ROW_BYTES
         oldest = sa.select(column.id, width).order_by(column.id).limit(rows)
         with self._deleting() as connection:
             used = self.bytes_used(connection)
@@ -202,7 +205,7 @@ class Retention:
 
     def watch(self, store: LedgerStore, now: float) -> None:
         """Note a jump of the clock since the last look, or since the newest row: rows only seem old."""
-        seen = store.newest(now) if self._seen is None else self._seen
+        seen = store.newest(now - SETTLED_SECONDS) if self._seen is None else self._seen
         if seen is not None and abs(now - seen) > DAY:
             self._jumped = now
         self._seen = now

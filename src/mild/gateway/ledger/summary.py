@@ -59,10 +59,8 @@ def summarize(
             .limit(RECENT)
         ).all()
     latencies = sorted(line[0] for line in recent if line[0] is not None)
-    drawn = [line[1] for line in recent if line[1] is not None]
-    others = sum(
-        not is_preferred(line[1], _able(line[4])) for line in recent if line[1] is not None
-    )
+    drawn = [line for line in recent if line[1] is not None]
+    others = sum(not is_preferred(line[1], _able(line[4])) for line in drawn)
     return {
         "path": shown_place(path),
         "bytes": size,
@@ -88,7 +86,7 @@ def summarize(
             "latency_ms_p95": quantile(latencies, 0.95),
             "routed": len(drawn),
             # Drawn with exploration on, whichever expert it was.
-            "explored_share": sum(p < 1 for p in drawn) / len(drawn) if drawn else None,
+            "explored_share": sum(line[1] < 1 for line in drawn) / len(drawn) if drawn else None,
             "not_preferred_share": others / len(drawn) if drawn else None,
             "with_text": sum(line[2] for line in recent),
             "pinned": sum(line[3] for line in recent),

@@ -149,7 +149,7 @@ class LedgerWriter:
 
     def _run(self) -> None:
         told = False
-        while True:
+        while not self._closing:
             self._wake.wait(INTERVAL)
             self._wake.clear()
             try:
@@ -169,8 +169,6 @@ class LedgerWriter:
                 self._disconnect()
                 if not self._closing:
                     self._wake.wait(REST)
-            if self._closing:
-                break
         if self._store is not None and self.published is not None:
             with suppress(DatabaseError):
                 self._store.retire()

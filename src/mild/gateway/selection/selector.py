@@ -28,12 +28,10 @@ class Scores(NamedTuple):
 
     best: int  # the expert that it chooses
     order: list[int]  # every expert that can be chosen, the one to ask first in front
-    probabilities: list[
-        float | None
-    ]  # None for one that cannot serve the request, 0 for a fallback
-    costs: (
-        list[float] | None
-    )  # expected, as they are shown; None where the router has not learned them
+    # None for one that cannot serve the request, 0 for a fallback
+    probabilities: list[float | None]
+    # Expected, as they are shown; None where the router has not learned them
+    costs: list[float] | None
     values: list[float]  # what the choice maximises: minus the expected cost where there are costs
     novel: bool = False  # whether it is the expert for novel texts that is chosen
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-# Counted for an image or a recording that is sent along, in bytes of text.
-ATTACHED = 1500
+# Counted for an image or a recording, in bytes of text: 1,500 tokens where an estimate is charged.
+ATTACHED = 4500
 
 
 def request_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str:
@@ -57,11 +57,10 @@ def chat_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str
 
 
 def text_bytes(document: Mapping[str, Any], body: bytes) -> int:
-    """Bytes of a request that an expert may count as input: attachments in the body at a flat rate."""
-    if b"data:" not in body and b"input_audio" not in body and b"base64" not in body:
-        return len(body)
+    """Bytes of a request that an expert may count as input: attachments at a flat rate."""
     parts = [part for turn in turns_of(document) for part in parts_of(turn)]
-    attached = [size for part in parts if (size := _attachment(part))]
+    parts += [inner for part in parts for inner in parts_of(part)]  # of results of tools
+    attached = [size for part in parts if (size := _attachment(part)) is not None]
     return max(len(body) - sum(attached), 0) + len(attached) * ATTACHED
 
 
@@ -73,13 +72,15 @@ def _turn_text(turn: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _attachment(part: Mapping[str, Any]) -> int:
-    """Length of the data in a part, 0 if it has none."""
+def _attachment(part: Mapping[str, Any]) -> int | None:
+    """Length of the data of an image or a recording, 0 if only its address is given; None for others."""
     image, audio = part.get("image_url"), part.get("input_audio")
-    url = image.get("url") if isinstance(image, dict) else image
-    if isinstance(url, str) and url.startswith("data:"):
-        return len(url)
     if audio is None and part.get("type") == "image":
         audio = part.get("source")  # Anthropic's
+    url = image.get("url") if isinstance(image, dict) else image
     data = audio.get("data") if isinstance(audio, dict) else None
-    return len(data) if isinstance(data, str) else 0
+    if isinstance(url, str) and url.startswith("data:"):
+        return len(url)
+    if isinstance(data, str):
+        return len(data)
+    return 0 if url or audio else None

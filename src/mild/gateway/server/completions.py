@@ -37,7 +37,7 @@ from mild.gateway.selection.models import ModelRequest
 from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import request_text, text_bytes
-from mild.gateway.server.body import parse_body
+from mild.gateway.server.body import COUNTED_BYTES, parse_body
 from mild.gateway.server.context import AppContext, Serving
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import (
@@ -46,7 +46,12 @@ from mild.gateway.server.relay import (
     error_event,
     stream_translator,
 )
-from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse, ask_experts
+from mild.gateway.upstream.attempts import (
+    UpstreamRequest,
+    UpstreamResponse,
+    ask_experts,
+    read_aside,
+)
 from mild.gateway.upstream.expert_client import ExpertClient
 from mild.gateway.upstream.json_edit import replace_model
 
@@ -60,6 +65,8 @@ _PASSED_ON = (
     b"idempotency-key",
 )
 _MAX_SESSION_CHARACTERS = 512
+# Characters of an expert's name that stand in a header as they are.
+_SAFE = " !#$&'()*+,/:;=?@[]~<>|^`{}\""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -98,7 +105,8 @@ class CompletionRequest:
         self.streamed = bool(stream)
         self.text = request_text(document, which)
         self.bytes_in = text_bytes(document, body)
-        self._asked_tokens, self._answers = asked_tokens(document), asked_answers(document)
+        self._asked_tokens = asked_tokens(document, endpoint)
+        self._answers = asked_answers(document)
         self.number = random.randbytes(12)
         self.request_id = name_request(self.number)
         self.session: Session | None = None
@@ -155,22 +163,18 @@ class CompletionRequest:
     def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
         """Those of the experts whose API can say this request; Refusal 400 if there is none."""
         found: list[ExpertClient] = []
-        refusal: Refusal | None = None
+        why: tuple[str, str | None, str | None] | None = None
         for client in clients:
             try:
                 if not self.is_native(client.expert):
                     self._written_body(client.expert)
                 found.append(client)
             except Refusal as error:
-                # Without its frames, which hold it in turn.
-                refusal = refusal or error.with_traceback(None)
-        try:
-            if not found and refusal is not None:
-                raise refusal
-            return found
-        finally:
-            # Its frames would hold it in turn, and this request with it.
-            del refusal
+                # Not the error itself: its frames would keep this request.
+                why = why or (error.message, error.code, error.param)
+        if why is not None and not found:
+            raise Refusal(400, why[0], code=why[1], param=why[2])
+        return found
 
     def body_for(self, expert: Expert) -> bytes:
         """The body as it came, with the expert's name for the model; written anew where it must change."""
@@ -225,10 +229,8 @@ class CompletionRequest:
             except TranslationError as error:
                 param = error.parameter
                 raise Refusal(400, str(error), code=error.code, param=param) from None
-            except (RecursionError, ValueError) as error:
-                deep = isinstance(error, RecursionError)
-                said = "it is nested too deeply" if deep else "it has a number that is not finite"
-                message = f"The body cannot be read: {said}."
+            except (RecursionError, ValueError):
+                message = "The body is nested too deeply, or has a number that is not finite."
                 raise Refusal(400, message, code="invalid_body") from None
         return self._written[key]
 
@@ -265,8 +267,6 @@ class CompletionHandler:
             request.streamed,
             request.body_for,
             request.read_answer,
-            self._reserve,
-            self._report,
             request.headers,
             self.context.settings.routing.max_attempts,
             key=None if self.caller.scope == ANONYMOUS else self.caller.name,
@@ -295,11 +295,8 @@ class CompletionHandler:
             early = self._refused or self._upstream.attempts == 0
             record.outcome = "refused" if early else "failed"
             record.error = refusal.code or refusal.kind
-            if self._relay is not None and self._response is not None:
-                record.outcome = "cut"
-                self._response.close()
-                content = error_event(refusal, self.request.endpoint, self._relay.translator)
-                await self._write(content, True)
+            if self._relay is not None:
+                await self._break_off(self._relay, refusal)
                 return
             record.status = refusal.status
             self.context.note_shed(refusal)
@@ -310,17 +307,14 @@ class CompletionHandler:
             await self._begin(refusal.status, headers)
             await self._write(bytes(response.body), False)
         except ExpertError as error:
-            # Behind the first byte: the response ends with an error, and never as if it were whole.
             record.outcome, record.error = "cut", str(error)
-            if self._relay is not None and self._response is not None:
-                self._response.close(error)
-                name = self._response.client.name
+            if self._relay is not None:
+                name = self._relay.response.client.name
                 self.context.metrics.add("mild_streams_cut_total", name)
                 self.context.note_failure(name, error)
                 message = f"The expert {name} {error.description} in the middle of the stream."
                 broken = Refusal(502, message, code="stream_broken")
-                content = error_event(broken, self.request.endpoint, self._relay.translator)
-                await self._write(content, True)
+                await self._break_off(self._relay, broken, error)
         except asyncio.CancelledError:
             if self._started:
                 record.status = 200
@@ -333,6 +327,14 @@ class CompletionHandler:
         finally:
             self._settle()
             self._write_record()
+
+    async def _break_off(
+        self, relay: StreamRelay, refusal: Refusal, error: ExpertError | None = None
+    ) -> None:
+        """Behind the first byte, the response ends with an error, and never as if it were whole."""
+        self._record.outcome = "cut"
+        relay.response.close(error)
+        await self._write(error_event(refusal, self.request.endpoint, relay.translator), True)
 
     async def _serve_in_time(self) -> None:
         """Serve within the time of the whole request: reservations end soon after it."""
@@ -354,7 +356,8 @@ class CompletionHandler:
 
     def _revoke(self) -> None:
         self._revoked = True
-        self._deadline.reschedule(asyncio.get_running_loop().time())
+        if not self._deadline.expired():
+            self._deadline.reschedule(asyncio.get_running_loop().time())
 
     async def _serve(self) -> None:
         context, request = self.context, self.request
@@ -368,7 +371,7 @@ class CompletionHandler:
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
         request.forget(keep_text=context.settings.ledger.keep_text)
-        response = await ask_experts(clients, self._upstream)
+        response = await ask_experts(clients, self._upstream, self._reserve, self._report)
         self._response = response
         status = self._record.status = response.response.status
         if response.events is not None:
@@ -380,12 +383,12 @@ class CompletionHandler:
             headers = self._headers(b"text/event-stream; charset=utf-8")
             headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
             await self._begin(status, headers)
-            await self._relay.run(self._write, self._note_start)
+            await self._relay.run(self._write)
             response.close(finished=True)
             return
         if response.document is not None:
-            content = context.redact(response.content)
             self._usage.add(response.document, True)
+            content = await read_aside(response.content, context.redact)
         else:
             content = context.redact(client_error_content(response, request.endpoint), error=True)
             self._usage = UsageMeter(Usage(0, 0), final=True)
@@ -399,10 +402,11 @@ class CompletionHandler:
         self.context.access.unwatch(self._revoke)
         self._deadline.reschedule(None)
         await self._begin(status, headers)
-        await self._write(content, True)
-        self._note_start()
-        # Waits until most of it was read: who does not read keeps the place.
-        await self._write(b"", False)
+        is_large = len(content) > COUNTED_BYTES
+        await self._write(content, is_large)
+        if is_large:
+            # Waits until most of it was read: who does not read keeps the place.
+            await self._write(b"", False)
 
     async def _begin(self, status: int, headers: Headers) -> None:
         self._started = True
@@ -410,9 +414,7 @@ class CompletionHandler:
 
     async def _write(self, body: bytes, more: bool) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": more})
-
-    def _note_start(self) -> None:
-        if self._record.first_byte_ms is None:
+        if self._response is not None and self._record.first_byte_ms is None:
             self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
 
     def _headers(self, media_type: bytes) -> Headers:
@@ -422,7 +424,7 @@ class CompletionHandler:
         name = self._response.client.name
         headers = [
             (b"content-type", media_type),
-            (b"x-mild-expert", expert_header(name)),
+            (b"x-mild-expert", quote(name, safe=_SAFE).encode("ascii")),
             (b"x-mild-request-id", self.request.request_id.encode("ascii")),
             (b"x-mild-overhead-ms", b"%.3f" % overhead),
         ]
@@ -545,12 +547,3 @@ async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> 
         task.uncancel()
     finally:
         watcher.cancel()
-
-
-def expert_header(name: str) -> bytes:
-    """An expert's name as a header value.
-
-    >>> expert_header("gross-ß")
-    b'gross-%C3%9F'
-    """
-    return quote(name, safe=" !#$&'()*+,/:;=?@[]~<>|^`{}\"").encode("ascii")

@@ -82,6 +82,8 @@ class AppContext:
         self.answers = HeldAnswers(
             settings.limits.max_unread_bytes, partial(self.metrics.add, "mild_unread_cut_total")
         )
+        # Connections without a request, the longest idle first.
+        self.idle: dict[Any, None] = {}
         self.tracing = tracing or open_tracing(settings.tracing)
         self.draining = False
         # Why the start failed: a server cannot tell.
@@ -102,6 +104,7 @@ class AppContext:
                 clock,
                 wall_clock,
                 self.events,
+                lambda: access.has_one_caller,
             )
             for k, expert in enumerate(settings.experts)
         }
@@ -214,11 +217,11 @@ class AppContext:
             except BaseException:
                 self.metrics.add("mild_reloads_total", "failed")
                 raise
+            self.serving = serving
             self.ledger.register(serving.fingerprint, serving.selector.names)
             self._sessions.set_experts(serving.selector.names)
             if self.board is not None:
                 self.board.take(router)
-            self.serving = serving
             for client in self.clients.values():
                 client.end_cool_down()
             self.metrics.add("mild_reloads_total", "ok")

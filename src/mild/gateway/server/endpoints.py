@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 MAX_EXPLANATIONS = 16
 # Of a routed text; a longer one is explained by its beginning and its end.
 MAX_EXPLAINED_CHARACTERS = 20_000
+# What /v1/route says of an explanation.
+_WHY = ("by", "lead", "runner_up", "evidence", "others", "method", "unit")
 # The page brings everything with it and talks to this server alone.
 _PAGE_HEADERS = {
     "content-security-policy": (
@@ -160,7 +163,8 @@ class Endpoints:
         scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
         # The figures are those of the whole text; the evidence is looked for in a part of a long one.
         part = shorten(text, MAX_EXPLAINED_CHARACTERS // 2, MAX_EXPLAINED_CHARACTERS // 2)
-        why, found = await self._explain(selector.at_weight(wanted.price_weight), part)
+        found = await self._explain(selector.at_weight(wanted.price_weight), part)
+        why = {name: value for name, value in asdict(found).items() if name in _WHY}
         reason = "on_novel" if scores.novel else "cannot_serve"
         if names[scores.best] == found.expert:
             reason = "router"
@@ -195,27 +199,17 @@ class Endpoints:
         tokens = charged_tokens(text_bytes(document, body))
         return JSONResponse({"input_tokens": tokens}, headers={"x-mild-estimate": "input_tokens"})
 
-    async def _explain(self, router: Router, text: str) -> tuple[dict[str, Any], Explanation]:
-        """The evidence behind a decision and the whole explanation, found in a thread: it takes a while."""
+    async def _explain(self, router: Router, text: str) -> Explanation:
+        """A decision and the evidence behind it, found in a thread: it takes a while."""
         if self._waiting >= MAX_EXPLANATIONS:
             message = "Too many explanations are waiting at the moment."
             raise Refusal(429, message, code="overloaded", retry_after=1.0)
         self._waiting += 1
         try:
             async with self._explaining:
-                found = await asyncio.to_thread(router.explain, text)
+                return await asyncio.to_thread(router.explain, text)
         finally:
             self._waiting -= 1
-        why = {
-            "by": found.by,
-            "lead": found.lead,
-            "runner_up": found.runner_up,
-            "evidence": [{"part": entry.part, "effect": entry.effect} for entry in found.evidence],
-            "others": found.others,
-            "method": found.method,
-            "unit": found.unit,
-        }
-        return why, found
 
     async def _health(self, request: Request) -> Response:
         context, states = self._context, self._context.expert_states()

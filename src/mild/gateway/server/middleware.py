@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from mild.endpoints.expert import is_loopback
@@ -35,14 +35,15 @@ COMPLETIONS = {
     "/v1/messages": "/messages",
     "/v1/embeddings": "/embeddings",
 }
-# Paths whose requests count towards the requests per minute of their key.
-_RATED = {*COMPLETIONS, "/v1/route", "/v1/messages/count_tokens"}
+# Paths whose requests count: towards the requests per minute of their key, and those in flight.
+_COUNTED = {*COMPLETIONS, "/v1/route", "/v1/messages/count_tokens"}
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")
 # Headers that proxies and tunnels add.
-_PROXY_PREFIXES = ("x-forwarded-", "cf-")
-_PROXY_HEADERS = ("forwarded", "x-real-ip", "via")
+_PROXY_HEADER = re.compile(
+    r"forwarded|x-(?:forwarded|original-|envoy-)|cf-|via$|[a-z-]*(?:real|client)-ip$"
+)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 
@@ -96,12 +97,10 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        completes = scope["method"] == "POST" and scope["path"] in COMPLETIONS
+        counts = scope["method"] == "POST" and scope["path"] in _COUNTED
         context, caller = self._context, ""
         headers = Headers(raw=scope["headers"])
-        forwarded = any(
-            name.startswith(_PROXY_PREFIXES) or name in _PROXY_HEADERS for name in headers
-        )
+        forwarded = any(_PROXY_HEADER.match(name) for name in headers)
         send = _naming(send, headers.get("x-request-id", ""))
         try:
             self._hosts.check(scope)
@@ -114,12 +113,12 @@ class RequestGuard:
                 raise Refusal(404, "There is no such endpoint.", code="not_found")
             if int(headers.get("content-length") or 0) > self._max_body:
                 raise _body_too_large(self._max_body)
-            if scope["method"] == "POST" and scope["path"] in _RATED:
+            if counts:
                 found = context.access.identify(authorization_of(headers))
                 await context.access.admit(found)
                 scope["mild.caller"], caller = found, found.scope
             elsewhere = context.total_in_flight - context.in_flight
-            if completes and not self._places.take(caller, 1, elsewhere):
+            if counts and not self._places.take(caller, 1, elsewhere):
                 message = "The gateway has no room for another request of this key at the moment."
                 raise Refusal(429, message, code="overloaded", retry_after=1.0)
         except Refusal as refusal:
@@ -127,13 +126,13 @@ class RequestGuard:
             await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
         body = LimitedBody(receive, self._max_body, self._bytes, caller)
-        context.count_in_flight(int(completes))
+        context.count_in_flight(int(counts))
         try:
             await self._app(scope, body, send)
         finally:
             body.release()
-            context.count_in_flight(-int(completes))
-            if completes:
+            context.count_in_flight(-int(counts))
+            if counts:
                 self._places.give_back(caller, 1)
 
     def _check_key(self, scope: Scope, headers: Headers) -> None:
@@ -183,10 +182,10 @@ def _naming(send: Send, given: str) -> Send:
 
     async def send_named(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(raw=list(message.get("headers", ())))
+            headers = Headers(raw=message.get("headers", []))
             own = headers.get("x-mild-request-id") or name_request()
-            headers["x-request-id"] = given if _REQUEST_ID.fullmatch(given) else own
-            message["headers"] = headers.raw
+            name = given if _REQUEST_ID.fullmatch(given) else own
+            message["headers"] = [*headers.raw, (b"x-request-id", name.encode("latin-1"))]
         await send(message)
 
     return send_named
@@ -196,8 +195,7 @@ class ProxyCheck:
     """Tells whether a request was made on this machine, or came to it through a proxy."""
 
     def __init__(self, settings: Settings) -> None:
-        proxies = settings.server.trusted_proxies
-        self._trusted = [ipaddress.ip_network(proxy) for proxy in proxies]
+        self._trusted = settings.server.trusted_proxies
         self._trusts_loopback = settings.access.trust_loopback
 
     def is_local(self, scope: Scope, forwarded: bool) -> bool:

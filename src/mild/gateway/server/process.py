@@ -26,12 +26,12 @@ from mild.gateway.config import LimitSettings, Settings
 from mild.gateway.config_checks import check_against, check_tls
 from mild.gateway.logs import configure_logging
 from mild.gateway.server.state import StateFile
+from mild.gateway.shared import SharedMemory
 
 if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.gateway.server.context import AppContext
     from mild.gateway.server.protocol import GatewayServer
-    from mild.gateway.shared import SharedMemory
 
 # Connections that wait to be accepted.
 BACKLOG = 2048
@@ -108,17 +108,25 @@ def serve_settings(
     raise_file_limit(settings.limits)
     state = StateFile(port)
 
+    serving = False
+
     def announce() -> None:
+        nonlocal serving
+        serving = True
         state.write({"pid": os.getpid(), "port": port, "workers": settings.workers})
         url = settings.url
         print(f"mild serves {what} on {url} (model: mild){after(url)}", flush=True)
 
+    def stop(*_: Any) -> None:
+        # uvicorn, which takes the signals while it serves, raises the one that ended it once more.
+        if not serving:
+            raise SystemExit(0)
+
     try:
         if settings.workers > 1:
             return Supervisor(settings, load, sock, state, announce).run()
-        # uvicorn raises the signal that ended it once more.
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, stop)
         _serve(settings, load, sock, state, announce=announce, router=router)
         return 0
     finally:
@@ -242,8 +250,6 @@ class Supervisor:
     announce: Callable[[], None]
 
     def __post_init__(self) -> None:
-        from mild.gateway.shared import SharedMemory
-
         # prometheus_client reads the variable when it is imported.
         folder = self.state.folder / "metrics"
         folder.mkdir()
@@ -284,7 +290,8 @@ class Supervisor:
             if self._signals.pop(0) != signal.SIGHUP:
                 return 0
             self._signal_all(signal.SIGHUP)
-        if not self._announced and self.state.count_workers() == len(self._workers):
+        files = self.state.folder.glob("*.json")
+        if not self._announced and len(list(files)) == len(self._workers):
             self._announced = True
             self.announce()
         for k, worker in enumerate(self._workers):

@@ -1,9 +1,10 @@
 """HTTP/1.1 connections: uvicorn's protocol with limits on what arrives before the application runs.
 
 Refused are heads that are too long, heads and bodies that are too slow, ambiguous lengths, targets in
-another form than a path, upgrades, long trailers, too many connections, and too many requests in line on
-one of them. The offer of HTTP/2 that some clients make with their first request is ignored. Connections
-are cut if their clients do not read and they hold too much together.
+another form than a path, upgrades, long trailers, too many connections that are in use (of those that
+wait for a request, the oldest is closed for a new one), and too many requests in line on one of them. The
+offer of HTTP/2 that some clients make with their first request is ignored. Connections are cut if their
+clients do not read and they hold too much together.
 
 This is the only file that depends on how uvicorn works inside. ``pyproject.toml`` caps its version, and
 ``test_uvicorn.py`` fails where these parts of it have changed.
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 
 # Requests of one connection that may wait behind the one being answered.
 MAX_PIPELINED = 32
-# Seconds that a client may take to read what was written.
+# Seconds that a client may take to read what was written, beside those for bytes at this rate.
 STALL_SECONDS = 60.0
+SLOWEST_READING = 200_000
 # Seconds after which a body must have come at min_body_rate; it is looked at every second from then on.
 SLOW_BODY_SECONDS = 10.0
 # What a connection holds, besides bytes to be written, if its client does not read a stream.
@@ -80,6 +82,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._limits = context.settings.limits
         self._refused = context.refused
         self._answers = context.answers
+        self._idle = context.idle
         # Bytes that wait until those written before them are read.
         self._waiting_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -103,13 +106,19 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self._limits.max_connections:
-            message = "The gateway has too many open connections."
-            self._refuse(Refusal(503, message, code="overloaded", retry_after=1.0))
-        else:
-            self._start_timer(self._limits.header_seconds)
+            if not self._idle:
+                message = "The gateway has too many open connections."
+                self._refuse(Refusal(503, message, code="overloaded", retry_after=1.0))
+                return
+            longest = next(iter(self._idle))
+            del self._idle[longest]
+            longest.transport.close()
+        self._idle[self] = None
+        self._start_timer(self._limits.header_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
+        self._idle.pop(self, None)
         self._stop_timer()
         self._stop_stall_timer()
         self.pipeline.clear()
@@ -159,7 +168,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stop_stall_timer()
-        self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
+        seconds = STALL_SECONDS + self.transport.get_write_buffer_size() / SLOWEST_READING
+        self._stall_timer = self.loop.call_later(seconds, self.transport.abort)
         self._answers.unread[self] = time.monotonic()
         self._answers.make_room()
 
@@ -172,11 +182,6 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
-
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        if len(self.url) > self._limits.max_header_bytes:
-            raise _head_too_large("The address is too long.")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers are ignored: nothing that counts may come behind the body.
@@ -191,7 +196,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         most = self._limits.max_header_bytes
-        if sum(len(name) + len(value) + 4 for name, value in self.headers) > most:
+        size = sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if len(self.url) + size > most:
             raise _head_too_large(f"The head must have at most {most} bytes.")
         if self.parser.get_http_version() not in ("1.0", "1.1"):
             raise Refusal(400, "The version must be HTTP/1.1 or HTTP/1.0.", code="invalid_http")
@@ -204,6 +210,7 @@ class GatewayProtocol(HttpToolsProtocol):
             raise Refusal(400, "The target of a request must be a path.", code="invalid_target")
         if len(self.pipeline) >= MAX_PIPELINED:
             raise Refusal(431, "Too many requests wait on this connection.", code="pipeline_full")
+        self._idle.pop(self, None)
         self._in_head, self._in_body, self._body_begins = False, True, True
         self._head_bytes = self._trailer_bytes = self._body_bytes = 0
         super().on_headers_complete()
@@ -241,9 +248,11 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self._in_body:
             # The rest of a body that nobody read must not be taken for the next request.
             self._linger()
-        elif self._in_head:
-            self._unset_keepalive_if_required()
-            self._start_timer(self._limits.header_seconds)
+        else:
+            self._idle[self] = None
+            if self._in_head:
+                self._unset_keepalive_if_required()
+                self._start_timer(self._limits.header_seconds)
 
     # inside
 

@@ -18,11 +18,13 @@ from mild.endpoints.translation.answers import translate_error
 from mild.endpoints.translation.fields import RESPONSES, TranslationError, is_native
 from mild.endpoints.translation.streams import MessageReader, StreamTranslator
 from mild.gateway.refusals import Refusal
-from mild.gateway.upstream.attempts import UpstreamResponse, is_error
+from mild.gateway.upstream.attempts import UpstreamResponse, is_error, read_aside
 from mild.gateway.upstream.events import event_data
-from mild.gateway.upstream.json_edit import parse_object, replace_model
+from mild.gateway.upstream.json_edit import EVENT_LIMITS, parse_object, replace_model
 
 _FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"')
+# Other requests may go on after so many bytes.
+YIELD_BYTES = 32_768
 # How long the usage of a finished answer is waited for once the client has left.
 USAGE_SECONDS = 1.0
 
@@ -84,23 +86,29 @@ class StreamRelay:
     _written: bool = False
     _finished: bool = False
     _done: bool = False
+    # Numbers of the choices.
+    _begun: set[str] = field(default_factory=set)
+    _ended: set[str] = field(default_factory=set)
 
-    async def run(
-        self, write: Callable[[bytes, bool], Awaitable[None]], started: Callable[[], None]
-    ) -> None:
+    async def run(self, write: Callable[[bytes, bool], Awaitable[None]]) -> None:
         """Relay everything. Raises ExpertError where the expert breaks off; the response is then not ended.
 
-        ``write`` takes bytes and whether more follow; ``started`` is called after each.
+        ``write`` takes bytes and whether more follow.
         """
         events = self.response.events
         assert events is not None
         event, self.response.first = self.response.first, b""
+        sent = 0
         while event:
-            if changed := self._changed(event):
-                await write(self.redact(changed), True)
-                started()
+            if changed := await read_aside(event, self._changed):
+                await write(await read_aside(changed, self.redact), True)
+                sent += len(changed)
             if self._done:
                 break
+            if sent >= YIELD_BYTES:
+                # Other requests come first: much more may have arrived.
+                sent = 0
+                await asyncio.sleep(0)
             # What was sent is not kept while the next one is waited for.
             event = changed = b""
             event = await events.next()
@@ -145,11 +153,17 @@ class StreamRelay:
         self._written = self._written or _FINISH.search(data) is not None
         if self.translator is not None:
             return self._translate(event, data, self.translator)
-        self._finished = self._written
         try:
-            document = parse_object(data)
+            document = parse_object(data, EVENT_LIMITS)
         except ValueError:
-            document = {}
+            self.usage.add({}, self._written)
+            return event
+        choices = document.get("choices")
+        for one in choices if isinstance(choices, list) else ():
+            if isinstance(one, dict):
+                self._begun.add(str(one.get("index")))
+                self._ended |= {str(one.get("index"))} if one.get("finish_reason") else set()
+        self._finished = self._written and self._begun <= self._ended
         self.usage.add(document, self._finished)
         if self.strip and document.get("usage") and not document.get("choices"):
             return b""
@@ -160,7 +174,7 @@ class StreamRelay:
 
     def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
         try:
-            document = parse_object(data)
+            document = parse_object(data, EVENT_LIMITS)
             self.usage.add(document, self._written)
             changed = translator.feed(document, event)
         except (TranslationError, ValueError) as error:

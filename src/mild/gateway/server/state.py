@@ -67,10 +67,6 @@ class StateFile:
         path.with_suffix(".new").write_text(json.dumps(state), encoding="utf-8")
         path.with_suffix(".new").replace(path)
 
-    def count_workers(self) -> int:
-        """Workers that serve, or did."""
-        return len(list(self.folder.glob("*.json")))
-
     def leave(self) -> None:
         """In a forked worker: the lock must end with the parent, even if it is killed."""
         os.close(self._descriptor)

@@ -14,7 +14,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from mild.endpoints.client import EndpointResponse
 from mild.endpoints.errors import ExpertError, status_error
@@ -25,7 +26,7 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.tracing import RequestTrace
 from mild.gateway.upstream.events import EventReader, event_data
 from mild.gateway.upstream.expert_client import ExpertClient, Permit
-from mild.gateway.upstream.json_edit import parse_object
+from mild.gateway.upstream.json_edit import EVENT_LIMITS, parse_object
 
 # The first wait before the same expert is tried again; it doubles, and is drawn from its upper half.
 FIRST_WAIT = 0.05
@@ -36,12 +37,19 @@ _MAX_ERROR_BYTES = 65_536
 _ERROR_SECONDS = 1.0
 # An error that is passed on has at most so many bytes.
 _MAX_REFUSAL_BYTES = 1_000_000
-# Larger answers are parsed in a thread, one by one: that takes a while, and several times their bytes.
+# Larger answers are read in a thread, one by one: that takes a while, and several times their bytes.
 _LARGE_BYTES = 2**20
+# As text, other characters than ASCII make each of its characters take up to four bytes.
+_MAX_WIDE_BYTES = 20_000_000
 _parser = ThreadPoolExecutor(1, "mild-parser")
 _UNSUPPORTED = re.compile(rb"(?i)unsupported|not supported|(?:does not|doesn't) support")
 _REASONS = {"failed": "failed repeatedly", "pause": "asked for a pause"}
 _ERROR = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
+
+# Called before an attempt, and with its result.
+Reserve = Callable[[Expert], Awaitable[None]]
+Report = Callable[[ExpertClient, str, ExpertError | None], None]
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -53,8 +61,6 @@ class UpstreamRequest:
     body: Callable[[Expert], bytes]  # what to send to an expert
     # A plain answer as the client gets it, from the expert, its document and its bytes.
     read: Callable[[Expert, dict[str, Any], bytes], bytes]
-    reserve: Callable[[Expert], Awaitable[None]]  # called before an attempt
-    report: Callable[[ExpertClient, str, ExpertError | None], None]  # called with its result
     headers: Mapping[str, str] = field(default_factory=dict)  # of the client, passed on
     max_attempts: int = 3  # over all experts
     key: str | None = None  # name of the client's key; None without one
@@ -90,7 +96,7 @@ class UpstreamResponse:
 
 
 async def ask_experts(
-    clients: Sequence[ExpertClient], request: UpstreamRequest
+    clients: Sequence[ExpertClient], request: UpstreamRequest, reserve: Reserve, report: Report
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
 
@@ -110,7 +116,7 @@ async def ask_experts(
                 if permit is None:
                     break
                 tries += 1
-                found = await _attempt(client, permit, request)
+                found = await _attempt(client, permit, request, reserve, report)
                 if isinstance(found, UpstreamResponse):
                     return found
                 last = (client, found)
@@ -124,12 +130,12 @@ async def ask_experts(
 
 
 async def _attempt(
-    client: ExpertClient, permit: Permit, request: UpstreamRequest
+    client: ExpertClient, permit: Permit, request: UpstreamRequest, reserve: Reserve, report: Report
 ) -> UpstreamResponse | ExpertError:
     """One attempt; its error if it came to nothing."""
     response: EndpointResponse | None = None
     try:
-        await request.reserve(client.expert)
+        await reserve(client.expert)
         body = request.body(client.expert)
         request.attempts += 1
         request.asking = client.expert
@@ -151,7 +157,7 @@ async def _attempt(
         request.asking = None
         if error.may_cost:
             request.lost.append(client.expert)
-        request.report(client, error.kind, error)
+        report(client, error.kind, error)
         if request.trace is not None:
             request.trace.fail_attempt(error)
         request.errors.append(f"{client.name}: {error}")
@@ -165,7 +171,7 @@ async def _attempt(
         raise
     permit.answered()
     is_answer = found.document is not None or found.events is not None
-    request.report(client, "ok" if is_answer else "client_error", None)
+    report(client, "ok" if is_answer else "client_error", None)
     return found
 
 
@@ -194,23 +200,35 @@ async def _open_response(
         first = await _first_event(events)
         return UpstreamResponse(client, permit, response, events=events, first=first)
     content = await response.read_all()
+    found = await read_aside(content, partial(_read_answer, client.expert, request, status))
+    return UpstreamResponse(client, permit, response, *found)
+
+
+async def read_aside(content: bytes, read: Callable[[bytes], Found]) -> Found:
+    """What ``read`` makes of an answer; a large one is read in a thread."""
+    if len(content) < _LARGE_BYTES:
+        return read(content)
+    return await asyncio.get_running_loop().run_in_executor(_parser, read, content)
+
+
+def _read_answer(
+    expert: Expert, request: UpstreamRequest, status: int, content: bytes
+) -> tuple[bytes, dict[str, Any]]:
+    """A plain answer for the client, and its document."""
     try:
-        if len(content) < _LARGE_BYTES:
-            document = parse_object(content)
-        else:
-            loop = asyncio.get_running_loop()
-            document = await loop.run_in_executor(_parser, parse_object, content)
+        if len(content) > _MAX_WIDE_BYTES and (not content.isascii() or b"\\u" in content):
+            raise ValueError("it is too large for characters that are not ASCII")
+        document = parse_object(content)
     except ValueError as error:
         raise ExpertError("garbled", f"a body that cannot be read: {error}") from None
     if document.get("error") and "choices" not in document:
         raise ExpertError("server", "an error with status 200", status)
-    path = upstream_endpoint(request.endpoint, client.expert.api)
+    path = upstream_endpoint(request.endpoint, expert.api)
     answers = document.get(ANSWERS[path])
     # Only a message may be empty.
     if not isinstance(answers, list) or not (answers or path == MESSAGES):
         raise ExpertError("garbled", f"a body without {ANSWERS[path]}")
-    content = request.read(client.expert, document, content)
-    return UpstreamResponse(client, permit, response, content, document)
+    return request.read(expert, document, content), document
 
 
 async def _read_error(response: EndpointResponse) -> bytes:
@@ -244,7 +262,7 @@ def is_error(event: bytes, data: bytes) -> bool:
     if b'"error"' not in data:
         return False
     try:
-        document = parse_object(data)
+        document = parse_object(data, EVENT_LIMITS)
     except ValueError:
         return False
     return bool(document.get("error")) and not document.get("choices")
@@ -270,8 +288,9 @@ def _refusal(
             return Refusal(429, message, code="overloaded", retry_after=soonest)
         said = ", ".join(f"{name} {_REASONS[why]}" for name, (_, why) in found.items())
         message = f"No expert is asked at the moment: {said}."
-        code = "experts_cooling_down" if "pause" in reasons else "experts_unavailable"
-        return Refusal(503, message, code=code, retry_after=soonest)
+        if "pause" in reasons:
+            return Refusal(503, message, code="experts_cooling_down", retry_after=soonest)
+        return Refusal(503, message, code="experts_unavailable", retry_after=soonest)
     client, error = last
     status = {"rate": 429, "timeout": 504}.get(error.kind, 502)
     wait = error.retry_after

@@ -22,8 +22,6 @@ class Circuit:
     it lets a few requests of each key through, the probes.
     """
 
-    __slots__ = ("_report", "_settings", "_whose", "calls", "opened")
-
     def __init__(
         self, settings: BreakerSettings, report: Callable[[str], None], whose: str = ""
     ) -> None:
@@ -97,20 +95,24 @@ class Breaker:
     """
 
     def __init__(
-        self, settings: BreakerSettings, report: Callable[[str], None] = lambda change: None
+        self,
+        settings: BreakerSettings,
+        report: Callable[[str], None] = lambda change: None,
+        has_one_caller: Callable[[], bool] = lambda: False,
     ) -> None:
         self._settings = settings
         self._report = report
+        self._has_one_caller = has_one_caller
         self._everybody = Circuit(settings, report)
         self._keys: OrderedDict[str | None, Circuit] = OrderedDict()
         # The keys of the probes that are under way.
         self._probing: list[str | None] = []
 
     def state(self, now: float) -> str:
-        """The state for everybody; requests without a key are everybody where no key is in use."""
+        """The state for everybody; where there is only one caller, that is everybody."""
         shown = [self._everybody]
-        if self._keys.keys() == {None}:
-            shown.append(self._keys[None])
+        if self._has_one_caller():
+            shown += self._keys.values()
         return max((circuit.state(now) for circuit in shown), key=STATES.index)
 
     def open_keys(self, now: float) -> int:

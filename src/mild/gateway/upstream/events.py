@@ -9,7 +9,7 @@ from mild.endpoints.errors import ExpertError
 
 MAX_EVENT_BYTES = 8_000_000
 
-_END = re.compile(rb"\r?\n\r?\n|\r\r")
+_END = re.compile(rb"\n\r?\n|\r\r")
 
 
 class EventReader:
@@ -62,6 +62,6 @@ def event_data(event: bytes) -> bytes:
     >>> event_data(b'data: {"a": 1}\\n\\n'), event_data(b": still here\\n\\n")
     (b'{"a": 1}', b'')
     """
-    lines = re.split(rb"\r\n|\n|\r", event)
+    lines = event.splitlines()
     data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
     return b"\n".join(data).strip()

@@ -69,6 +69,7 @@ class ExpertClient:
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     events: EventLog = field(default_factory=EventLog)
+    has_one_caller: Callable[[], bool] = lambda: False
 
     def __post_init__(self) -> None:
         self.name = self.expert.name
@@ -137,7 +138,7 @@ class ExpertClient:
     def _breaker(self, endpoint: str) -> Breaker:
         path = upstream_endpoint(endpoint, self.expert.api)
         if path not in self._breakers:
-            self._breakers[path] = Breaker(self.expert.breaker, self._report)
+            self._breakers[path] = Breaker(self.expert.breaker, self._report, self.has_one_caller)
         return self._breakers[path]
 
     def _report(self, change: str) -> None:

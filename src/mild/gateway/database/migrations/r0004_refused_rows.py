@@ -1,4 +1,4 @@
-"""An index of the ledger's refused rows, which are deleted first."""
+"""An index of the ledger's rows without an answer, which are deleted first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ down_revision = "0003"
 
 def upgrade() -> None:
     """Create the index."""
-    where = sa.text("outcome = 'refused'")
+    where = sa.text("status >= 400")
     op.create_index(
         "decisions_refused", "decisions", ["time"], sqlite_where=where, postgresql_where=where
     )
