@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 import statistics
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from mild.core.arrays import IntArray, invalid
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.choice_parsing import extract_letter
 from mild.core.number_parsing import extract_number, is_number_text
 
@@ -36,6 +38,61 @@ _SAMPLE = 2_000
 _FENCE = re.compile(r"\A\s*```[\w+-]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _LETTER = re.compile(r"[\[(\"'`*]*[A-Ja-j][\])\"'`*.:]*")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
+
+
+#: What an answer looks like, besides what it says.
+SIGNALS = ("length", "refusal", "malformed", "log_probability")
+_REFUSAL = re.compile(
+    r"\b(i(?:'m| am) (?:sorry|unable|not able)|i (?:can(?:no|')t|won't|do(?:n't| not) know)|as an ai\b)",
+    re.IGNORECASE,
+)
+
+
+class Answer(NamedTuple):
+    """What an expert answered: a text, or a tool call or another value as JSON has it."""
+
+    content: Any
+    log_probability: float | None = None  # mean over its tokens, where the endpoint gives it
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers of p experts to n queries, ready to be compared."""
+
+    kind: str  # how they were compared, one of KINDS
+    codes: IntArray  # (n, p) equal ones in a row agree; -1 where there is no answer
+    signals: FloatArray  # (n, p, len(SIGNALS)); 0 where nothing is known
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[Any]], kind: str) -> Self:
+        """From rows of contents, of ``Answer``, or None for no answer.
+
+        >>> Answers.of([["4", Answer("4.0"), None]], "number").codes
+        array([[ 0,  0, -1]])
+        """
+        given = [[one if isinstance(one, Answer) else Answer(one) for one in row] for row in rows]
+        codes = answer_codes([[one.content for one in row] for row in given], kind)
+        signals = np.zeros((*codes.shape, len(SIGNALS)))
+        for i, k in np.argwhere(codes >= 0).tolist():
+            signals[i, k] = _signals(given[i][k], kind)
+        return cls(kind, codes, signals)
+
+    def take(self, rows: Any) -> Answers:
+        """Some of the rows."""
+        return Answers(self.kind, self.codes[rows], self.signals[rows])
+
+    def of_experts(self, experts: Sequence[int]) -> Answers:
+        """Those of some experts, in this order."""
+        chosen = list(experts)
+        return Answers(self.kind, self.codes[:, chosen], self.signals[:, chosen])
+
+
+def _signals(answer: Answer, kind: str) -> tuple[float, ...]:
+    text = answer.content
+    text = text if isinstance(text, str) else json.dumps(text, default=str)
+    malformed = kind == "json" and not _is_json(text)
+    refusal = _REFUSAL.search(text[:200]) is not None
+    return math.log1p(len(text)), float(refusal), float(malformed), answer.log_probability or 0.0
 
 
 def canonical_answer(answer: Any, kind: str) -> str | None:

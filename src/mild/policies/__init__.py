@@ -4,6 +4,7 @@ Estimators in ``mild.routers`` fit a policy and delegate to it; an artefact on d
 Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 """
 
+from mild.policies.answers import Accept, AnswerCascadePolicy, Ask, CascadeRun
 from mild.policies.base import POLICIES, CostPolicy, Decisions, Policy, ScorePolicy
 from mild.policies.compose import (
     BlendPolicy,
@@ -25,8 +26,12 @@ from mild.policies.scores import CascadePolicy, LinearPolicy, PerceptronPolicy
 
 __all__ = [
     "POLICIES",
+    "Accept",
+    "AnswerCascadePolicy",
+    "Ask",
     "BlendPolicy",
     "CascadePolicy",
+    "CascadeRun",
     "ConstantPolicy",
     "CostPolicy",
     "Decisions",

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from mild.core.answers import Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.errors import UnsupportedError
 from mild.policies.base import Policy, Settings, Tensors
+from mild.policies.compose import nested, unnested
 
 # Rows that an estimate begins with, at the accuracy of the best expert who says the same.
 PRIOR_ROWS = 2.0
@@ -23,19 +25,33 @@ class Ask(NamedTuple):
 
 
 class Accept(NamedTuple):
-    """Give the answer of this expert, whose expected score is known."""
+    """Give the answer of this expert."""
 
     expert: int
-    score: float
+    probability: float  # that it is right, as the gate estimates
 
 
 class CascadeRun(NamedTuple):
     """What a cascade does with n rows whose answers are known."""
 
+    steps: list[list[int]]  # of the cascade
     step: IntArray  # (n,) the step whose answer is accepted, from 0
     expert: IntArray  # (n,) expert whose answer is given
-    score: FloatArray  # (n,) its expected score
+    probability: FloatArray  # (n,) that it is right, as the gate estimates
     asked: BoolArray  # (n, n_experts) which experts were asked
+
+    def given(self, scores: FloatArray) -> FloatArray:
+        """Scores (n,) of the answers that are given, of scores (n, n_experts)."""
+        return scores[np.arange(len(scores)), self.expert]
+
+    def paid(self, prices: FloatArray) -> FloatArray:
+        """Prices (n,) of all experts that were asked, of prices (n, n_experts)."""
+        return np.where(self.asked, prices, 0.0).sum(axis=1)
+
+    def seconds(self, latencies: FloatArray) -> FloatArray:
+        """Seconds (n,) until the answer: of experts that are asked together, those of the slowest."""
+        known = np.where(self.asked, latencies, 0.0)
+        return np.sum([known[:, step].max(axis=1) for step in self.steps], axis=0)
 
 
 def answer_groups(codes: IntArray) -> IntArray:
@@ -124,99 +140,187 @@ class AgreementTable:
 
 @dataclass(eq=False)
 class AnswerCascadePolicy(Policy, kind="answer_cascade"):
-    """Asks experts step by step, and accepts the leading answer once its expected score is high enough.
+    """Asks experts step by step, and accepts the leading answer once it is probably right.
 
-    After the last step the leading answer is accepted in any case. Without answers, as in ``predict``, the
-    decision is the first expert of the first step.
+    The answer of the last step is not judged: that of its last expert is given, or if that has none, the
+    leading one. Without answers, as in ``predict``, the decision is the first expert of the first step.
+    ``direct`` decides without answers, for callers who want one expert only.
+
+    The probability that the leading answer is right is that of the agreement table. With a ``gate``, its
+    log-odds are ``gate[0] * log-odds + gate[1:-2] @ signals + gate[-2] * error + gate[-1]``, with the
+    signals of the leading answer and the error that ``heads`` expect of its expert from the query. Where
+    ``heads`` expect an error above ``start_error`` of every expert of the first step, the last step is the
+    first.
     """
 
+    answer_kind: str  # how answers are compared
     steps: list[list[int]]  # experts that are asked together, step by step
-    threshold: float  # expected score from which an answer is accepted
+    threshold: float  # probability from which an answer is accepted
     table: AgreementTable  # of the experts of all steps, in their order
-    n_experts: int
-    n_features: int
+    direct: Policy
+    gate: FloatArray | None = None  # (len(SIGNALS) + 3,)
+    heads: Policy | None = None  # expected errors from the query
+    start_error: float | None = None
 
     def __post_init__(self) -> None:
+        self.n_experts, self.n_features = self.direct.n_experts, self.direct.n_features
         self.order = [expert for step in self.steps for expert in step]
-        # Of the experts that were asked after each step.
-        ends = np.cumsum([len(step) for step in self.steps]).tolist()
-        self._tables = [self.table.of(range(end)) for end in ends]
+        self._tables: dict[tuple[int, ...], AgreementTable] = {}
 
-    def next(self, answers: Mapping[int, str | None]) -> Ask | Accept:
-        """What to do after these answers, by expert; None for one that failed or gave no answer."""
-        asked: list[int] = []
-        for step, table in zip(self.steps, self._tables, strict=True):
-            asked += step
+    def next(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Ask | Accept:
+        """What to do after these answers, by expert, to a query with features x (n_features,).
+
+        An answer is an ``Answer`` or its content; None for an expert that failed or has no answer.
+        """
+        first = 0 if self.start_error is None else int(self.first_steps(self._row(x))[0])
+        asked: dict[int, Any] = {}
+        missing: tuple[int, ...] = ()
+        for step in self.steps[first:]:
             missing = tuple(expert for expert in step if expert not in answers)
             if missing:
-                return Ask(missing)
-            said = [answers[expert] for expert in asked]
-            different = list(dict.fromkeys(said))
-            codes = np.array([[-1 if one is None else different.index(one) for one in said]])
-            lead, score = table.leading(codes)
-            accepted = Accept(asked[int(lead[0])], float(score[0]))
-            if accepted.score >= self.threshold and said[int(lead[0])] is not None:
                 break
-        return accepted
+            asked |= {expert: answers[expert] for expert in step}
+        if not asked:
+            return Ask(missing)
+        found = self.leading(x, asked)
+        if missing:
+            return found if found.probability >= self.threshold else Ask(missing)
+        last = self.order[-1]
+        return found if answers[last] is None else found._replace(expert=last)
 
-    def run(self, codes: IntArray) -> CascadeRun:
+    def leading(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Accept:
+        """The leading one of these answers, by expert; its probability is 0 if there is none."""
+        experts = [expert for expert in self.order if expert in answers]
+        row = Answers.of([[answers[expert] for expert in experts]], self.answer_kind)
+        errors = None if self.heads is None else self.heads.expected_errors(self._row(x))
+        expert, score = self._judge(experts, row, errors)
+        return Accept(int(expert[0]), float(score[0]))
+
+    def run(self, X: Any, answers: Answers) -> CascadeRun:
         """What the policy does with rows whose answers (n, n_experts) are known."""
-        n = len(codes)
-        step = np.full(n, len(self.steps) - 1)
-        expert, score = np.full(n, self.order[-1]), np.zeros(n)
-        asked, open_rows = np.zeros((n, self.n_experts), bool), np.arange(n)
-        for number, (now, table) in enumerate(zip(self.steps, self._tables, strict=True)):
-            asked[np.ix_(open_rows, now)] = True
-            before = self.order[: table.groups.shape[1]]
-            lead, found = table.leading(codes[np.ix_(open_rows, before)])
-            expert[open_rows], score[open_rows] = np.array(before)[lead], found
-            accepted = found >= self.threshold
-            step[open_rows[accepted]] = number
-            open_rows = open_rows[~accepted]
-        return CascadeRun(step, expert, score, asked)
+        n, last = len(answers.codes), len(self.steps) - 1
+        step, expert, score = np.full(n, last), np.full(n, self.order[-1]), np.zeros(n)
+        asked = np.zeros((n, self.n_experts), bool)
+        errors = None if self.heads is None else self.heads.expected_errors(X)
+        first = self.first_steps(X, errors) if self.start_error is not None else np.zeros(n, int)
+        for start in np.unique(first):
+            rows, experts = np.flatnonzero(first == start), list[int]()
+            for number in range(start, last + 1):
+                experts += self.steps[number]
+                asked[np.ix_(rows, self.steps[number])] = True
+                own = None if errors is None else errors[rows]
+                lead, found = self._judge(experts, answers.take(rows).of_experts(experts), own)
+                if number == last:
+                    given = answers.codes[rows, self.order[-1]] >= 0
+                    lead = np.where(given, self.order[-1], lead)
+                expert[rows], score[rows] = lead, found
+                accepted = found >= self.threshold
+                step[rows[accepted]] = number
+                rows = rows[~accepted]
+        return CascadeRun(self.steps, step, expert, score, asked)
+
+    def first_steps(self, X: Any, errors: FloatArray | None = None) -> IntArray:
+        """The step (n,) that each query begins with: 0, or the last."""
+        n = X.shape[0]
+        if self.start_error is None or self.heads is None:
+            return np.zeros(n, np.intp)
+        errors = self.heads.expected_errors(X) if errors is None else errors
+        hard = errors[:, self.steps[0]].min(axis=1) > self.start_error
+        return np.where(hard, len(self.steps) - 1, 0)
+
+    def _row(self, x: FloatArray | None) -> FloatArray:
+        if x is None:
+            raise UnsupportedError("this cascade needs the features of the query; got none.")
+        return x[None]
+
+    def _judge(
+        self, experts: Sequence[int], answers: Answers, errors: FloatArray | None
+    ) -> tuple[IntArray, FloatArray]:
+        """Expert (n,) with the leading of these experts' answers, and the probability that it is right."""
+        places = tuple(self.order.index(expert) for expert in experts)
+        if places not in self._tables:
+            self._tables[places] = self.table.of(places)
+        lead, score = self._tables[places].leading(answers.codes)
+        expert = np.array(experts)[lead]
+        if self.gate is not None:
+            rows = np.arange(len(lead))
+            inputs = gate_inputs(
+                score,
+                answers.signals[rows, lead],
+                None if errors is None else errors[rows, expert],
+            )
+            known = answers.codes[rows, lead] >= 0
+            score = np.where(known, 1 / (1 + np.exp(-(inputs @ self.gate))), 0.0)
+        return expert, score
 
     def decision_function(self, X: Any) -> FloatArray:
         """1 for the expert that is asked first, else 0."""
         scores = np.zeros((X.shape[0], self.n_experts))
-        scores[:, self.order[0]] = 1.0
+        scores[np.arange(X.shape[0]), self.predict(X)] = 1.0
         return scores
 
     def predict_proba(self, X: Any) -> FloatArray:
         return self.decision_function(X)
 
     def predict(self, X: Any) -> IntArray:
-        return np.full(X.shape[0], self.order[0])
+        return np.array([step[0] for step in self.steps])[self.first_steps(X)]
 
-    def without(self, expert: int) -> AnswerCascadePolicy:
+    def without(self, expert: int) -> Policy:
+        """The cascade without an expert; the direct policy where nobody is left to ask."""
         self._check_drop(expert)
         kept = [k for k, one in enumerate(self.order) if one != expert]
+        direct = self.direct.without(expert)
         if not kept:
-            raise UnsupportedError("the only expert of a cascade cannot be taken out of it.")
+            return direct
         steps = [[k - (k > expert) for k in step if k != expert] for step in self.steps]
         return replace(
             self,
             steps=[step for step in steps if step],
             table=self.table.of(kept),
-            n_experts=self.n_experts - 1,
+            direct=direct,
+            heads=None if self.heads is None else self.heads.without(expert),
         )
+
+    @property
+    def parts(self) -> list[str]:
+        return [self.kind, *self.direct.parts]
 
     def state(self) -> tuple[Settings, Tensors]:
         table = self.table
+        own = {"groups": table.groups.astype(np.float64), "counts": table.counts}
+        own |= {"sums": table.sums, "accuracy": table.accuracy}
+        if self.gate is not None:
+            own["gate"] = self.gate
+        parts, tensors = nested([self.direct, *([] if self.heads is None else [self.heads])], **own)
         settings = {
+            "answer_kind": self.answer_kind,
             "steps": self.steps,
             "threshold": float(self.threshold),
-            "n_experts": self.n_experts,
-            "n_features": self.n_features,
+            "start_error": self.start_error,
         }
-        parts = {"groups": table.groups.astype(np.float64), "counts": table.counts}
-        return settings, {**parts, "sums": table.sums, "accuracy": table.accuracy}
+        return {**settings, **parts}, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        table = AgreementTable(
-            tensors["groups"].astype(np.intp),
-            tensors["counts"],
-            tensors["sums"],
-            tensors["accuracy"],
+        names = ("groups", "counts", "sums", "accuracy")
+        groups, counts, sums, accuracy = (tensors[name] for name in names)
+        direct, *heads = unnested(settings, tensors)
+        return cls(
+            settings["answer_kind"],
+            settings["steps"],
+            settings["threshold"],
+            AgreementTable(groups.astype(np.intp), counts, sums, accuracy),
+            direct,
+            tensors.get("gate"),
+            heads[0] if heads else None,
+            settings["start_error"],
         )
-        return cls(table=table, **settings)
+
+
+def gate_inputs(
+    score: FloatArray, signals: FloatArray, errors: FloatArray | None = None
+) -> FloatArray:
+    """Inputs (n, len(SIGNALS) + 3) of a gate: log-odds of the agreement, signals, expected error, 1."""
+    inside = np.clip(score, 1e-6, 1 - 1e-6)
+    errors = np.zeros(len(score)) if errors is None else errors
+    return np.column_stack([np.log(inside / (1 - inside)), signals, errors, np.ones(len(score))])

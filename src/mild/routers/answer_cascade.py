@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
+from mild.policies import Policy
 from mild.policies.answers import AgreementTable, AnswerCascadePolicy
 
 # Experts that are combined at most: those that are best for some price of an error.
@@ -70,13 +71,12 @@ class CascadeSearch:
                         found += self._tried((*steps, (expert,)))
         return _undominated(found)
 
-    def policy(self, candidate: Candidate, n_features: int) -> AnswerCascadePolicy:
+    def policy(self, candidate: Candidate, direct: Policy, kind: str) -> AnswerCascadePolicy:
         """The policy of a candidate."""
         order = [expert for step in candidate.steps for expert in step]
         table = AgreementTable.of_rows(self._codes[:, order], self._scores[:, order], self._weight)
         steps = [list(step) for step in candidate.steps]
-        n_experts = self._scores.shape[1]
-        return AnswerCascadePolicy(steps, candidate.threshold, table, n_experts, n_features)
+        return AnswerCascadePolicy(kind, steps, candidate.threshold, table, direct)
 
     def _experts(self) -> list[int]:
         """The experts to combine, the cheapest first."""
@@ -116,7 +116,10 @@ class CascadeSearch:
         if len(values) > MOST_THRESHOLDS:
             values = np.unique(np.quantile(values, np.linspace(0, 1, MOST_THRESHOLDS)))
         for threshold in values:
-            score, _, paid = parts[-1]
+            _, _, paid = parts[-1]
+            # The answer of the last expert is not judged, unless there is none.
+            last = order[-1]
+            score = np.where(self._codes[:, last] >= 0, self._scores[:, last], parts[-1][0])
             for earlier, expected, price in reversed(parts[:-1]):
                 accepted = expected >= threshold
                 score, paid = np.where(accepted, earlier, score), np.where(accepted, price, paid)
