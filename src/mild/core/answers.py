@@ -225,6 +225,6 @@ def _is_json(text: str) -> bool:
 def _is_literal(text: str) -> bool:
     try:
         ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return False
     return True

@@ -20,6 +20,7 @@ LATENCY = "latency_ms__"
 TOKENS_IN = "tokens_in__"
 TOKENS_OUT = "tokens_out__"
 ANSWER = "answer__"
+LOGPROB = "logprob__"
 
 #: Usual names of what is known about an answer, without regard to case, spaces and dashes.
 MODEL_NAMES = ("model", "model_name", "expert", "expert_name", "engine", "model_id", "llm")
@@ -62,6 +63,7 @@ class ReadArguments:
     model_column: str | None = None
     answer_column: str | None = None
     id_column: str | None = None
+    answer_kind: str | None = None
 
     def texts(self) -> set[str]:
         """Columns that are read as text whatever they look like."""
