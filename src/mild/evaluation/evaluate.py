@@ -149,9 +149,10 @@ class Evaluation:
         constant = found.summary["constant_expert"]
         n = len(routed.costs)
         name = "router" if judged.run is None else "router without answers"
+        sweep = [] if judged.run is None else [(name, direct.predict(X))]
         frontier = sections.frontier(
             routed,
-            sections.operating_points(direct, X, routed, cost, name),
+            [*sweep, *sections.operating_points(direct, X, routed, cost, name)],
             sections.method_points(comparison, names),
             sections.target_limits(router.info.target, found.verdict.target),
         )
