@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact import Router
 from mild.core.answers import Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
 from mild.data import CostTerms, OutcomeTable
@@ -28,17 +27,6 @@ _STARTS = {
 }
 
 
-def cascade_of(router: Router) -> AnswerCascadePolicy | None:
-    """The policy of a router that reads answers; None for another router."""
-    return router.policy if isinstance(router.policy, AnswerCascadePolicy) else None
-
-
-def without_answers(router: Router) -> Router:
-    """The router that decides without answers; another router as it is."""
-    policy = cascade_of(router)
-    return router if policy is None else replace(router, policy=policy.direct)
-
-
 def known_answers(table: OutcomeTable, policy: AnswerCascadePolicy) -> Answers:
     """The answers of a table, compared as the cascade does; refused if an expert of a step has none."""
     answers = replace(table, answer_kind=policy.answer_kind).answers
@@ -47,7 +35,7 @@ def known_answers(table: OutcomeTable, policy: AnswerCascadePolicy) -> Answers:
         names = listed([repr(table.expert_names[k]) for k in silent], 6)
         raise InvalidInputError(
             f"the table must hold the answers of the experts that the cascade asks; there are none of "
-            f"{names}. Add columns answer__<expert>, as mild collect writes them.",
+            f"{names}. Add columns answer__<expert>, as mild collect writes them, or judge router.direct.",
             parameter="table",
         )
     return answers
