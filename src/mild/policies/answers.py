@@ -16,6 +16,10 @@ from mild.policies.compose import nested, unnested
 
 # Rows that an estimate begins with, at the accuracy of the best expert who says the same.
 PRIOR_ROWS = 2.0
+# Code of an answer whose score is not known: the row does not count for cascades that ask this expert.
+UNKNOWN = -2
+# Experts whose pattern fits into one integer.
+_MOST_DIGITS = 15
 
 
 class Ask(NamedTuple):
@@ -55,7 +59,9 @@ class CascadeRun(NamedTuple):
 
 
 def answer_groups(codes: IntArray) -> IntArray:
-    """Answers (n, k) numbered from 1 in the order in which they first appear in a row; 0 for none.
+    """Answers (n, k) numbered from 1 in the order in which they first appear in a row.
+
+    0 is no answer, -1 one whose score is unknown.
 
     >>> answer_groups(np.array([[7, 7, 3], [-1, 2, 2]]))
     array([[1, 1, 2],
@@ -66,15 +72,24 @@ def answer_groups(codes: IntArray) -> IntArray:
         same = (codes[:, :k] == own[:, None]) & (own >= 0)[:, None]
         earlier = np.max(groups[:, :k] * same, axis=1, initial=0)
         new = groups[:, :k].max(axis=1, initial=0) + 1
-        groups[:, k] = np.where(own < 0, 0, np.where(earlier > 0, earlier, new))
+        groups[:, k] = np.where(own < 0, own + 1, np.where(earlier > 0, earlier, new))
     return groups
 
 
 def _patterns(groups: IntArray) -> tuple[IntArray, IntArray]:
     """Different rows (m, k) of groups (n, k), and which of them each row is."""
-    digits = (groups.shape[1] + 1) ** np.arange(groups.shape[1])
-    _, first, place = np.unique(groups @ digits, return_index=True, return_inverse=True)
+    k = groups.shape[1]
+    if k > _MOST_DIGITS:
+        patterns, place = np.unique(groups, axis=0, return_inverse=True)
+        return patterns, place.ravel()
+    key = (groups + 1) @ (k + 2) ** np.arange(k)
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
     return groups[first], place
+
+
+def _sums(place: IntArray, values: FloatArray, size: int) -> FloatArray:
+    """Sums (size, k) of the values (n, k) at each place."""
+    return np.column_stack([np.bincount(place, column, size) for column in values.T]).astype(float)
 
 
 @dataclass(eq=False)
@@ -92,20 +107,22 @@ class AgreementTable:
 
     @classmethod
     def of_rows(cls, codes: IntArray, scores: FloatArray, weight: FloatArray) -> Self:
-        """The table of rows (n, k) in which every expert was asked."""
+        """The table of rows (n, k); codes are ``UNKNOWN`` where scores are not known."""
         patterns, place = _patterns(answer_groups(codes))
-        size = len(patterns)
-        counts = np.bincount(place, weight, size)
-        sums = [np.bincount(place, weight * column, size) for column in scores.T]
-        return cls(patterns, counts, np.column_stack(sums), weight @ scores / weight.sum())
+        known = weight[:, None] * (codes != UNKNOWN)
+        weighed = known * np.where(codes != UNKNOWN, scores, 0.0)
+        accuracy = weighed.sum(axis=0) / np.maximum(known.sum(axis=0), 1e-300)
+        counts = _sums(place, weight[:, None], len(patterns))[:, 0]
+        return cls(patterns, counts, _sums(place, weighed, len(patterns)), accuracy)
 
     def of(self, places: Sequence[int]) -> AgreementTable:
         """The table of some of the experts, by their places in it."""
         kept = list(places)
-        groups, place = _patterns(answer_groups(self.groups[:, kept] - 1))
-        counts = np.bincount(place, self.counts, len(groups))
-        sums = [np.bincount(place, column, len(groups)) for column in self.sums[:, kept].T]
-        return AgreementTable(groups, counts, np.column_stack(sums), self.accuracy[kept])
+        known = (self.groups[:, kept] >= 0).all(axis=1)
+        groups, place = _patterns(answer_groups(self.groups[known][:, kept] - 1))
+        counts = _sums(place, self.counts[known, None], len(groups))[:, 0]
+        sums = _sums(place, self.sums[known][:, kept], len(groups))
+        return AgreementTable(groups, counts, sums, self.accuracy[kept])
 
     def leading(
         self, codes: IntArray, own: tuple[FloatArray, FloatArray] | None = None
@@ -207,7 +224,7 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
             rows, experts = np.flatnonzero(first == start), list[int]()
             for number in range(start, last + 1):
                 experts += self.steps[number]
-                asked[np.ix_(rows, self.steps[number])] = True
+                asked[rows[:, None], self.steps[number]] = True
                 own = None if errors is None else errors[rows]
                 lead, found = self._judge(experts, answers.take(rows).of_experts(experts), own)
                 if number == last:
