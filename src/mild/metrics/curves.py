@@ -16,7 +16,6 @@ from mild.errors import ArtifactError
 from mild.metrics.routing import expert_shares
 from mild.metrics.rows import known_rows, number_vector
 
-
 #: What stands in place of an expert for a learned setting of a curve.
 TRADE_OFF, CASCADE = -1, -2
 

@@ -33,6 +33,7 @@ from mild.metrics.risk_control import Certificate, betting_p_values, certify
 from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads
+from mild.tuning.cascades import CascadeOutcomes, FittedCascades
 from mild.tuning.fitting import Fitted, contents
 from mild.tuning.tasks import Task
 
@@ -41,25 +42,6 @@ MOST_WEIGHTS = 128
 SAMPLE = 2_000
 # Larger ones decide alike, and a gateway takes none.
 LARGEST_WEIGHT = 1e12
-
-
-@dataclass(frozen=True, eq=False)
-class CascadeOutcomes:
-    """What cascades at m price weights do with n rows that they were not fitted on."""
-
-    weights: FloatArray  # (m,) ascending
-    quality: FloatArray  # (n_samples, m) scores of the given answers, NaN where they are not known
-    dollars: FloatArray | None  # (n_samples, m) of all experts that were asked; None if there are none
-    asked: BoolArray  # (n_samples, m, n_experts) which experts were asked
-
-    def take(self, rows: Any, first: int = 0) -> CascadeOutcomes:
-        """Some of the rows, and the price weights from the place ``first`` on."""
-        return CascadeOutcomes(
-            self.weights[first:],
-            self.quality[rows, first:],
-            None if self.dollars is None else self.dollars[rows, first:],
-            self.asked[rows, first:],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,7 +298,7 @@ def measure(
     folds = None if held.folds is None else np.unique(held.folds[first], return_inverse=True)[1]
     chosen = np.column_stack([held.choices(weights), every])
 
-    def settings(values: FloatArray, unit: float) -> FloatArray:
+    def settings(values: Any, unit: float) -> FloatArray:
         """Mean, its error, and the error of its difference to the best expert (3, m + c + p)."""
         own = held.by_group(np.take_along_axis(values, chosen, axis=1))  # a group counts once
         parts = own, own - own[:, [m + c + best]]
@@ -374,9 +356,9 @@ def solve(
 ) -> Solution:
     """The setting that meets a target at the least dollars; a target of dollars, with the best quality.
 
-    Settings are trade-offs, cascades where they are held out, too, and single experts. The target is met by a margin, so that on as many new rows
-    it is met with ``target.target_probability``, by an estimate. Where no setting has the margin, the
-    nearest is returned, with ``likely`` False, and with ``met`` False if it does not meet the target on
+    Settings are trade-offs, cascades where ``held`` has them, and single experts. The target is met by a
+    margin, so that on as many new rows it is met with ``target.target_probability``, by an estimate. Where
+    no setting has the margin, the nearest is returned, with ``likely`` False, and with ``met`` False if it does not meet the target on
     these rows either.
 
     >>> errors = np.array([[0.1, 0.1], [0.9, 0.1]] * 10)
@@ -531,25 +513,29 @@ def check_prices(expert_names: Sequence[str], prices: FloatArray) -> None:
         raise InvalidInputError(f"{rule}; {names} has none. {remedy}.", parameter="prices")
 
 
+def traded_prices(task: Task) -> FloatArray:
+    """Prices (n_samples, n_experts) that are traded for quality, in dollars.
+
+    Where the table has no prices and two experts, asking the better one costs 1.
+    """
+    table = task.table
+    if table.prices is not None:
+        check_prices(table.expert_names, table.prices)
+        return table.prices
+    strong = int(np.argmax(np.nanmean(table.scores, axis=0)))
+    return np.broadcast_to(np.eye(table.scores.shape[1])[strong], table.scores.shape)
+
+
 def fit_tradeoff(
     task: Task,
     fitted: Fitted,
     folds: Sequence[tuple[IntArray, IntArray]],
     n_jobs: int | None = None,
 ) -> Tradeoff:
-    """Learn separate heads for error and price of a task, on the features of a fitted router.
-
-    The price is in dollars. Where the table has no prices and two experts, asking the better one costs 1.
-    """
-    table = task.table
+    """Learn separate heads for error and price of a task, on the features of a fitted router."""
+    table, prices = task.table, traded_prices(task)
     scaler = fitted.model[0] if hasattr(fitted.model, "steps") else None
     X = fitted.features if scaler is None else scaler.transform(fitted.features)
-    prices = table.prices
-    if prices is not None:
-        check_prices(table.expert_names, prices)
-    else:
-        strong = int(np.argmax(np.nanmean(table.scores, axis=0)))
-        prices = np.broadcast_to(np.eye(table.scores.shape[1])[strong], table.scores.shape)
     weight = float(task.terms.price_weight or 0.0)
     found = fit_heads(X, 1 - table.scores, prices, folds, weight, n_jobs, task.weight)
     policy: Policy = found.router.policy_
@@ -570,6 +556,7 @@ class PricedFit:
     notes: dict[str, Any]
     solution: Solution | None = None
     held: HeldOut | None = None  # the rows that the solution was found on
+    direct: Solution | None = None  # the solution without answers; the same unless it is a cascade
 
 
 def with_price_heads(
@@ -581,12 +568,14 @@ def with_price_heads(
     n_jobs: int | None = None,
     confidence: float = 0.95,
     seed: int = 0,
+    cascades: FittedCascades | None = None,
 ) -> PricedFit:
     """Add separate heads for error and price to a router that was fitted on a task.
 
     Without a target the router decides as before, under other prices by the heads; where the task has no
     prices, nothing is added. With a target it decides as the solution says. A target with a guarantee
-    needs a ``calibration`` task, whose rows are used for nothing else.
+    needs a ``calibration`` task, whose rows are used for nothing else. With ``cascades`` the solution may
+    be one of them; the router then decides as the solution without answers, with a guarantee the reference.
     """
     names = task.table.expert_names
     notes: dict[str, Any]
@@ -598,19 +587,25 @@ def with_price_heads(
         notes = {"price_head": "dollars", **_curve_notes(tradeoff.held, names)}
         return PricedFit(_with_policy(fitted, policy, task), notes)
     tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
+    rows = held = replace(tradeoff.held, cascades=None if cascades is None else cascades.held)
     if calibration is None:
-        rows = tradeoff.held
-        solution = solve(target, rows, names, confidence, seed)
+        solution = direct = solve(target, held, names, confidence, seed)
+        if solution.cascade:
+            direct = solve(target, tradeoff.held, names, confidence, seed)
     else:
-        rows = _calibration_rows(tradeoff, calibration, fitted)
-        solution = certify_loss(target, tradeoff.held, rows, names, confidence, seed)
-    notes = {"target": solution.as_dict(), **_curve_notes(tradeoff.held, names)}
+        rows = _calibration_rows(tradeoff, calibration, fitted, cascades)
+        solution = direct = certify_loss(target, held, rows, names, confidence, seed)
+        if solution.cascade:
+            direct = replace(solution, t=None, expert=solution.best_expert, cascade=False)
+    # The price weight of a cascade is no trade-off of the heads.
+    own = {"t": None} if solution.cascade else {}
+    notes = {"target": {**solution.as_dict(), **own}, **_curve_notes(tradeoff.held, names)}
     if task.table.prices is not None:
         notes["price_head"] = "dollars"
-    policy = tradeoff.decide_as(solution, names)
+    policy = tradeoff.decide_as(direct, names)
     # The calibration is that of the router that was found, and the heads decide.
     fitted = _with_policy(replace(fitted, calibration=None), policy, task)
-    return PricedFit(fitted, notes, solution, rows)
+    return PricedFit(fitted, notes, solution, rows, direct)
 
 
 def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
@@ -621,11 +616,14 @@ def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
         return {}
 
 
-def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut:
+def _calibration_rows(
+    tradeoff: Tradeoff, task: Task, fitted: Fitted, cascades: FittedCascades | None
+) -> HeldOut:
     X = fitted.step.vectorize(contents(task.table, fitted.step))
     heads, table = tradeoff.policy, task.table
     estimates = heads.expected_errors(X), heads.expected_prices(X)
-    return HeldOut(*estimates, table.scores, table.prices, task.groups)
+    own = None if cascades is None else cascades.of(task, X)
+    return HeldOut(*estimates, table.scores, table.prices, task.groups, cascades=own)
 
 
 def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:
