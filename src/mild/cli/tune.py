@@ -231,6 +231,8 @@ def _show_candidates(found: TuneResult, candidates: int) -> None:
         del columns["family"]
     best = min(candidates, len(ranked))
     taken = "is taken" if found.target is None else "would be taken without the target"
+    if found.cascade is not None and found.cascade.used:
+        taken = "would be taken without the cascade"
     title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {taken}"
     print_table(title, columns, left=("parameters",))
     if found.why_taken is not None and found.target is None:

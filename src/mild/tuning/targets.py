@@ -358,8 +358,8 @@ def solve(
 
     Settings are trade-offs, cascades where ``held`` has them, and single experts. The target is met by a
     margin, so that on as many new rows it is met with ``target.target_probability``, by an estimate. Where
-    no setting has the margin, the nearest is returned, with ``likely`` False, and with ``met`` False if it does not meet the target on
-    these rows either.
+    no setting has the margin, the nearest is returned, with ``likely`` False, and with ``met`` False if it
+    does not meet the target on these rows either.
 
     >>> errors = np.array([[0.1, 0.1], [0.9, 0.1]] * 10)
     >>> prices = np.full((20, 2), [0.0, 0.01])
