@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import mild
-from cascade_cases import NAMES, PRICES, answer_table, cascade_router
+from answer_table_cases import NAMES, PRICES, answer_table, cascade_router
 from mild.artifact import Router
 from mild.data import OutcomeTable
 from mild.errors import InvalidInputError

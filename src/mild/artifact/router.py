@@ -121,11 +121,13 @@ class Router:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild show --json`` prints about the router."""
-        info = self.info
+        info, names = self.info, self.expert_names
+        steps = self.cascade and [[names[k] for k in step] for step in self.cascade.steps]
         return {
             "kind": self.policy.shown.kind,
             "parts": self.policy.parts,
-            "experts": self.expert_names,
+            "experts": names,
+            "steps": steps,
             "margins": self.margins,
             "settings": self.settings,
             "estimator": info.estimator and info.estimator.as_dict(),
