@@ -11,7 +11,7 @@ import numpy as np
 from mild.core.answers import Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.errors import UnsupportedError
-from mild.policies.base import Policy, Settings, Tensors
+from mild.policies.base import Decisions, Policy, Settings, Tensors
 from mild.policies.compose import nested, unnested
 
 # Rows that an estimate begins with, at the accuracy of the best expert who says the same.
@@ -145,6 +145,11 @@ class AgreementTable:
             sums = sums - weight[:, None] * scores
         estimate = (sums + PRIOR_ROWS * self.accuracy) / (counts + PRIOR_ROWS)
         return np.where(codes < 0, 0.0, estimate)
+
+    def rows_like(self, codes: IntArray) -> FloatArray:
+        """Rows (n,) of the table in which the same experts agree."""
+        equal: BoolArray = (answer_groups(codes)[:, None] == self.groups[None]).all(axis=2)
+        return equal @ self.counts
 
     def leading(
         self, codes: IntArray, own: tuple[FloatArray, FloatArray] | None = None
@@ -317,16 +322,37 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         return np.where(answers.codes[rows, place] >= 0, gate_values(inputs, self.gate), 0.0)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """1 for the expert that is asked first, else 0."""
-        scores = np.zeros((X.shape[0], self.n_experts))
-        scores[np.arange(X.shape[0]), self.predict(X)] = 1.0
-        return scores
+        """Minus the place (n, n_experts) of each expert in the order in which they are asked."""
+        rest = [expert for expert in range(self.n_experts) if expert not in self.order]
+        places = np.empty((len(self.steps), self.n_experts))
+        for first in range(len(self.steps)):
+            steps = [*self.steps[first:], *self.steps[:first], rest]
+            places[first, [expert for step in steps for expert in step]] = range(self.n_experts)
+        return -places[self.first_steps(X)]
+
+    def decide(self, X: Any) -> Decisions:
+        """The first expert of the first step; shares and costs of each expert are those of ``direct``."""
+        values = self.decision_function(X)
+        return replace(
+            self.direct.decide(X), chosen=self.predict(X), values=values, by="first step"
+        )
 
     def predict_proba(self, X: Any) -> FloatArray:
-        return self.decision_function(X)
+        return self.direct.predict_proba(X)
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return self.direct.expected_costs(X)
 
     def predict(self, X: Any) -> IntArray:
         return np.array([step[0] for step in self.steps])[self.first_steps(X)]
+
+    def with_decision(self, rule: str) -> Policy:
+        raise only_direct("the decision rule", "decision")
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> Policy:
+        raise only_direct("the prices", "price_weight" if betas is None else "beta")
 
     def without(self, expert: int) -> Policy:
         """The cascade without an expert; the direct policy where nobody is left to ask."""
@@ -378,6 +404,20 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
             heads[0] if heads else None,
             settings["start_error"],
         )
+
+
+def cascade_of(policy: Policy) -> AnswerCascadePolicy | None:
+    """The policy, if it reads answers."""
+    return policy if isinstance(policy, AnswerCascadePolicy) else None
+
+
+def only_direct(what: str, parameter: str) -> UnsupportedError:
+    """The refusal to change what a cascade was fitted for."""
+    return UnsupportedError(
+        f"{what} of a cascade cannot be changed after fitting, because its steps were chosen for them; fit "
+        "it again, or use its router without answers (router.direct).",
+        parameter=parameter,
+    )
 
 
 def gate_inputs(
