@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mild.core.answers import Answers
 from mild.core.arrays import (
+    BoolArray,
     FloatArray,
     IntArray,
     check_entries,
@@ -40,6 +41,8 @@ MOST_THRESHOLDS = 24
 FOLDS = 5
 # Strength of a learned gate, and what it must save of the loss of counts to be taken.
 GATE_ALPHA, WORTH = 1e-3, 0.01
+# Shares of the rows that are not too hard for the first step.
+START_QUANTILES = (0.6, 0.8, 0.9, 0.95)
 # Differences of costs that are none.
 ROUNDING = 1e-9
 
@@ -81,11 +84,16 @@ class AnswerCascadeRouter(BaseRouter):
     max_calls : int, experts that are asked about one query at most
     steps : list of steps, each an expert or a list of experts that are asked together, by index or name;
         None to search them
-    gate : "auto" or "counts"
+    gate : what the probability is learned by: "counts" of past rows with the same pattern of agreement; or
+        a linear function of these, of what the answer looks like and of the error expected from X, trained
+        by "logistic" regression or by MILD's or TDEF's loss for accepting or going on ("mild", "tdef");
+        "auto" for logistic where its held-out loss is lower than that of counts
+    margins : "theory", "uniform" or two numbers, for accepting and going on, for ``gate="mild"``
 
     Attributes
     ----------
     candidates_ : list of Candidate, cascades that no other one beats in cost and price, cheapest first
+    gate_ : str, the gate in use
 
     >>> X, costs = [[0.0]] * 6, [[0, 0, 0]] * 4 + [[1, 1, 0]] * 2
     >>> answers = Answers.of([["1", "1", "1"]] * 4 + [["1", "2", "3"]] * 2, "number")
@@ -99,6 +107,7 @@ class AnswerCascadeRouter(BaseRouter):
     max_calls: int = 4
     steps: Sequence[Any] | None = None
     gate: str = "auto"
+    margins: Any = "theory"
 
     def fit(
         self,
@@ -146,15 +155,19 @@ class AnswerCascadeRouter(BaseRouter):
 
     def _learn_gate(self, X: Any, costs: FloatArray, weight: FloatArray | None) -> None:
         """Take a learned gate in place of counts, with "auto" only if its held-out loss is lower."""
-        loss = "logistic" if self.gate == "auto" else self.gate
+        loss: str = "logistic" if self.gate == "auto" else self.gate
         folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(costs))
         heads = fit_heads(X, costs, np.zeros(costs.shape), folds, sample_weight=weight)
-        learned = self._search.learned(
-            self.candidates_, loss, heads.errors, folds, self.price_weight
+        search, counted = self._search, self.candidates_
+        learned = search.learned(
+            counted, loss, heads.errors, folds, self.price_weight, self.margins
         )
-        if self.gate == "auto" and not _worthwhile(learned, self.candidates_):
-            return
-        self.gate_, self._heads, self.candidates_ = loss, heads.router.policy_, learned
+        if self.gate != "auto" or _worthwhile(learned, counted):
+            self.gate_, self.candidates_ = loss, learned
+        started = search.with_starts(self.candidates_, heads.errors)
+        if _worthwhile(started, self.candidates_):
+            self.candidates_ = started
+        self._heads = heads.router.policy_
 
     def at(self, price_weight: float) -> AnswerCascadePolicy:
         """The policy of the candidate of least mean cost plus ``price_weight`` times what is paid."""
@@ -270,6 +283,8 @@ class CascadeSearch:
         self._prices = prices
         self._weight = weight
         self._known: dict[tuple[int, ...], Judged] = {}
+        # Of learned gates: the leading answers, the gate, and its values in rows that it has not seen.
+        self._gated: dict[Steps, tuple[list[Judged], FloatArray, FloatArray]] = {}
         self._ease = self._row_effects(self._scores), self._row_effects(self._prices)
 
     def _row_effects(self, values: FloatArray) -> FloatArray:
@@ -372,8 +387,13 @@ class CascadeSearch:
         parts: Sequence[Judged] | None = None,
         gate: FloatArray | None = None,
         values: Sequence[FloatArray] | FloatArray | None = None,
+        hard: BoolArray | None = None,
+        start_error: float | None = None,
     ) -> list[Candidate]:
-        """The cascade with each threshold; ``values`` of a gate are from rows that it has not seen."""
+        """The cascade with each threshold; ``values`` of a gate are from rows that it has not seen.
+
+        ``hard`` rows (n,) begin with the last step.
+        """
         known = self._known_weight(steps)
         if not known.any():
             return []
@@ -389,17 +409,20 @@ class CascadeSearch:
         # All rows go to the end; then those accepted earlier are taken back, for all thresholds at once.
         score = np.full(len(thresholds), known @ (final - self._ease[0]))
         paid = np.full(len(thresholds), known @ (np.sum(prices, axis=0) - self._ease[1]))
-        best = np.full(len(known), -np.inf)
+        if hard is not None:
+            paid -= (known * hard) @ np.sum(prices[:-1], axis=0)
+        best: FloatArray | None = None
         after = [*(part.score for part in parts), final][1:]
         for part, value, later, price in zip(parts, values, after, prices[1:], strict=True):
-            best = np.maximum(best, value)
-            place = np.searchsorted(thresholds, best, side="right")
+            best = value if best is None else np.maximum(best, value)
+            reached = best if hard is None else np.where(hard, -np.inf, best)
+            place = np.searchsorted(thresholds, reached, side="right")
             for total, change in ((score, part.score - later), (paid, -price)):
                 sums = np.bincount(place, known * change, len(thresholds) + 1)
                 total += np.cumsum(sums[::-1])[::-1][1:]
         costs = self._scale * (1 - score / known.sum())
         return [
-            Candidate(steps, *one, gate)
+            Candidate(steps, *one, gate, start_error)
             for one in zip(
                 thresholds.tolist(), costs.tolist(), (paid / known.sum()).tolist(), strict=True
             )
@@ -412,6 +435,7 @@ class CascadeSearch:
         errors: FloatArray,
         folds: Folds,
         price_weight: float,
+        margins: Any = "theory",
     ) -> list[Candidate]:
         """The candidates with learned gates; thresholds are chosen on rows that a fold held out."""
         found: list[Candidate] = []
@@ -437,14 +461,26 @@ class CascadeSearch:
             going_on = self._scale * (1 - self._final(steps)) + price_weight * later
             accepted = self._scale * (1 - np.array([part.score for part in parts]))
             costs = np.stack([accepted, going_on], axis=2)
-            held = fit_gates(loss, inputs, costs, known, folds)
+            held = fit_gates(loss, margins, inputs, costs, known, folds)
             values = np.empty(accepted.shape)
             for gate, (_, test) in zip(held, folds, strict=True):
                 values[:, test] = gate_values(inputs[:, test], gate)
             for value, part in zip(values, parts, strict=True):
                 value[self._codes[rows, part.expert] < 0] = 0.0
-            [gate] = fit_gates(loss, inputs, costs, known, [(rows, rows)])
-            found += self.tried(steps, parts, gate, values)
+            [gate] = fit_gates(loss, margins, inputs, costs, known, [(rows, rows)])
+            self._gated[steps] = parts, gate, values
+            found += self.tried(steps, *self._gated[steps])
+        return undominated(found)
+
+    def with_starts(self, candidates: Sequence[Candidate], errors: FloatArray) -> list[Candidate]:
+        """The candidates, and those that begin with the last step where the first is likely to be wrong."""
+        found = list(candidates)
+        for steps, learned in {(one.steps, one.gate is not None) for one in candidates}:
+            if len(steps) > 1:
+                least = errors[:, list(steps[0])].min(axis=1)
+                parts, gate, values = self._gated[steps] if learned else (None, None, None)
+                for limit in np.quantile(least, START_QUANTILES).tolist():
+                    found += self.tried(steps, parts, gate, values, least > limit, limit)
         return undominated(found)
 
     def _promising(self, found: Sequence[Candidate]) -> list[Steps]:
@@ -460,15 +496,25 @@ class CascadeSearch:
 
 def undominated(found: Sequence[Candidate]) -> list[Candidate]:
     """Those that no other one beats in cost at the same price or less, the cheapest first."""
+
+    def rank(one: Candidate) -> tuple[float, float, int]:
+        experts = sum(map(len, one.steps))
+        return float(f"{one.paid:.9g}"), float(f"{one.cost:.9g}"), experts
+
     kept: list[Candidate] = []
-    for one in sorted(found, key=lambda one: (one.paid, one.cost, len(one.steps))):
+    for one in sorted(found, key=rank):
         if not kept or one.cost < kept[-1].cost - ROUNDING:
             kept.append(one)
     return kept
 
 
 def fit_gates(
-    loss: str, inputs: FloatArray, costs: FloatArray, weight: FloatArray, folds: Folds
+    loss: str,
+    margins: Any,
+    inputs: FloatArray,
+    costs: FloatArray,
+    weight: FloatArray,
+    folds: Folds,
 ) -> list[FloatArray]:
     """A gate for the training rows of each fold.
 
@@ -479,11 +525,13 @@ def fit_gates(
         rows = np.tile(weight[train], len(inputs))
         kept = rows > 0
         X, y = inputs[:, train].reshape(len(rows), -1), costs[:, train].reshape(len(rows), 2)
-        found.append(_fit_gate(loss, X[kept], y[kept], rows[kept]))
+        found.append(_fit_gate(loss, margins, X[kept], y[kept], rows[kept]))
     return found
 
 
-def _fit_gate(loss: str, inputs: FloatArray, costs: FloatArray, weight: FloatArray) -> FloatArray:
+def _fit_gate(
+    loss: str, margins: Any, inputs: FloatArray, costs: FloatArray, weight: FloatArray
+) -> FloatArray:
     mean = np.average(inputs, axis=0, weights=weight)
     spread = np.sqrt(np.average((inputs - mean) ** 2, axis=0, weights=weight))
     varies = spread > 1e-12
@@ -493,7 +541,7 @@ def _fit_gate(loss: str, inputs: FloatArray, costs: FloatArray, weight: FloatArr
         heads = unwarned(logistic_heads)(Z, 1 - costs[:, :1] / scale, weight[:, None], GATE_ALPHA)
         coef, intercept = heads.coef[0], heads.intercept[0]
     else:
-        router = LinearRouter(loss, alpha=GATE_ALPHA)
+        router = LinearRouter(loss, margins=margins, alpha=GATE_ALPHA)
         unwarned(router.fit)(Z, costs, weight)
         coef = router.coef_[0] - router.coef_[1]
         intercept = router.intercept_[0] - router.intercept_[1]
