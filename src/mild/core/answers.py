@@ -281,11 +281,11 @@ def _plain(value: Any) -> Any:
 
 
 def _is_named(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and isinstance(*value.values(), dict)
+    return isinstance(value, dict) and [type(one) for one in value.values()] == [dict]
 
 
 def _plain_call(call: dict[str, Any]) -> dict[str, Any]:
-    call = call["function"] if "function" in call else call
+    call = call.get("function", call)
     arguments = next(call[name] for name in _ARGUMENTS if name in call)
     if isinstance(arguments, str):
         try:

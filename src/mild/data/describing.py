@@ -242,7 +242,8 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
 
 
 def _describe_answers(table: DescribedOutcomes, answers: Answers) -> dict[str, Any]:
-    pairs, scores, codes = [], table.scores, answers.codes
+    scores, codes = table.scores, answers.codes
+    pairs: list[dict[str, Any]] = []
     said = np.flatnonzero((codes >= 0).any(axis=0)).tolist()
     for one, other in combinations(said, 2):
         both = scores[~np.isnan(scores[:, [one, other]]).any(axis=1)][:, [one, other]]
