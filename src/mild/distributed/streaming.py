@@ -221,7 +221,7 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-class Answers:
+class DecisionLines:
     """Decisions of a router as JSON lines, by a template: ten times as fast as ``json.dumps``."""
 
     def __init__(
@@ -298,7 +298,7 @@ class LineRouter:
         self.router = router
         self.lines = lines
         self.skip_bad = skip_bad
-        self._answers = Answers(router.expert_names, echo, probabilities)
+        self._answers = DecisionLines(router.expert_names, echo, probabilities)
 
     def route(self, block: Block) -> RoutedBlock:
         """Answers to a block, in the order of its lines."""
