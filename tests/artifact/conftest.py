@@ -12,6 +12,7 @@ from safetensors.numpy import save as pack
 
 from mild.artifact import Router, save
 from mild.policies import (
+    AnswerCascadePolicy,
     BlendPolicy,
     CascadePolicy,
     ConstantPolicy,
@@ -27,6 +28,7 @@ from mild.policies import (
     StandardizedPolicy,
     TradeoffPolicy,
 )
+from mild.policies.answers import AgreementTable
 from text_router_cases import folders  # noqa: F401
 
 N_FEATURES, N_EXPERTS = 4, 3
@@ -85,7 +87,17 @@ def make_policies(dtype=np.float64):
     made = {policy.kind: policy for policy in policies}
     order = np.roll(np.arange(N_EXPERTS), 1)
     made["ordered"] = OrderedPolicy(order, linear)
+    made["answer_cascade"] = AnswerCascadePolicy(
+        "number", [[0, 1], [2]], 0.8, agreement(dtype), regression, draw(7), made["priced"], 0.9
+    )
     return made | {"tradeoff": TradeoffPolicy(linear, made["priced"])}
+
+
+def agreement(dtype=np.float64):
+    """Which of three experts agree on four rows: all, the first two, the last two, one has no answer."""
+    codes = np.array([[0, 0, 0], [0, 0, 1], [0, 1, 1], [-1, 0, 1]])
+    scores = np.array([[1, 1, 1], [0.5, 0.5, 1], [0, 1, 1], [0, 0, 1]], dtype)
+    return AgreementTable.of_rows(codes, scores, np.ones(4, dtype))
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,7 +52,7 @@ SETTING_CHANGES = [
         "standardized",
         "parts",
         [{"kind": "magic", "settings": {}}],
-        "kind must be one of blend, cascade",
+        "kind must be one of answer_cascade, blend, cascade",
     ),
     (
         "standardized",
@@ -65,6 +67,32 @@ SETTING_CHANGES = [
         "settings of a linear router must be an object",
     ),
     ("stack", "parts", [], "setting parts must list at least 2 routers"),
+    ("answer_cascade", "parts", [], "setting parts must list 1 router or 2"),
+    ("answer_cascade", "answer_kind", "poem", "setting answer_kind must be one of number, choice"),
+    ("answer_cascade", "answer_kind", ["number"], "setting answer_kind must be one of number"),
+    ("answer_cascade", "threshold", 1.5, "setting threshold must be a number in [0, 1]; got 1.5"),
+    ("answer_cascade", "threshold", True, "setting threshold must be a number in [0, 1]"),
+    ("answer_cascade", "threshold", None, "setting threshold must be a number in [0, 1]"),
+    ("answer_cascade", "start_error", -1, "setting start_error must be finite and non-negative"),
+    ("answer_cascade", "more", 1, "setting more is not known"),
+    *(
+        ("answer_cascade", "steps", value, "setting steps must list steps of different experts")
+        for value in (
+            [],
+            [[]],
+            [[0, 1], []],
+            [[0, 1], [1]],
+            [[0], [3]],
+            [[-1], [2]],
+            [[0, 1.0], [2]],
+            [["0"]],
+            [0, 1],
+            {"0": [1]},
+            [[True, 2]],
+            None,
+            [list(range(10**5))],
+        )
+    ),
 ]
 
 
@@ -99,6 +127,27 @@ TENSOR_CHANGES = [
     ("stack", "2.coef", np.zeros((3, 5)), "(n_experts = 3, n_features = 6); got (3, 5)"),
     ("stack", "1.coef", np.zeros((3, 5)), "n_features = 4); got (3, 5)"),
     ("stack", "3.coef", np.zeros((3, 5)), "tensor '3.coef' does not belong"),
+    ("answer_cascade", "gate", np.zeros(6), "tensor 'gate' must have shape (7); got (6,)"),
+    ("answer_cascade", "gate", np.full(7, np.inf), "tensor 'gate' must be finite"),
+    ("answer_cascade", "groups", np.ones((4, 2)), "tensor 'groups' must have shape"),
+    ("answer_cascade", "groups", np.full((4, 3), 0.5), "tensor 'groups' must number the answers"),
+    ("answer_cascade", "groups", np.full((4, 3), 1e300), "tensor 'groups' must number the answers"),
+    ("answer_cascade", "groups", np.full((4, 3), -2.0), "tensor 'groups' must number the answers"),
+    (
+        "answer_cascade",
+        "groups",
+        np.array([[2, 1, 0], [1, 1, 1], [0, 1, 1], [0, 0, 0]], float),
+        "tensor 'groups' must number the answers",
+    ),
+    ("answer_cascade", "groups", np.ones((4, 3)), "tensor 'groups' must have different rows"),
+    ("answer_cascade", "counts", -np.ones(4), "tensor 'counts' must be non-negative; got -1"),
+    ("answer_cascade", "counts", np.ones(5), "tensor 'counts' must have shape (n_patterns = 4)"),
+    ("answer_cascade", "counts", np.full(4, np.nan), "tensor 'counts' must be finite"),
+    ("answer_cascade", "sums", np.full((4, 3), 2.0), "tensor 'sums' must be at most the counts"),
+    ("answer_cascade", "sums", -np.ones((4, 3)), "tensor 'sums' must be non-negative"),
+    ("answer_cascade", "accuracy", np.full(3, 1.5), "tensor 'accuracy' must be at most 1; got 1.5"),
+    ("answer_cascade", "accuracy", np.full(3, np.nan), "tensor 'accuracy' must be finite"),
+    ("answer_cascade", "0.coef", np.zeros((4, 4)), "tensor '0.coef' must have shape"),
 ]
 
 
@@ -126,6 +175,43 @@ def test_an_empty_memory_of_neighbours_is_refused(policies, damage, tmp_path):
     change.write()
     with pytest.raises(ArtifactError, match="tensor 'inputs' must have at least one row"):
         load(folder)
+
+
+def damaged(policy, damage, folder, tensors=None, **settings):
+    """Folder of a saved router with other settings and tensors."""
+    change = damage(save(Router(policy, NAMES), folder))
+    change.manifest["settings"] |= settings
+    change.tensors |= tensors or {}
+    change.write()
+    return folder
+
+
+def test_an_empty_or_huge_table_of_agreement_is_refused(policies, damage, tmp_path):
+    for rows, sentence in ((0, "at least one row"), (2**20 + 1, "at most 1,048,576 rows")):
+        shapes = {"groups": (rows, 3), "counts": (rows,), "sums": (rows, 3)}
+        tensors = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+        folder = damaged(policies["answer_cascade"], damage, tmp_path / str(rows), tensors)
+        with pytest.raises(ArtifactError, match=f"tensor 'groups' must have {sentence}"):
+            load(folder)
+
+
+def test_a_cascade_inside_a_router_is_refused(policies, damage, tmp_path):
+    cascade = policies["answer_cascade"]
+    for policy in (
+        StandardizedPolicy(np.zeros(4), np.ones(4), cascade),
+        replace(cascade, direct=cascade),
+    ):
+        with pytest.raises(ArtifactError, match="must not be inside a router"):
+            save(Router(policy, NAMES), tmp_path / "router")
+
+
+def test_a_cascade_starts_higher_only_with_heads_for_errors(policies, damage, tmp_path):
+    cascade = replace(policies["answer_cascade"], heads=None, start_error=None)
+    folder = damaged(cascade, damage, tmp_path / "none", start_error=0.5)
+    with pytest.raises(ArtifactError, match="start_error must be null"):
+        load(folder)
+    with pytest.raises(ArtifactError, match="must have a head for errors"):
+        save(Router(replace(cascade, heads=policies["linear"]), NAMES), tmp_path / "router")
 
 
 def test_endless_nesting_is_refused(policies, tmp_path):
@@ -164,7 +250,7 @@ def test_neighbours_without_a_centre_come_back(policies, inputs, tmp_path):
 def test_every_tensor_of_every_kind_is_needed(kind, policies, damage, tmp_path):
     folder = save(Router(policies[kind], NAMES), tmp_path / "router")
     for name in list(damage(folder).tensors):
-        if name == "centre":
+        if name in ("centre", "gate"):
             continue
         change = damage(folder)
         kept = change.tensors.pop(name)

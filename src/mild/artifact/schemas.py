@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.core.answers import KINDS, SIGNALS
 from mild.core.decisions import DECISIONS
 from mild.errors import ArtifactError, counted
 from mild.features import CombinedFeatures, OnnxFeatures
 from mild.features.encoder import POOLINGS
 from mild.features.hashing import LIMITS, VERSION
 from mild.features.terms import NUMBER_NAMES
+from mild.policies import POLICIES
+from mild.policies.answers import answer_groups
 
 # Prefix of the text features' tensors among those of the router.
 TEXT_PREFIX = "text."
@@ -29,6 +32,10 @@ HASHES_TENSOR = "seen.marks"
 MAX_DEPTH = 6
 # Below this a float holds every integer exactly.
 LARGEST = 2**53
+# Experts of a cascade, and patterns in its table of agreement: more would make a decision slow.
+MAX_ASKED, MAX_PATTERNS = 64, 1 << 20
+# Sums of scores may exceed counts by rounding.
+ROUNDING = 1e-6
 SURROGATE_FORMS = ("comp_sum", "pairwise", "hinge")
 
 # Value and known sizes -> what the value must be, or None if it is.
@@ -46,7 +53,7 @@ def integer(low: int, high: int = LARGEST - 1) -> Rule:
 
 
 def choice(allowed: Collection[str]) -> Rule:
-    return rule(f"be one of {', '.join(allowed)}", lambda value: value in allowed)
+    return rule(f"be one of {', '.join(allowed)}", lambda value: value in tuple(allowed))
 
 
 def is_amount(value: object) -> bool:
@@ -97,12 +104,26 @@ def confidence_columns(value: Any, sizes: dict[str, int]) -> str | None:
     return None if value is None or right else words
 
 
+def steps(value: Any, sizes: dict[str, int]) -> str | None:
+    count = sizes.get("n_experts", LARGEST)
+    if isinstance(value, list) and value and all(are_integers(step) and step for step in value):
+        asked = [expert for step in value for expert in step]
+        known = min(asked) >= 0 and max(asked) < count
+        if known and len(set(asked)) == len(asked) <= MAX_ASKED:
+            return None
+    return f"list steps of different experts in [0, {count - 1}], at most {MAX_ASKED} in all"
+
+
 digest = rule(
     "be 64 hexadecimal digits",
     lambda value: isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None,
 )
 flag = rule("be true or false", lambda value: type(value) is bool)
 amount = rule("be finite and non-negative", is_amount)
+amount_or_null = rule(
+    "be finite and non-negative, or null", lambda value: value is None or is_amount(value)
+)
+probability = rule("be a number in [0, 1]", lambda value: is_amount(value) and value <= 1)
 text = rule("be a string", lambda value: isinstance(value, str))
 text_or_null = rule("be a string or null", lambda value: value is None or isinstance(value, str))
 settings_object = rule("be an object", lambda value: isinstance(value, dict))
@@ -225,6 +246,10 @@ def check_policy(
     if prefix.count(".") > MAX_DEPTH:
         raise ArtifactError(f"routers may be nested {MAX_DEPTH} deep; got more at {prefix!r}.")
     schema = _schema("kind", kind, POLICY_SCHEMAS)
+    if prefix and kind == "answer_cascade":
+        raise ArtifactError(
+            f"a cascade of answers must not be inside a router; got one at {prefix!r}."
+        )
     if not isinstance(settings, dict):
         raise ArtifactError(f"settings of a {kind} router must be an object; got {settings!r}.")
     parts = settings.get("parts") if schema.parts else None
@@ -235,7 +260,8 @@ def check_policy(
             states.append((part, inner, f"{prefix}{number}."))
     if schema.parts and not schema.parts[0] <= len(states) <= schema.parts[1]:
         least, most = schema.parts
-        count = ("" if least == most else "at least ") + counted(least, "router")
+        count = ("at least " if most == math.inf else "") + counted(least, "router")
+        count += f" or {most:g}" if least < most < math.inf else ""
         raise ArtifactError(f"setting {prefix}parts must list {count}; got {parts!r}.")
     schema.check(settings, tensors, sizes, prefix, n_parts=len(states))
     width = 0
@@ -252,6 +278,45 @@ def check_policy(
             final = {**sizes, "n_features": width}
             check_policy(part["kind"], part["settings"], inner, final, place)
             sizes["n_experts"] = final["n_experts"]
+    if kind == "answer_cascade":
+        _check_cascade(settings, tensors, states[1:])
+
+
+def _check_cascade(
+    settings: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+    heads: Sequence[tuple[Any, Mapping[str, NDArray[Any]], str]],
+) -> None:
+    """Refuse a table of agreement that no rows have, and heads that cannot be used."""
+    groups, counts, sums, accuracy = (tensors[name] for name in AGREEMENT)
+    if len(groups) > MAX_PATTERNS:
+        raise ArtifactError(
+            f"tensor 'groups' must have at most {MAX_PATTERNS:,} rows; got {len(groups):,}."
+        )
+    # Numbered from 1 as they appear; 0 for no answer, -1 for one whose score is unknown.
+    whole = np.clip(groups, -1, MAX_ASKED).astype(np.intp)
+    if not np.array_equal(groups, answer_groups(whole - 1)):
+        raise ArtifactError(
+            "tensor 'groups' must number the answers of each row from 1 as they appear."
+        )
+    if len(np.unique(whole, axis=0)) < len(whole):
+        raise ArtifactError("tensor 'groups' must have different rows; got one twice.")
+    most = counts[:, None] * (1 + ROUNDING)
+    for name, inside in (("sums", sums <= most), ("accuracy", accuracy <= 1 + ROUNDING)):
+        if not inside.all():
+            limit = "the counts" if name == "sums" else "1"
+            raise ArtifactError(
+                f"tensor {name!r} must be at most {limit}; got {tensors[name].max():g}."
+            )
+    if settings["start_error"] is not None and not heads:
+        raise ArtifactError(
+            "setting start_error must be null, because there are no heads for errors."
+        )
+    for part, inner, place in heads:
+        if not POLICIES[part["kind"]].from_state(part["settings"], inner).has_errors:
+            raise ArtifactError(
+                f"router {place!r} must have a head for errors; got {part['kind']!r}."
+            )
 
 
 def check_text(
@@ -343,6 +408,12 @@ def _cascade_tensors(settings: dict[str, Any]) -> dict[str, str]:
     return {"thresholds": thresholds, "coef": f"{rows} n_features", "intercept": rows}
 
 
+def _agreement_tensors(settings: dict[str, Any]) -> dict[str, str]:
+    asked = sum(map(len, settings["steps"]))
+    shapes = {name: shape.format(asked) for name, shape in AGREEMENT.items()}
+    return shapes | {"gate": f"{len(SIGNALS) + 3}, optional"}
+
+
 def _static_tensors(settings: dict[str, Any]) -> dict[str, str]:
     table = {"table": "n_tokens n_features, float16, not empty", "tokenizer": "n_bytes, uint8"}
     return {**SCALED, **(table if settings["embedded"] else {})}
@@ -355,6 +426,12 @@ NOVELTY = {
     "means": "n_means n_experts, not empty",
 }
 CALIBRATION = dict.fromkeys(("slopes", "offsets"), "n_experts")
+AGREEMENT = {
+    "groups": "n_patterns {}, not empty",
+    "counts": "n_patterns, not negative",
+    "sums": "n_patterns {}, not negative",
+    "accuracy": "{}, not negative",
+}
 LINEAR = {"coef": "n_experts n_features", "intercept": "n_experts"}
 MARGINS = {"margins": "n_experts, positive"}
 DECODER: dict[str, Rule] = {"decision": choice(DECISIONS), "surrogate": surrogate}
@@ -390,6 +467,12 @@ POLICY_SCHEMAS = {
     "cascade": Schema(
         {"n_features": width, "order": expert_order, "columns": confidence_columns},
         _cascade_tensors,
+    ),
+    "answer_cascade": Schema(
+        {"answer_kind": choice(KINDS), "steps": steps, "threshold": probability}
+        | {"start_error": amount_or_null},
+        _agreement_tensors,
+        parts=(1, 2),
     ),
     "standardized": Schema(
         {}, {"mean": "n_features", "scale": "n_features, positive"}, parts=(1, 1)

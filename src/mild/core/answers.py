@@ -85,6 +85,12 @@ class Answers:
             signals[i, k] = _signals(given[i][k], kind)
         return cls(kind, codes, signals)
 
+    @property
+    def ever_agree(self) -> bool:
+        """Whether two answers agree in any row."""
+        ordered = np.sort(self.codes, axis=1)
+        return bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any())
+
     def take(self, rows: Any) -> Answers:
         """Some of the rows."""
         return Answers(self.kind, self.codes[rows], self.signals[rows])
