@@ -158,8 +158,9 @@ def _print_steps(steps: Sequence[Mapping[str, Any]], quality: str) -> None:
         rows,
         quality,
         {
-            "share of rows": [percent(step["share"]) for step in steps],
-            "estimated": [percent(step["estimated"]) for step in steps],
+            "rows": [f"{step['rows']:,}" for step in steps],
+            "share": [percent(step["share"]) for step in steps],
+            "gate's estimate": [percent(step["estimated"]) for step in steps],
         },
     )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from mild.core.answers import Answer
 from mild.core.arrays import FloatArray
 from mild.data.cost_terms import CostTerms, KnownOutcomes
+from mild.data.formats.base import ANSWER, LOGPROB
 from mild.data.outcome_table import OutcomeTable
 from mild.policies.answers import CascadeRun
 
@@ -42,3 +45,14 @@ def cascade_costs(table: KnownOutcomes, terms: CostTerms, run: CascadeRun) -> Fl
     if terms.latency_weight and table.latencies is not None:
         costs = costs + terms.latency_weight * run.seconds(table.latencies)
     return costs
+
+
+def row_answers(table: OutcomeTable, row: int) -> dict[str, Answer]:
+    """What the experts with a column of answers said in a row, for ``Router.explain``."""
+
+    def cell(name: str) -> Any:
+        known = name in table.columns.column_names
+        return table.columns[name][row].as_py() if known else None
+
+    names = [name for name in table.expert_names if ANSWER + name in table.columns.column_names]
+    return {name: Answer(cell(ANSWER + name), cell(LOGPROB + name)) for name in names}

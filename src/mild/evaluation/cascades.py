@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact import Router
 from mild.core.answers import Answers
-from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
 from mild.data import CostTerms, OutcomeTable
 from mild.data.cascades import cascade_costs, with_cascade
-from mild.errors import listed
+from mild.errors import InvalidInputError, listed
 from mild.metrics import Verdict, expert_shares, verdict_of_choices
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.verdict import STARTS
@@ -28,27 +27,16 @@ _STARTS = {
 }
 
 
-def cascade_of(router: Router) -> AnswerCascadePolicy | None:
-    """The policy of a router that reads answers; None for another router."""
-    return router.policy if isinstance(router.policy, AnswerCascadePolicy) else None
-
-
-def without_answers(router: Router) -> Router:
-    """The router that decides without answers; another router as it is."""
-    policy = cascade_of(router)
-    return router if policy is None else replace(router, policy=policy.direct)
-
-
 def known_answers(table: OutcomeTable, policy: AnswerCascadePolicy) -> Answers:
     """The answers of a table, compared as the cascade does; refused if an expert of a step has none."""
     answers = replace(table, answer_kind=policy.answer_kind).answers
     silent = [k for k in policy.order if answers is None or (answers.codes[:, k] < 0).all()]
     if answers is None or silent:
         names = listed([repr(table.expert_names[k]) for k in silent], 6)
-        raise invalid(
-            "table",
-            f"must hold the answers of the experts that the cascade asks; there are none of {names}. "
-            "Add columns answer__<expert>, as mild collect writes them.",
+        raise InvalidInputError(
+            f"the table must hold the answers of the experts that the cascade asks; there are none of "
+            f"{names}. Add columns answer__<expert>, as mild collect writes them, or judge router.direct.",
+            parameter="table",
         )
     return answers
 
@@ -82,7 +70,8 @@ class CascadeFigures:
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
         about = {"steps": self.steps, "asked": self.asked, "given": self.given, "calls": self.calls}
-        return as_python({**about, "direct": self.direct.as_dict()}, finite=True)
+        direct = {**self.direct.as_dict(), "headline": _STARTS[self.direct.pays]}
+        return dict(as_python({**about, "direct": direct}, finite=True))
 
 
 def cascade_figures(

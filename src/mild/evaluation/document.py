@@ -14,7 +14,7 @@ from mild._version import __version__
 from mild.artifact import Router
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
-from mild.evaluation.cascades import cascade_figures, cascade_outcomes, without_answers
+from mild.evaluation.cascades import cascade_figures, cascade_outcomes
 from mild.evaluation.figures import RoutingFigures, routing_figures, task_figures
 from mild.metrics.outcomes import Outcomes
 from mild.policies.answers import CascadeRun
@@ -65,7 +65,7 @@ class JudgedRows:
             found = task_figures(task, self.chosen, confidence, seed, fitted, target, known)
             if self.run is None:
                 return found
-            direct = without_answers(self.router).predict(self.X)
+            direct = self.router.direct.predict(self.X)
             about = (names, task.groups, task.counted, confidence, seed)
             own = cascade_figures(self.run, known, found.rows, direct, *about)
             line = {"key": "direct", "expert": None, **own.direct_means}

@@ -19,7 +19,7 @@ from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import check_arguments, listed
 from mild.evaluation import sections
-from mild.evaluation.cascades import cascade_of, known_answers, without_answers
+from mild.evaluation.cascades import known_answers
 from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
 from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, document_header
 from mild.evaluation.figures import RoutingFigures, named_baselines
@@ -128,7 +128,6 @@ class Evaluation:
         names, table = list(router.expert_names), None if task is None else task.table
         cost = {} if task is None else task.cost
         balance = None if task is None else task.balance
-        direct = without_answers(router)
         # A cascade decides by answers; it estimates no shares.
         shares = None if judged.run else router.predict_proba(X).astype(np.float64)
         texts = None if table is None or not table.has_queries else table.queries
@@ -149,9 +148,10 @@ class Evaluation:
         constant = found.summary["constant_expert"]
         n = len(routed.costs)
         name = "router" if judged.run is None else "router without answers"
+        sweep = [] if judged.run is None else [(name, router.direct.predict(X))]
         frontier = sections.frontier(
             routed,
-            sections.operating_points(direct, X, routed, cost, name),
+            [*sweep, *sections.operating_points(router.direct, X, routed, cost, name)],
             sections.method_points(comparison, names),
             sections.target_limits(router.info.target, found.verdict.target),
         )
@@ -365,7 +365,7 @@ def _known_rows(
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
     X = router.features(contents(task.table, router.text))
-    seen, policy = whole.rows - table.rows, cascade_of(router)
+    seen, policy = whole.rows - table.rows, router.cascade
     if policy is None:
         return JudgedRows(router, task.costs, X, router.predict(X), task, whole, seen), tuple(notes)
     run = policy.run(X, known_answers(task.table, policy))
@@ -375,7 +375,7 @@ def _known_rows(
 
 def _numbers(router: Router, data: Any, costs: Any) -> JudgedRows:
     """Rows of features and costs."""
-    if cascade_of(router) is not None:
+    if router.cascade is not None:
         rule = "must be a table of outcomes with answers (answer__<expert>) to judge a cascade by"
         raise invalid("data", f"{rule}; got features and costs.")
     if isinstance(data, Matrices):

@@ -35,7 +35,9 @@ class RoutedRows:
 
     expert_names: list[str]  # names of the experts, in the router's order
     outcomes: Outcomes
-    chosen: IntArray  # (n_samples,) the router's choices; of a cascade, the column behind the experts'
+    chosen: (
+        IntArray  # (n_samples,) the router's choices; of a cascade, the column behind the experts'
+    )
     # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
     probabilities: FloatArray | None = None
     queries: list[str] | None = None  # texts, or None

@@ -50,17 +50,7 @@ class Outcomes(Stratified):
         """The outcomes of the experts, without those of a cascade."""
         if self.given is None:
             return self
-        rest = (self.scores, self.prices, self.latencies)
-        taken = (None if part is None else part[:, :-1] for part in rest)
-        scores, prices, latencies = taken
-        return replace(
-            self,
-            costs=self.costs[:, :-1],
-            scores=scores,
-            prices=prices,
-            latencies=latencies,
-            given=None,
-        )
+        return replace(self._each(lambda values: values[:, :-1]), given=None)
 
     def answering(self, chosen: IntArray) -> IntArray:
         """Expert (n_samples,) whose answer is given: the chosen one, or the one that a cascade takes."""
@@ -69,11 +59,15 @@ class Outcomes(Stratified):
 
     def take(self, rows: Any) -> Outcomes:
         """Some of the rows."""
-        rest = (self.scores, self.prices, self.latencies, self.strata)
-        taken = Outcomes(self.costs[rows], *(None if part is None else part[rows] for part in rest))
-        given = None if self.given is None else self.given[rows]
-        about = {"mean_scores": self.mean_scores, "expert_names": self.expert_names}
-        return replace(taken, **about, given=given)
+        strata, given = (None if part is None else part[rows] for part in (self.strata, self.given))
+        return replace(self._each(lambda values: values[rows]), strata=strata, given=given)
+
+    def _each(self, change: Callable[[FloatArray], FloatArray]) -> Outcomes:
+        rest = (self.scores, self.prices, self.latencies)
+        scores, prices, latencies = (None if part is None else change(part) for part in rest)
+        return replace(
+            self, costs=change(self.costs), scores=scores, prices=prices, latencies=latencies
+        )
 
     def oracle(self) -> IntArray:
         """Expert (n_samples,) of least loss in every row.
@@ -197,9 +191,7 @@ def baselines(
     """
     n, experts = len(chosen), outcomes.experts
     best = outcomes.best_constant()
-    shares = expert_shares(
-        outcomes.answering(chosen), experts.costs.shape[1], outcomes.weight
-    )
+    shares = expert_shares(outcomes.answering(chosen), experts.costs.shape[1], outcomes.weight)
     found: list[tuple[str, int | None, dict[str, float | None]]] = [
         ("router", None, outcomes.means(chosen)),
         ("best_single", best, outcomes.means(np.full(n, best))),
