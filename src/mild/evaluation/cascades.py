@@ -53,6 +53,7 @@ def cascade_outcomes(
         prices=wide.prices,
         latencies=wide.latencies,
         given=run.expert,
+        asked=run.asked,
     )
 
 
@@ -127,6 +128,7 @@ def _steps(
     names: Sequence[str],
 ) -> list[dict[str, Any]]:
     step, probability, found = run.step[rows], run.probability[rows], []
+    begins = np.argmax(np.column_stack([run.asked[rows, one[0]] for one in run.steps]), axis=1)
     columns = {
         "accuracy": known.scores,
         "dollars_per_1000": None if known.prices is None else 1000 * known.prices,
@@ -144,6 +146,7 @@ def _steps(
             {
                 "experts": [names[k] for k in experts],
                 "rows": int(ends.sum()),
+                "begin": int((begins == number).sum()),
                 "share": float(np.average(ends, weights=weight)),
                 **means,
                 # The answer of the last step is given whatever the gate says.
