@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from mild.artifact.frames import default_library, html_table
-from mild.core.answers import Answer, Answers, detect_kind
+from mild.core.answers import Answers, canonical_answer, kind_by_scores
 from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups, examine, row_number
@@ -22,12 +22,14 @@ from mild.data.describing import Description, describe
 from mild.data.formats.base import ANSWER, CORRECT, LATENCY, LOGPROB, PRICE, SCORE
 from mild.data.queries import Recipe
 from mild.data.splits import Split, joined_groups, random_splits, time_splits, time_values
-from mild.data.tables import numbers
+from mild.data.tables import infer_array, numbers
 from mild.errors import DataFileError, InvalidInputError, check_arguments, listed
 
 # Columns of the query and of vectors in the wide format.
 QUERY = "prompt"
 VECTORS = "embedding"
+# Answers that tell how they are to be compared.
+KIND_SAMPLE = 2_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,33 +98,58 @@ class OutcomeTable:
         """
         if not self.has_answers:
             return None
-        columns = []
-        for name in self.expert_names:
-            contents = self._cells(ANSWER + name)
-            known = LOGPROB + name in self.columns.column_names
-            if known:
-                means = numbers(LOGPROB + name, self.columns[LOGPROB + name])
-                contents = [
-                    Answer(content, None if np.isnan(mean) else float(mean))
-                    for content, mean in zip(contents, means, strict=True)
-                ]
-            columns.append(contents)
-        found = Answers.of(list(zip(*columns, strict=True)), self.kind_of_answers())
-        return found if (found.codes >= 0).any() else None
+        found = Answers.of(self._answer_rows(), self.kind_of_answers())
+        if not (found.codes >= 0).any():
+            return None
+        for k, name in enumerate(self.expert_names):
+            if LOGPROB + name in self.columns.column_names:
+                means = np.nan_to_num(numbers(LOGPROB + name, self.columns[LOGPROB + name]))
+                found.signals[:, k, -1] = np.where(found.codes[:, k] >= 0, means, 0.0)
+        return found
 
     def kind_of_answers(self) -> str:
         """How answers are compared: as set, or as detected."""
         if self.answer_kind is not None:
             return self.answer_kind
-        return detect_kind(
-            cell for name in self.expert_names for cell in self._cells(ANSWER + name)
-        )
+        some = self.sample_rows()
+        return kind_by_scores(self._answer_rows(some), self.scores[some])
 
-    def _cells(self, name: str) -> list[Any]:
-        if name not in self.columns.column_names:
-            return [None] * self.rows
-        values: list[Any] = self.columns[name].to_pylist()
-        return values
+    def sample_rows(self) -> IntArray:
+        """Rows all over the table that tell of what kind its answers are."""
+        return np.arange(self.rows)[:: max(1, self.scores.size // KIND_SAMPLE)]
+
+    def _answer_rows(self, rows: IntArray | None = None) -> list[tuple[Any, ...]]:
+        """Contents of the answers of all rows or of some, a tuple per row."""
+        columns = self.columns if rows is None else self.columns.take(rows)
+        given = [
+            columns[name].to_pylist() if name in columns.column_names else [None] * columns.num_rows
+            for name in (ANSWER + expert for expert in self.expert_names)
+        ]
+        return list(zip(*given, strict=True))
+
+    def with_equal_answers(self, equal: Callable[[Any, Any], bool]) -> OutcomeTable:
+        """The table with one wording for answers of a row that are the same to ``equal(one, other)``.
+
+        The first wording replaces the others. For free text: ``equal`` may compare embeddings or ask a judge.
+        """
+        kind, rows = self.kind_of_answers(), []
+        for row in self._answer_rows():
+            wordings: list[Any] = []
+            for place, answer in enumerate(row):
+                if canonical_answer(answer, kind) is None:
+                    continue
+                same = next((one for one in wordings if one == answer or equal(one, answer)), None)
+                if same is None:
+                    wordings.append(answer)
+                else:
+                    row = (*row[:place], same, *row[place + 1 :])
+            rows.append(row)
+        columns = self.columns
+        for name, given in zip(self.expert_names, zip(*rows, strict=True), strict=True):
+            if ANSWER + name in columns.column_names:
+                place = columns.column_names.index(ANSWER + name)
+                columns = columns.set_column(place, ANSWER + name, infer_array(list(given)))
+        return replace(self, columns=columns, answer_kind=kind)
 
     def _carry(self, table: OutcomeTable, change: Callable[[Answers], Answers]) -> OutcomeTable:
         """A table made from this one, with its answers if they are known already."""

@@ -46,6 +46,8 @@ from mild.errors import DataFileError, check_arguments, check_option, counted, l
 
 # A text of so many words is a query, and no category.
 WORDS = 3
+# From so many rows with several answers on, it is odd that none agree.
+ENOUGH = 20
 
 
 @check_arguments
@@ -283,10 +285,22 @@ def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
             return table
         rule = "is for tables with answers in columns answer__<model>; there are none"
         raise DataFileError(f"answer_kind {rule}.", parameter="answer_kind", rule=rule)
-    kind = table.kind_of_answers()
+    kind, some = table.kind_of_answers(), table.sample_rows()
     words = f"answers are compared {KINDS[kind]} ({kind}{', detected' if detected else ''})"
     explanation = f"{table.explanation.removesuffix('.')}; {words}."
-    return replace(table, answer_kind=kind, explanation=explanation)
+    table = replace(table, answer_kind=kind, explanation=explanation)
+    answers, findings = table.take(some).answers, list(table.findings)
+    if answers is None and table.answers is None:
+        words = "all answers are missing: what the experts said cannot be compared."
+        findings.append(Finding("no_answers", table.rows, words))
+    several = 0 if answers is None else int(((answers.codes >= 0).sum(axis=1) > 1).sum())
+    if answers is not None and several >= ENOUGH and not answers.agreements().any():
+        words = (
+            f"no two answers agree in {several} rows of {len(some)}, compared {KINDS[kind]}; set "
+            f"--answer-kind if another kind fits: {', '.join(KINDS)}."
+        )
+        findings.append(Finding("answers_never_agree", several, words))
+    return replace(table, findings=tuple(findings))
 
 
 def choose_contents(

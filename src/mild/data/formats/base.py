@@ -66,7 +66,7 @@ class ReadArguments:
     answer_kind: str | None = None
 
     def texts(self) -> set[str]:
-        """Columns that are read as text whatever they look like."""
+        """Columns that are read as text whatever they look like, also as patterns."""
 
         def names(what: str) -> set[str]:
             columns = getattr(self, what)
@@ -77,7 +77,7 @@ class ReadArguments:
         query = {self.query.strip()} if isinstance(self.query, str) else set()
         outcomes = names("scores") | names("prices") | names("latencies")
         named = {name for name in (self.model_column, self.answer_column) if name is not None}
-        return {*TEXTS, *query, *names("query"), *named} - outcomes
+        return {*TEXTS, *query, *names("query"), *named, ANSWER + "*"} - outcomes
 
 
 @dataclass(frozen=True)
