@@ -40,6 +40,8 @@ class CascadeOutcomes:
     )  # (n_samples, m) of all experts that were asked; None if there are none
     costs: FloatArray  # (n_samples, m) under the terms of the task
     asked: BoolArray  # (n_samples, m, n_experts) which experts were asked
+    # (2, m) quality and dollars by which the cascades of all rows do worse than these, those of the folds
+    gaps: FloatArray | None = None
 
     @classmethod
     def of(
@@ -65,7 +67,17 @@ class CascadeOutcomes:
             None if self.dollars is None else self.dollars[rows, first:],
             self.costs[rows, first:],
             self.asked[rows, first:],
+            None if self.gaps is None else self.gaps[:, first:],
         )
+
+    def with_gaps(self, fitted: CascadeOutcomes) -> CascadeOutcomes:
+        """The same beside what the cascades do that were fitted on these rows."""
+        known = ~np.isnan(self.quality).any(axis=1)
+        less = (self.quality - fitted.quality)[known].mean(axis=0)
+        more = np.zeros(len(less))
+        if self.dollars is not None and fitted.dollars is not None:
+            more = np.nanmean((fitted.dollars - self.dollars)[known], axis=0)
+        return replace(self, gaps=np.maximum([less, more], 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +164,8 @@ def fit_cascades(
         if part.dollars is not None:
             dollars[test] = part.dollars
     paid = None if task.table.prices is None else dollars
-    return FittedCascades(router, CascadeOutcomes(grid, quality, paid, costs, asked))
+    found = FittedCascades(router, CascadeOutcomes(grid, quality, paid, costs, asked))
+    return replace(found, held=found.held.with_gaps(found.of(task, X)))
 
 
 def _fit(
