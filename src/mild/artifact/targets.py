@@ -19,8 +19,8 @@ import numpy as np
 from mild.artifact.info import RouterInfo, TargetInfo
 from mild.core.arrays import BoolArray, FloatArray, invalid
 from mild.errors import InvalidInputError, UnsupportedError
-from mild.metrics.curves import TradeoffCurve
-from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
+from mild.metrics.curves import CASCADE, TRADE_OFF, TradeoffCurve
+from mild.policies import AnswerCascadePolicy, ConstantPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
 # From here on a share of quality must be a percentage.
@@ -236,17 +236,18 @@ class Target:
 
 
 def _in_sequence(name: str, enough: BoolArray, curve: TradeoffCurve) -> BoolArray:
-    """Settings that have their margin, trade-offs only up to the first that has not.
+    """Settings that have their margin, learned ones only up to the first of their kind that has not.
 
-    Trade-offs are tried from the one that is expected to be safest on: 0 for a target of quality, the
-    largest for others. So a lucky one beyond is not taken, whatever the number of trade-offs is.
+    Trade-offs, and cascades, are tried from the one that is expected to be safest on: 0 for a target of
+    quality, the largest for others. So a lucky one beyond is not taken, whatever their number is.
     """
-    places = np.flatnonzero(curve.experts < 0)
-    places = places[np.argsort(curve.weights[places])]
-    if name not in QUALITY_TARGETS:
-        places = places[::-1]
     found = enough.copy()
-    found[places] = np.logical_and.accumulate(enough[places])
+    for kind in (TRADE_OFF, CASCADE):
+        places = np.flatnonzero(curve.experts == kind)
+        places = places[np.argsort(curve.weights[places])]
+        if name not in QUALITY_TARGETS:
+            places = places[::-1]
+        found[places] = np.logical_and.accumulate(enough[places])
     return found
 
 
@@ -309,7 +310,7 @@ def at_target(
 
     Raises
     ------
-    UnsupportedError : the router has no record of its trade-offs
+    UnsupportedError : the router has no record of its trade-offs, or is a cascade
     InvalidInputError : no setting meets the target on the held-out rows, or it has a guarantee
     """
     if target.guarantee is not None:
@@ -317,6 +318,12 @@ def at_target(
             "guarantee",
             "needs rows for calibration, which a saved router does not keep; got "
             f"{target.guarantee:g}. Tune the router with it (mild tune --guarantee).",
+        )
+    if isinstance(policy, AnswerCascadePolicy):
+        raise UnsupportedError(
+            "a cascade keeps the setting that it was tuned for; tune it for the target (mild tune --cascade, "
+            f"{target.words}), or ask for one expert only (mild-direct).",
+            parameter="target",
         )
     names = list(expert_names)
     if info.tradeoffs is None:

@@ -17,7 +17,9 @@ from joblib import Parallel, delayed, effective_n_jobs
 from mild import metrics
 from mild.artifact.files import check_free
 from mild.artifact.frames import as_frame, default_library, html_table
+from mild.core.answers import Answers
 from mild.core.arrays import (
+    BoolArray,
     FloatArray,
     IntArray,
     as_python,
@@ -38,6 +40,7 @@ from mild.errors import (
     check_option,
     counted,
 )
+from mild.evaluation.cascades import cascade_outcomes
 from mild.evaluation.document import data_entries, document_header
 from mild.evaluation.figures import minority_recall, named_baselines
 from mild.features import TextFeatures
@@ -50,7 +53,8 @@ from mild.metrics.outcomes import (
     quality_name,
 )
 from mild.metrics.routing import FEWEST_GROUPS
-from mild.metrics.rows import merged_strata
+from mild.metrics.rows import balanced_weights, merged_strata
+from mild.policies.answers import CascadeRun
 from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.fitting import fit_labels, make_step, reordered_params
@@ -79,6 +83,17 @@ def _new_memory() -> Any:
 
 
 @dataclass(frozen=True, eq=False)
+class AnsweredSplit:
+    """The answers of a split, and what a cascade learns from beside them."""
+
+    train: Answers
+    test: Answers
+    errors: FloatArray  # (n_train, n_experts) 1 - score
+    asking: FloatArray  # (n_train, n_experts) what asking costs, in wrong answers
+    max_calls: int
+
+
+@dataclass(frozen=True, eq=False)
 class Context:
     """What a method knows before it is fitted."""
 
@@ -91,6 +106,7 @@ class Context:
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
+    answered: AnsweredSplit | None = None  # what a cascade learns from; None without answers
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
@@ -103,6 +119,7 @@ class Method:
     what: str  # how it is trained, in one line
     build: Callable[[Context], Any]  # unfitted router for a context
     needs: str | None = None  # package without which it is left out
+    reads: bool = False  # whether it reads answers, and is left out without them
 
 
 def linear_search(
@@ -159,6 +176,14 @@ def _constant(context: Context) -> Any:
     return ConstantRouter()
 
 
+def _cascade(context: Context) -> Any:
+    from mild.routers.answer_cascade import AnswerCascadeRouter
+
+    if context.answered is None:
+        raise invalid("methods", "must be without cascade where there are no answers.")
+    return AnswerCascadeRouter(1.0, context.answered.max_calls)
+
+
 METHODS = (
     Method("constant", "best constant", "the expert that is cheapest in training", _constant),
     Method("ce", "CE", "cross-entropy on the cheapest expert", linear_search("ce")),
@@ -177,6 +202,7 @@ METHODS = (
     Method("knn", "kNN", "mean costs of the nearest rows", _families(["knn"])),
     Method("mlp", "MLP", "a small network with MILD's loss", _families(["mlp"]), needs="torch"),
     Method("tune", "mild tune", "the best of these families and their stack", _families(FAMILIES)),
+    Method("cascade", "cascade", "asks in steps and reads the answers", _cascade, reads=True),
 )  # fmt: skip
 
 
@@ -203,10 +229,21 @@ def chosen_methods(
 class Choices:
     """What a method did on the test rows of one split."""
 
-    chosen: IntArray  # (n_test,) experts
+    chosen: IntArray  # (n_test,) experts; of a cascade, those whose answers are given
     found: dict[str, Any]  # parameters that its search found, JSON-ready
     # time to search, fit and decide, without candidates that an earlier method has judged
     seconds: float
+    run: CascadeRun | None = None  # what a cascade did; None for other methods
+    outcomes: Outcomes | None = (
+        None  # those of the test rows, with the cascade's as the last column
+    )
+
+    def judged(self, outcomes: Outcomes) -> tuple[Outcomes, IntArray]:
+        """Outcomes of test rows and the column (n_test,) of the choices in them."""
+        own = self.outcomes
+        if own is None:
+            return outcomes, self.chosen
+        return own, np.full(len(self.chosen), own.costs.shape[1] - 1)
 
 
 def run_method(
@@ -227,6 +264,8 @@ def run_method(
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
             router = method.build(context)
+            if method.reads and context.answered is not None:
+                return _run_cascade(router, context, context.answered, X_train, X_test, start)
             labels = fit_labels(router, context.strata, "", context.topics, context.groups)
             costs = train_costs if order is None else train_costs[:, order]
             router.fit(X_train, costs, **labels)
@@ -242,6 +281,17 @@ def run_method(
     return Choices(chosen, found, time.perf_counter() - start)
 
 
+def _run_cascade(
+    router: Any, context: Context, answered: AnsweredSplit, X_train: Any, X_test: Any, start: float
+) -> Choices:
+    weight = None if context.strata is None else balanced_weights(context.strata)
+    known = {"answers": answered.train, "prices": answered.asking, "sample_weight": weight}
+    policy = router.fit(X_train, answered.errors, **known).policy_
+    run = policy.run(X_test, answered.test)
+    found = {"steps": policy.steps, "threshold": float(policy.threshold)}
+    return Choices(run.expert, found, time.perf_counter() - start, run)
+
+
 @dataclass(frozen=True, eq=False)
 class SplitResult(Stratified):
     """The test rows of one split and what each method chose on them."""
@@ -253,7 +303,10 @@ class SplitResult(Stratified):
 
     def paid(self, key: str) -> FloatArray:
         """Costs (n_test,) of a method's choices, NaN where unknown."""
-        return metrics.chosen_costs(self.costs, self.choices[key].chosen)
+        own = self.choices[key]
+        if own.outcomes is not None:
+            return own.outcomes.costs[:, -1]
+        return metrics.chosen_costs(self.costs, own.chosen)
 
     def level(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost."""
@@ -262,7 +315,8 @@ class SplitResult(Stratified):
 
     def same(self, key: str, other: str) -> bool:
         """Whether two methods made the same choices."""
-        return np.array_equal(self.choices[key].chosen, self.choices[other].chosen)
+        chosen = np.array_equal(self.choices[key].chosen, self.choices[other].chosen)
+        return chosen and np.array_equal(self.paid(key), self.paid(other), equal_nan=True)
 
 
 class SplitInputs:
@@ -314,6 +368,8 @@ class ComparedRows:
     named: bool = (
         True  # whether the experts have names of their own, so that their order may not matter
     )
+    task: Task | None = None  # whose answers a cascade reads; None if there are none
+    max_calls: int = 4  # experts that a cascade asks about one query at most
 
     def order(self, train: IntArray) -> IntArray | None:
         """The order of the experts in which methods are fitted on training rows; None if as they are."""
@@ -331,6 +387,28 @@ class ComparedRows:
         means, names = mean_scores(self._quality[split.train]), self.expert_names
         return replace(taken, mean_scores=means, expert_names=names)
 
+    def answered(self, split: Split) -> AnsweredSplit | None:
+        """What a cascade learns from in a split; None without answers."""
+        answers = None if self.task is None else self.task.table.answers
+        if answers is None or self.task is None:
+            return None
+        errors = 1 - self.task.table.scores[split.train]
+        # Rounded, or 1.6 - 1 and 0.6 would differ.
+        asking = np.round(self.outcomes.costs[split.train] - errors, 12)
+        parts = answers.take(split.train), answers.take(split.test)
+        return AnsweredSplit(*parts, errors, asking, self.max_calls)
+
+    def with_runs(self, choices: Mapping[str, Choices], split: Split) -> dict[str, Choices]:
+        """Choices with the outcomes of cascades."""
+        found = dict(choices)
+        for key, one in choices.items():
+            if one.run is not None and self.task is not None:
+                table, terms = self.task.table.take(split.test), self.task.terms
+                known = cascade_outcomes(self.tested(split), table, terms, one.run)
+                steps = [[self.expert_names[k] for k in step] for step in one.run.steps]
+                found[key] = replace(one, outcomes=known, found={**one.found, "steps": steps})
+        return found
+
     @property
     def _quality(self) -> FloatArray:
         scores = self.outcomes.scores
@@ -347,7 +425,7 @@ def task_rows(
     if step.kind == "vectors":
         inputs = matrix_inputs(table.vectors)
     known = (table.expert_names, task.groups, task.counted, labels, task.largest)
-    return ComparedRows(inputs, task.outcomes, *known), step.kind
+    return ComparedRows(inputs, task.outcomes, *known, task=task), step.kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,6 +451,8 @@ class Row:
     rows: int  # rows compared over all splits
     n_groups: int  # distinct queries or groups among them
     identical: bool  # whether it made the best constant's choices throughout
+    # (n_experts,) share of the rows in which a cascade asks each expert; None for other methods
+    asked: FloatArray | None = None
 
     @property
     def mean(self) -> float:
@@ -408,6 +488,7 @@ class Row:
             "mean_cost": self.mean,
             "costs": self.costs.tolist(),
             "shares": self.shares.tolist(),
+            "asked": None if self.asked is None else self.asked.tolist(),
             "recall": [None if np.isnan(value) else float(value) for value in self.recall],
             "balanced_cost": self.balanced,
             "worst_recall": self.worst_recall,
@@ -630,6 +711,7 @@ def compare(
     latency_weight: float | None = None,
     text: str | TextFeatures | None = None,
     cv: int = 5,
+    max_calls: int = 4,
     confidence: float = 0.95,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -649,7 +731,8 @@ def compare(
         ``costs``, features (n_samples, n_features)
     costs : (n_samples, n_experts), NaN where an expert was not asked
     methods : keys of the methods, as a list or as "ce,mild": ce, cwce, ldam, tdef, mild, mild_tuned,
-        regression, knn, mlp, tune; None for all
+        regression, knn, mlp, tune, cascade; None for all. A cascade needs a table with answers (columns
+        ``answer__<expert>``), and counts what it pays for every expert that it asks
     n_splits : number of splits; None for 5, or for 1 with ``time``
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split; with ``costs``, (n_samples,) labels
@@ -659,6 +742,7 @@ def compare(
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
     cv : folds in which each method chooses its strength
+    max_calls : experts that a cascade asks about one query at most
     confidence : of the intervals
     random_state : seed
     n_jobs : parallel workers, -1 for all cores; None for all cores if there are 800 rows or more
@@ -678,6 +762,7 @@ def compare(
     """
     check_folds(cv)
     check_integer("random_state", random_state, 0)
+    check_integer("max_calls", max_calls, 1)
     check_jobs(n_jobs)
     chosen, left_out = chosen_methods(methods)
     jobs, table = n_jobs, None
@@ -699,10 +784,16 @@ def compare(
         n_folds = possible_folds(task, cv, splits=splits)
         topic, labels = topics(table, topic)
         rows, kind = task_rows(task, text, labels)
+        rows = replace(rows, max_calls=max_calls)
         notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
         jobs = parallel_jobs(n_jobs, table.rows)
         settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
         settings |= {"topic": topic, "balance": balance}
+    if rows.task is None or rows.task.table.answers is None:
+        if methods and "cascade" in [method.key for method in chosen]:
+            rule = "must be without cascade, which needs a table with answers (answer__<expert>)"
+            raise invalid("methods", f"{rule}; there are none.")
+        chosen = tuple(method for method in chosen if not method.reads)
     found = compare_methods(
         rows,
         splits,
@@ -769,7 +860,7 @@ def compare_methods(
     splits, not_compared = _comparable_splits(array, splits)
     report = progress or (lambda done, of, text: None)
     report(0, len(splits) * len(methods), "features")
-    contexts = []
+    contexts, reads = [], any(method.reads for method in methods)
     for split in splits:
         inner = folds(groups[split.train], n_folds, seed)
         if min(len(fitted) for fitted, _ in inner) < 2:
@@ -781,12 +872,14 @@ def compare_methods(
         subjects = None if rows.topics is None else np.asarray(rows.topics)[split.train]
         parts = None if strata is None else strata[split.train]
         drawn = groups[split.train]
-        contexts.append(Context(inner, rows.largest, seed, jobs, parts, subjects, drawn))
+        known = (parts, subjects, drawn, rows.answered(split) if reads else None)
+        contexts.append(Context(inner, rows.largest, seed, jobs, *known))
     orders = [rows.order(split.train) for split in splits]
     results: list[SplitResult] = []
     interrupted = False
     try:
         for choices in _run_splits(inputs, array, splits, methods, contexts, report, orders):
+            choices = rows.with_runs(choices, splits[len(results)])
             test = splits[len(results)].test
             tested_strata = None if strata is None else strata[test]
             results.append(SplitResult(array[test], groups[test], choices, tested_strata))
@@ -818,7 +911,8 @@ def compare_methods(
             axis=0,
         ),
         baselines=_mean_baselines(
-            tested, [one.choices[chosen].chosen for one in results], rows.expert_names
+            [one.choices[chosen].judged(known) for one, known in zip(results, tested, strict=True)],
+            rows.expert_names,
         ),
         n_rows=len(array),
         n_train=float(np.mean([len(split.train) for split in splits])),
@@ -909,10 +1003,10 @@ def _run_split(
 
 
 def _mean_baselines(
-    tested: Sequence[Outcomes], chosen: Sequence[IntArray], expert_names: Sequence[str]
+    judged: Sequence[tuple[Outcomes, IntArray]], expert_names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Means over splits of ``baselines``; the expert is named where it is the same in all."""
-    parts = [baselines(*pair, expert_names) for pair in zip(tested, chosen, strict=True)]
+    parts = [baselines(*pair, expert_names) for pair in judged]
     found = []
     for rows in zip(*parts, strict=True):
         experts = {row["expert"] for row in rows}
@@ -973,14 +1067,17 @@ def _row(
             for pair, weight, best in zip(pairs, weights, perfect, strict=True)
         ]
     )
-    figures = [one.means(choices.chosen) for one, choices in zip(outcomes, own, strict=True)]
+    judged = [choices.judged(one) for choices, one in zip(own, outcomes, strict=True)]
+    figures = [one.means(chosen) for one, chosen in judged]
+    runs = [choices.run.asked for choices in own if choices.run is not None]
 
     def mean(name: str) -> float | None:
         values = [figure[name] for figure in figures]
         return None if None in values else float(np.mean(values))  # type: ignore[arg-type]
 
     known = (~np.isnan(recall)).sum(axis=0)
-    tested, chosen = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    tested = np.concatenate([one.costs for one, _ in judged])
+    chosen = np.concatenate([column for _, column in judged])
     # Distinct rows and groups, over all splits, behind the difference to the constant.
     paid = np.zeros((len(groups), 2), dtype=bool)
     for split, result in zip(splits, results, strict=True):
@@ -1019,7 +1116,13 @@ def _row(
         rows=n_rows,
         n_groups=n_groups,
         identical=all(one.same(key, "constant") for one in results),
+        asked=_mean_asked(runs, weights) if runs else None,
     )
+
+
+def _mean_asked(runs: Sequence[BoolArray], weights: Sequence[FloatArray | None]) -> FloatArray:
+    shares = [np.average(run, axis=0, weights=own) for run, own in zip(runs, weights, strict=True)]
+    return np.asarray(np.mean(shares, axis=0))
 
 
 def _verdict(

@@ -146,6 +146,11 @@ class AgreementTable:
         estimate = (sums + PRIOR_ROWS * self.accuracy) / (counts + PRIOR_ROWS)
         return np.where(codes < 0, 0.0, estimate)
 
+    def rows_like(self, codes: IntArray) -> FloatArray:
+        """Rows (n,) of the table in which the same experts agree."""
+        equal: BoolArray = (answer_groups(codes)[:, None] == self.groups[None]).all(axis=2)
+        return equal @ self.counts
+
     def leading(
         self, codes: IntArray, own: tuple[FloatArray, FloatArray] | None = None
     ) -> tuple[IntArray, FloatArray]:

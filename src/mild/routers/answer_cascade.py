@@ -198,8 +198,7 @@ def _checked_answers(answers: Answers | None, shape: tuple[int, ...]) -> Answers
         )
     if (answers.codes < 0).all():
         raise invalid("answers", "must hold at least one answer; got none in any row.")
-    ordered = np.sort(answers.codes, axis=1)
-    if not ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
+    if not answers.ever_agree:
         warnings.warn(
             "no two experts ever give the same answer: agreement says nothing. Check the kind of answers.",
             DegenerateDataWarning,
