@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from benchmarks.measure import Report, environment
 from experiments.records import commit
@@ -88,6 +90,17 @@ CASES = (
     Case("routellm_mmlu", "routellm_mmlu_test"),
     Case("routerdc", "routerdc_7models"),
     Case("mmlupro", "mmlupro_29models"),
+    Case("swebench", "swebench_verified"),
+    Case("swebench_dollars", "swebench_verified", terms=CostTerms(price_weight=0.2)),
+    Case("bfcl", "bfcl"),
+    Case("zeroeval_crux", "zeroeval_crux"),
+    Case("zeroeval_gsm8k", "zeroeval_gsm8k"),
+    Case("zeroeval_math", "zeroeval_math_l5"),
+    Case("mathvista", "mathvista"),
+    Case("frugalml_imdb", "frugalml_imdb"),
+    Case("frugalml_ferplus", "frugalml_ferplus"),
+    Case("mdagreement", "mdagreement"),
+    Case("hsbrexit", "hsbrexit"),
 )
 
 
@@ -112,12 +125,27 @@ class Job:
         return INCLUDED if own else self.folder / f"{self.case.file}.parquet"
 
     def task(self) -> Task:
-        return make_task(read_outcomes(self.file, experts=self.case.experts), self.case.terms)
+        source: Any = self.file
+        if self.case.file.startswith("frugalml"):
+            source = _numbers(self.file)
+        return make_task(read_outcomes(source, experts=self.case.experts), self.case.terms)
 
     def part(self, number: int) -> Path:
         """Where a finished split is kept."""
         part = "-".join((self.name, *(self.methods if self.methods != METHODS else ())))
         return PARTS / part / f"{number}.json"
+
+
+def _numbers(file: Path) -> pa.Table:
+    """A table of features and errors (0 or 1) as a table of vectors and scores."""
+    table = pq.read_table(file)
+    names = [name for name in table.column_names if not name.startswith("cost__")]
+    vectors = np.column_stack([table[name].to_numpy() for name in names]).astype(np.float32)
+    flat = pa.array(vectors.reshape(-1))
+    columns = {"embedding": pa.FixedSizeListArray.from_arrays(flat, len(names))}
+    for name in table.column_names[len(names) :]:
+        columns[name.replace("cost__", "correct__")] = pa.array(1 - table[name].to_numpy())
+    return pa.table(columns)
 
 
 class _Watched:
@@ -177,6 +205,7 @@ def run_split(job: Job, number: int) -> str:
     start = time.perf_counter()
     task = job.task()
     text = make_features(job.text, source=job.encoder) if job.encoder else job.text
+    text = text if task.table.has_queries else "vectors"
     rows, kind = task_rows(task, text, topics(task.table)[1])
     notes: dict[str, dict[str, Any]] = {}
 

@@ -132,7 +132,7 @@ TENSOR_CHANGES = [
     ("answer_cascade", "groups", np.ones((4, 2)), "tensor 'groups' must have shape"),
     ("answer_cascade", "groups", np.full((4, 3), 0.5), "tensor 'groups' must number the answers"),
     ("answer_cascade", "groups", np.full((4, 3), 1e300), "tensor 'groups' must number the answers"),
-    ("answer_cascade", "groups", -np.ones((4, 3)), "tensor 'groups' must number the answers"),
+    ("answer_cascade", "groups", np.full((4, 3), -2.0), "tensor 'groups' must number the answers"),
     (
         "answer_cascade",
         "groups",

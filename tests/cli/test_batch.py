@@ -11,6 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 from typer.testing import CliRunner
 
+from cascade_cases import EASY, HARD, cascade_router
 from mild.artifact import load
 from mild.cli.app import build_app
 from outcome_cases import EXPERTS, make_columns
@@ -115,4 +116,26 @@ def test_without_ray_the_extra_is_named(readers, queries, tmp_path, monkeypatch)
     done = route(readers(), queries, "--out", tmp_path / "out", "--engine", "ray")
     assert done.exit_code == 1
     assert "[ray]" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--probabilities",), ("--skip-bad",)])
+def test_a_dataset_gets_the_first_step_of_a_cascade(options, tmp_path):
+    folder = cascade_router(start_error=0.6).save(tmp_path / "router")
+    parquet.write_table(pa.table({"prompt": [EASY, None, HARD]}), tmp_path / "queries.parquet")
+    done = route(folder, tmp_path / "queries.parquet", "--out", tmp_path / "out", *options)
+    assert done.stderr.count("first step") == 1
+    table = parquet.read_table(tmp_path / "out")
+    rows = list(zip(table["expert"].to_pylist(), table["first_step"].to_pylist(), strict=True))
+    wanted = [("small", ["small", "medium"]), (None, None), ("large", ["large"])]
+    assert rows == [row for row in wanted if row[0] or "--skip-bad" not in options]
+
+
+def test_a_decision_rule_is_not_for_a_cascade(tmp_path):
+    folder = cascade_router().save(tmp_path / "router")
+    parquet.write_table(pa.table({"prompt": [EASY]}), tmp_path / "queries.parquet")
+    words = ("--out", tmp_path / "out", "--decision", "argmax")
+    done = route(folder, tmp_path / "queries.parquet", *words)
+    assert done.exit_code != 0
+    assert "router.direct" in done.stderr
     assert not (tmp_path / "out").exists()

@@ -8,6 +8,7 @@ import io
 import numpy as np
 import pytest
 
+from cascade_cases import cascade_router
 from mild.artifact import load
 from mild.data import read_matrices
 
@@ -72,3 +73,13 @@ def test_the_help_speaks_of_features_only(mild):
 def test_rows_are_selected_by_their_values(mild, fitted, tables):
     done = mild("predict", tables.new, "--router", fitted, "--where", "id=q1?", "--json")
     assert done.json()["rows"] == 10
+
+
+def test_the_first_step_of_a_cascade_is_a_column(mild, tables):
+    folder = cascade_router(text=False).save(tables.folder / "cascade")
+    done = mild("predict", tables.new, "--router", folder)
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert {(row["name"], row["first_step"]) for row in rows} == {("small", '["small", "medium"]')}
+    assert done.err.count("first step") == 1
+    result = mild("predict", tables.new, "--router", folder, "--json").json()
+    assert result["first_step"] == [["small", "medium"]] * len(rows)

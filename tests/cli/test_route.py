@@ -15,6 +15,7 @@ import pyarrow.csv as arrow_csv
 import pytest
 from typer.testing import CliRunner
 
+from cascade_cases import EASY, HARD, cascade_router
 from mild.artifact import load
 from mild.cli.app import build_app
 from outcome_cases import EXPERTS, make_columns, write_outcomes
@@ -247,3 +248,24 @@ def test_vectors_in_a_table_are_routed(mild, tmp_path):
     assert routed(mild("route", tmp_path / "r", file)) == expected
     broken = write_table({"embedding": ["[1, 2]", "no list"]}, tmp_path / "broken.csv")
     assert "row 2" in mild("route", tmp_path / "r", broken).err
+
+
+def test_the_first_step_of_a_cascade_is_named_as_such(tmp_path):
+    folder = cascade_router(start_error=0.6).save(tmp_path / "router")
+    done = route(folder, "-", "--probabilities", lines=f"{EASY}\n\n{HARD}\n")
+    assert done.code == 0
+    assert done.err.count("first step") == 1
+    easy, blank, hard = done.answers
+    assert (easy["expert"], easy["first_step"]) == ("small", ["small", "medium"])
+    assert (hard["expert"], hard["first_step"]) == ("large", ["large"])
+    assert "first_step" not in blank
+    direct = load(folder).direct
+    shares = direct.predict_proba(direct.features([EASY]))[0].tolist()
+    assert list(easy["probabilities"].values()) == pytest.approx(shares, rel=1e-4)
+
+
+def test_new_prices_are_not_for_a_cascade(tmp_path):
+    folder = cascade_router().save(tmp_path / "router")
+    done = route(folder, "-", "--beta", "large=0.5", lines=EASY)
+    assert done.code != 0
+    assert "router.direct" in done.err

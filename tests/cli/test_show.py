@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from cascade_cases import cascade_router
+
 
 def shown(done):
     """First table as a dictionary."""
@@ -48,3 +50,14 @@ def test_a_damaged_router_is_one_sentence(mild, fitted):
     assert done.code == 1
     assert "does not match the checksum" in done.json()["error"]
     assert done.err.startswith("error: cannot load a router from")
+
+
+def test_the_steps_of_a_cascade_are_shown_in_words(mild, tmp_path):
+    folder = cascade_router().save(tmp_path / "router")
+    done = mild("show", folder)
+    words = " ".join(done.out.replace("│", " ").split())
+    assert "asks small and medium at the same time; accepts the leading answer" in words
+    shown = mild("show", folder, "--json").json()
+    assert shown["kind"] == "answer_cascade"
+    assert shown["settings"]["steps"] == [[0, 1], [2]]
+    assert shown["steps"] == [["small", "medium"], ["large"]]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.exceptions import HTTPException
 
+from cascade_cases import EASY, HARD, cascade_router
 from gateway.gateway_cases import priced_router, scored_router
 from mild.artifact import save
 from mild.errors import InvalidInputError
@@ -128,3 +129,19 @@ def test_every_expert_must_be_a_model_of_the_router():
         MildPlugin(demo_router()).attach(FakeRouter(["smollm2", "rules"]))
     assert caught.value.code == "invalid_model_list"
     assert "gemma3" in str(caught.value)
+
+
+def test_of_a_cascade_the_first_expert_of_the_first_step_is_asked(caplog):
+    plugin = MildPlugin(cascade_router(start_error=0.6))
+    assert "first step" in caplog.text
+    assert routed(plugin, model="mild", messages=user(EASY)) == "small"
+    assert routed(plugin, model="mild", messages=user(HARD)) == "large"
+    assert plugin.first_step(user(EASY)) == ["small", "medium"]
+    assert plugin.order("mild", user(EASY))[:2] == ["small", "medium"]
+    assert sorted(plugin.order("mild", user(EASY))) == ["large", "medium", "small", "spare"]
+    caplog.clear()
+    direct = cascade_router().direct
+    plugin = MildPlugin(direct)
+    assert not caplog.records
+    assert plugin.first_step(user(EASY)) is None
+    assert plugin.order("mild", user(EASY))[0] == direct.route([EASY])[0]

@@ -15,7 +15,7 @@ from mild.artifact.novelty import NOVEL
 from mild.core.arrays import FloatArray
 from mild.core.long_texts import shorten
 from mild.features import HashingFeatures, TextFeatures
-from mild.policies import Policy
+from mild.policies import Policy, cascade_of
 
 # Texts of at most so many words are explained word by word, longer ones passage by passage.
 MOST_WORDS = 150
@@ -36,6 +36,8 @@ SHOWN_AS = {
 }
 # Those of which less is better.
 LOW = ("expected cost", "constant")
+# Choices that no part of a query is evidence for.
+WITHOUT_EVIDENCE = ("confidence", "constant", "first step")
 # Readable names of the plain numbers.
 NUMBER_WORDS = {
     "<log_length>": "(length of the text)",
@@ -77,7 +79,7 @@ class Explanation:
     probabilities: dict[str, float]  # estimates of the shares of the expected reward
     expected_costs: dict[str, float] | None  # None where the router has not learned them
     values: dict[str, float]  # the quantity that the choice is the best of
-    by: str  # its name: "expected cost", "probability", "score", "confidence" or "constant"
+    by: str  # its name: "expected cost", "probability", "score", "confidence", "constant", "first step"
     margins: dict[str, float] | None  # None where the router has none
     lead: float  # of the chosen expert over the runner-up, in that quantity
     evidence: tuple[Evidence, ...]  # what parts of the query add to the lead, largest first
@@ -92,11 +94,18 @@ class Explanation:
     graded: bool = (
         False  # whether what counts as right is a score between 0 and 1, and not a yes or no
     )
+    first_step: tuple[str, ...] | None = None  # experts that a cascade asks first, at the same time
 
     @property
     def sentence(self) -> str:
         """Which expert is asked, by how much it leads, and which parts of the query support it."""
         expert, other, shares = self.expert, self.runner_up, self.probabilities
+        if self.first_step is not None:
+            are = "is" if len(self.first_step) == 1 else "are"
+            return (
+                f"{' and '.join(self.first_step)} {are} asked: this is the first step of a cascade, which "
+                "accepts an answer or asks others."
+            )
         if other is None:
             return f"{expert} is asked: it is the only expert."
         if self.by == "confidence":
@@ -138,13 +147,16 @@ class Explanation:
     @property
     def columns(self) -> dict[str, list[Any]]:
         """The figures of each expert, the one that is asked first, by the name of the figure."""
-        low = self.by in ("expected cost", "constant")
+        low, by = self.by in LOW, self.by
+        if self.first_step is not None:
+            low = self.expected_costs is not None
+            by = "expected cost" if low else "probability"
         names = sorted(
             self.values, key=lambda name: self.values[name] if low else -self.values[name]
         )
         names.sort(key=lambda name: name != self.expert)
         figures: dict[str, dict[str, float] | None] = {
-            SHOWN_AS.get(self.by, self.by): self.values,
+            SHOWN_AS.get(by, by): self.values,
             "calibrated": self.calibrated,
             "expected score" if self.graded else "P(right)": self.right,
             "margin": self.margins,
@@ -182,16 +194,17 @@ def explain(
     0 and 1.
 
     For a linear router on hashed text the evidence is exact: the lead is a sum over terms. For any other
-    router, words (or passages of a long text) are left out one by one. A cascade and a constant have no
+    router, words (or passages of a long text) are left out one by one. Cascades and a constant have no
     evidence.
     """
-    found = policy.decide(step.vectorize([content]))
+    X = step.vectorize([content])
+    found = policy.decide(X)
     chosen, values, by = int(found.chosen[0]), found.values[0], found.by
     order = np.argsort(-values, kind="stable")
     other = next((int(k) for k in order if k != chosen), None)
     evidence: list[Evidence] = []
     method, unit = "none", ""
-    if other is not None and isinstance(content, str) and by not in ("confidence", "constant"):
+    if other is not None and isinstance(content, str) and by not in WITHOUT_EVIDENCE:
         terms = by_terms(content, step, policy, chosen, other)
         if terms is not None:
             evidence, method, unit = terms, "terms", "log-odds" if by == "probability" else by
@@ -212,12 +225,16 @@ def explain(
         return None if figures is None or np.isnan(figures[0]).any() else named(figures[0])
 
     costs = known(trusted.costs)
+    cascade, first = cascade_of(policy), None
+    if cascade is not None:
+        steps = cascade.steps[int(cascade.first_steps(X)[0])]
+        first, other, values = tuple(expert_names[k] for k in steps), None, found.probabilities[0]
     return Explanation(
         expert=expert_names[chosen],
         runner_up=None if other is None else expert_names[other],
         probabilities=named(found.probabilities[0]),
         expected_costs=costs,
-        values=costs if costs is not None and by in LOW else named(values),
+        values=costs if costs is not None and by in (*LOW, "first step") else named(values),
         by=by,
         margins=None if policy.margins is None else named(policy.margins),
         lead=0.0 if other is None else float(values[chosen] - values[other]),
@@ -230,6 +247,7 @@ def explain(
         novel=None if trusted.novel is None else bool(trusted.novel[0]),
         calibrated=known(trusted.calibrated),
         graded=graded,
+        first_step=first,
     )
 
 

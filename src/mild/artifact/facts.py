@@ -7,8 +7,9 @@ from typing import Any
 
 from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.novelty import Novelty
+from mild.core.answers import KINDS
 from mild.errors import counted
-from mild.policies import Policy
+from mild.policies import AnswerCascadePolicy, Policy, cascade_of
 
 # Parameters of a fit that are listed, if they were given; the others are in router.json.
 LISTED = (
@@ -36,13 +37,16 @@ def router_facts(
     margins = None if policy.margins is None else policy.margins.tolist()
     trained = info.data or info.table
     features = feature_line(feature_names, policy.n_features)
+    cascade = cascade_of(policy)
     facts: dict[str, Any] = {
         "kind": " > ".join(policy.parts),
         "fitted as": estimator.class_name,
         "best family": estimator.best_family,
         "best params": estimator.best_params,
         **_fit_parameters(estimator, margins is not None),
-        **_policy_settings(policy.shown_settings),
+        "cascade": cascade and cascade_words(cascade, expert_names),
+        "answers": cascade and f"{cascade.answer_kind}, compared {KINDS[cascade.answer_kind]}",
+        **_policy_settings((cascade.direct if cascade else policy).shown_settings),
         "margins in use": margins and dict(zip(expert_names, margins, strict=True)),
         "calibration": _calibration(info),
         "novel inputs": _novel_inputs(novelty, expert_names),
@@ -58,6 +62,24 @@ def router_facts(
         "table": info.table and info.table.explanation,
     }
     return {name: as_text(fact) for name, fact in facts.items() if fact is not None and fact != ""}
+
+
+def cascade_words(cascade: AnswerCascadePolicy, expert_names: Sequence[str]) -> str:
+    """What a cascade does, step by step."""
+    steps = [[expert_names[k] for k in step] for step in cascade.steps]
+    asks = [" and ".join(step) + " at the same time" * (len(step) > 1) for step in steps]
+    accepts = (
+        f"accepts the leading answer if it is right with probability >= {cascade.threshold:.4g}"
+    )
+    words = [f"asks {asks[0]}"]
+    for number, ask in enumerate(asks[1:]):
+        words += ["accepts it likewise" if number else accepts, f"else asks {ask}"]
+    if cascade.start_error is not None:
+        words.append(
+            f"begins with {asks[-1]} if an error above {cascade.start_error:.4g} is expected of "
+            f"{' and '.join(steps[0])}"
+        )
+    return "; ".join(words)
 
 
 def feature_line(names: Sequence[str] | None, count: int) -> str:

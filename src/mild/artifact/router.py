@@ -9,7 +9,7 @@ from html import escape
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +27,20 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError, check_option, counted
 from mild.features import TextFeatures
 from mild.features.base import is_table
-from mild.policies import Decisions, Policy
+from mild.policies import AnswerCascadePolicy, Ask, Decisions, Policy, cascade_of
+from mild.policies.answers import only_direct
 from mild.policies.base import blocks
 
 # Texts whose features are held at a time.
 TEXT_BLOCK = 4096
+
+
+class NextStep(NamedTuple):
+    """What a cascade does next: it asks experts, or it accepts an answer."""
+
+    ask: tuple[str, ...]  # experts to ask at the same time; none if an answer is accepted
+    accepted: str | None = None  # the expert whose answer is accepted
+    probability: float | None = None  # that it is right, as the router estimates
 
 
 @dataclass(eq=False, repr=False)
@@ -112,11 +121,13 @@ class Router:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild show --json`` prints about the router."""
-        info = self.info
+        info, names = self.info, self.expert_names
+        steps = self.cascade and [[names[k] for k in step] for step in self.cascade.steps]
         return {
             "kind": self.policy.shown.kind,
             "parts": self.policy.parts,
-            "experts": self.expert_names,
+            "experts": names,
+            "steps": steps,
             "margins": self.margins,
             "settings": self.settings,
             "estimator": info.estimator and info.estimator.as_dict(),
@@ -130,6 +141,68 @@ class Router:
             "created": info.created,
             "schema_version": info.schema_version,
         }
+
+    @property
+    def cascade(self) -> AnswerCascadePolicy | None:
+        """The policy, if it asks experts in steps and reads their answers; otherwise None."""
+        return cascade_of(self.policy)
+
+    @property
+    def direct(self) -> Router:
+        """The router without answers: of a cascade, the one beside it that chooses one expert."""
+        if self.cascade is None:
+            return self
+        info = replace(self.info, target=None, verdict=None)
+        return replace(self, policy=self.cascade.direct, info=info)
+
+    def next(self, query: Any, answers: Mapping[str, Any]) -> NextStep:
+        """What a cascade does with a query after some answers, by expert.
+
+        Parameters
+        ----------
+        query : text, or vector for a router that was fitted on vectors or numbers
+        answers : the answers so far: texts, tool calls as JSON, ``mild.core.answers.Answer`` with a
+            log-probability, or None for an expert that failed
+
+        Examples
+        --------
+        >>> from mild.policies import ConstantPolicy
+        >>> from mild.policies.answers import AgreementTable
+        >>> codes, scores = np.array([[0, 0, 0], [0, 1, 1]]), np.array([[1.0, 1, 1], [0, 0, 1]])
+        >>> table = AgreementTable.of_rows(codes, scores, np.array([50.0, 50.0]))
+        >>> direct = ConstantPolicy(np.array([0.5, 0.5, 0.0]), 1)
+        >>> policy = AnswerCascadePolicy("number", [[0, 1], [2]], 0.9, table, direct)
+        >>> router = Router(policy, ["small", "medium", "large"])
+        >>> router.next([1.0], {})
+        NextStep(ask=('small', 'medium'), accepted=None, probability=None)
+        >>> router.next([1.0], {"small": "4", "medium": "4.0"}).accepted
+        'small'
+        >>> router.next([1.0], {"small": "4", "medium": "5"}).ask
+        ('large',)
+        """
+        if self.cascade is None:
+            raise UnsupportedError("this router is not a cascade: it chooses one expert (route).")
+        names = self.expert_names
+        if not isinstance(answers, Mapping) or not set(answers) <= set(names):
+            rule = f"must map experts ({', '.join(names)}) to their answers; got {answers!r:.200}."
+            raise invalid("answers", rule)
+        X = self.features([query]) if self.text is not None else self._check_inputs([query])
+        self._check_finite(X, 0)
+        given = {names.index(name): answer for name, answer in answers.items()}
+        found = self.cascade.next(X[0], given)
+        if isinstance(found, Ask):
+            return NextStep(tuple(names[k] for k in found.experts))
+        return NextStep((), names[found.expert], found.probability)
+
+    def first_steps(self, X: Any) -> list[list[str]] | None:
+        """Experts that a cascade asks first, at the same time, for each row of X; None for other routers.
+
+        ``predict`` gives the first of them.
+        """
+        if self.cascade is None:
+            return None
+        named = [[self.expert_names[k] for k in step] for step in self.cascade.steps]
+        return [named[k] for k in self.cascade.first_steps(self._check_inputs(X)).tolist()]
 
     @property
     def has_prices(self) -> bool:
@@ -223,10 +296,14 @@ class Router:
 
         It is a frame of the library that ``texts`` are a column of (pandas, polars or pyarrow; a pandas
         index is kept), else a dict of columns: ``expert``, ``p__<name>`` and ``expected_cost__<name>``.
+        For a cascade, ``first_step`` lists the experts that are asked first, and ``expert`` is one of them.
         """
-        found = self.decide(self.features(texts))
+        X = self.features(texts)
+        found, first = self.decide(X), self.first_steps(X)
         names = self.expert_names
-        columns = {"expert": [names[k] for k in found.chosen.tolist()]}
+        columns: dict[str, Any] = {"expert": [names[k] for k in found.chosen.tolist()]}
+        if first is not None:
+            columns["first_step"] = first
         for prefix, values in {"p__": found.probabilities, "expected_cost__": found.costs}.items():
             if values is not None:
                 columns |= {
@@ -254,7 +331,7 @@ class Router:
         """
         step, X, known = self._text_step(), self.features(texts), self.novelty
         costs = trusted = self.decide_features(X).costs
-        policy, calibrated = self.policy, None
+        policy, calibrated = self.direct.policy, None
         if self.calibration is not None:
             policy = policy.calibrated(*self.calibration)
             calibrated = trusted = self._possible(X, policy.expected_costs(X), policy)
@@ -269,7 +346,9 @@ class Router:
         return Estimates(costs, calibrated, right, known.shares(scores), novel)
 
     def _possible(self, X: Any, costs: FloatArray, policy: Policy | None = None) -> FloatArray:
-        return possible_costs(policy or self.policy, X, costs, self.expert_names, self._terms)
+        return possible_costs(
+            policy or self.direct.policy, X, costs, self.expert_names, self._terms
+        )
 
     @property
     def _terms(self) -> CostInfo | None:
@@ -383,6 +462,8 @@ class Router:
         asked = Target(**wanted) if target is None else target
         if not isinstance(asked, Target):
             raise invalid("target", f"must be named, such as max_dollars=2; got {asked!r}.")
+        if self.cascade is not None:
+            raise only_direct("the target", "target")
         policy, solved = at_target(self.policy, self.info, self.expert_names, asked)
         # Calibration and verdict are those of the router as it was saved.
         info = replace(self.info, target=solved, verdict=None)

@@ -32,8 +32,8 @@ HASHES_TENSOR = "seen.marks"
 MAX_DEPTH = 6
 # Below this a float holds every integer exactly.
 LARGEST = 2**53
-# Experts of a cascade, whose patterns of agreement are numbered by integers, and these patterns.
-MAX_ASKED, MAX_PATTERNS = 15, 1 << 20
+# Experts of a cascade, and patterns in its table of agreement: more would make a decision slow.
+MAX_ASKED, MAX_PATTERNS = 64, 1 << 20
 # Sums of scores may exceed counts by rounding.
 ROUNDING = 1e-6
 SURROGATE_FORMS = ("comp_sum", "pairwise", "hinge")
@@ -293,8 +293,8 @@ def _check_cascade(
         raise ArtifactError(
             f"tensor 'groups' must have at most {MAX_PATTERNS:,} rows; got {len(groups):,}."
         )
-    # Numbered from 1 as they appear, 0 for no answer; nothing is taken for an integer before it is one.
-    whole = np.clip(groups, 0, MAX_ASKED).astype(np.intp)
+    # Numbered from 1 as they appear; 0 for no answer, -1 for one whose score is unknown.
+    whole = np.clip(groups, -1, MAX_ASKED).astype(np.intp)
     if not np.array_equal(groups, answer_groups(whole - 1)):
         raise ArtifactError(
             "tensor 'groups' must number the answers of each row from 1 as they appear."

@@ -179,6 +179,13 @@ def _json_ready(value: Any) -> Any:
     return value
 
 
+#: Said where a cascade decides without answers.
+FIRST_STEP_NOTE = (
+    "this router is a cascade, and answers are not known here: each choice is a first step, after which "
+    "more experts may be asked. In Python, router.direct decides without answers."
+)
+
+
 def note(text: str, kind: str = "note") -> None:
     """Print ``kind: text`` on stderr."""
     typer.echo(wrapped(f"{kind}: {text}", sys.stderr), err=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, print_table, say
+from mild.cli.console import FIRST_STEP_NOTE, emit, fixed, note, print_table, say
 
 
 def predict(
@@ -30,7 +30,8 @@ def predict(
 
     This is for routers that were fitted on columns of numbers; for routers that read queries use mild
     route. The result has the index and the name of the chosen expert and, for every expert,
-    p__<expert>: the router's estimate of its share of the expected reward.
+    p__<expert>: the router's estimate of its share of the expected reward. For a cascade, first_step lists
+    the experts that are asked first, and expert is one of them.
 
     \b
     Example:
@@ -57,7 +58,11 @@ def predict(
         where=where,
     )
     chosen, probabilities = saved.predict(table.X), saved.predict_proba(table.X)
-    columns = {"expert": chosen, "name": [names[k] for k in chosen]}
+    first = saved.first_steps(table.X)
+    columns: dict[str, Any] = {"expert": chosen, "name": [names[k] for k in chosen]}
+    if first is not None:
+        columns["first_step"] = first
+        note(FIRST_STEP_NOTE)
     columns |= {f"p__{name}": probabilities[:, k] for k, name in enumerate(names)}
     if out is None and not as_json:
         sys.stdout.flush()

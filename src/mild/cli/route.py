@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, print_table, progress_bar, say
+from mild.cli.console import FIRST_STEP_NOTE, emit, fixed, note, print_table, progress_bar, say
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -108,6 +108,9 @@ def route(
     \b
       {"expert": "small", "expected_cost": {"small": 0.12, "large": 0.31}}
 
+    A cascade reads answers, which are not known here, so its first step is given: "first_step" lists the
+    experts that are asked first, and "expert" is one of them.
+
     There are as many answers as lines. A blank line has the expert null. The answer to a line that cannot
     be read is {"line": 17, "error": "..."}, and the exit code is 1. A priced router accepts new prices:
     --beta, or --price-weight if it was fitted with it.
@@ -151,6 +154,8 @@ def route(
     else:
         shared |= {"betas": prices.betas(), "price_weight": prices.price_weight}
         bad = _route_dataset(folder, file, out, dataset, jobs, shared, as_json)
+    if router.cascade is not None:
+        note(FIRST_STEP_NOTE)
     if bad and not skip_bad:
         raise typer.Exit(1)
 

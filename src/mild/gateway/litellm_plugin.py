@@ -6,6 +6,7 @@ of a name, cool-downs, retries and keys stay LiteLLM's.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,8 +28,14 @@ except ImportError:  # without LiteLLM there is nobody to plug it into
     CustomLogger = object
 
 
+logger = logging.getLogger("mild.gateway")
+
+
 class MildPlugin(CustomLogger):  # type: ignore[misc]
     """Sends requests for ``mild`` and ``router-mild-<t>`` to the model that a router chooses.
+
+    It cannot ask the next experts of a cascade: it asks the first one of its first step, and a line of the
+    log says so. ``MildPlugin(mild.load("router").direct)`` chooses without answers.
 
     In LiteLLM's proxy it is a callback; in a program, ``attach`` puts it into a ``litellm.Router``.
 
@@ -58,6 +65,12 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
         super().__init__()
         if not isinstance(router, Router):
             router = load(Path(router).expanduser())
+        if router.cascade is not None:
+            logger.warning(
+                "this router is a cascade, which a plug-in of LiteLLM cannot run: the first expert of its "
+                "first step is asked. Give the plug-in router.direct, or serve the router with mild serve."
+            )
+        self._router = router
         self._selector = ExpertSelector(router, RoutingSettings(price_weight, text=text))
         self._text = text
 
@@ -72,7 +85,15 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
         weight = read_model(model, selector.names, selector.fixed is None).price_weight
         selector.check_weight(weight)
         text = request_text({"input": given}, self._text)
-        return [selector.names[k] for k in selector.score(text, weight).order]
+        names = [selector.names[k] for k in selector.score(text, weight).order]
+        first = self.first_step(given) if weight is None else None
+        return names if first is None else list(dict.fromkeys([*first, *names]))
+
+    def first_step(self, given: object) -> list[str] | None:
+        """Model names that a cascade would ask first, at the same time; None for other routers."""
+        text = request_text({"input": given}, self._text)
+        first = self._router.first_steps(self._router.features([text]))
+        return None if first is None else first[0]
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str

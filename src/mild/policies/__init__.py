@@ -4,7 +4,7 @@ Estimators in ``mild.routers`` fit a policy and delegate to it; an artefact on d
 Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 """
 
-from mild.policies.answers import Accept, AnswerCascadePolicy, Ask, CascadeRun
+from mild.policies.answers import Accept, AnswerCascadePolicy, Ask, CascadeRun, cascade_of
 from mild.policies.base import POLICIES, CostPolicy, Decisions, Policy, ScorePolicy
 from mild.policies.compose import (
     BlendPolicy,
@@ -49,4 +49,5 @@ __all__ = [
     "StandardizedPolicy",
     "TradeoffPolicy",
     "believed_costs",
+    "cascade_of",
 ]

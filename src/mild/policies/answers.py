@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 from mild.core.answers import Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.errors import UnsupportedError
-from mild.policies.base import Policy, Settings, Tensors
+from mild.policies.base import Decisions, Policy, Settings, Tensors
 from mild.policies.compose import nested, unnested
 
 # Rows that an estimate begins with, at the accuracy of the best expert who says the same.
@@ -20,6 +20,10 @@ PRIOR_ROWS = 2.0
 UNKNOWN = -2
 # Experts whose pattern fits into one integer.
 _MOST_DIGITS = 15
+# Patterns of single rows that are remembered.
+_MOST_SEEN = 10_000
+
+Judge = Callable[[list[int], Answers, FloatArray | None], tuple[IntArray, FloatArray]]
 
 
 class Ask(NamedTuple):
@@ -124,10 +128,10 @@ class AgreementTable:
         sums = _sums(place, self.sums[known][:, kept], len(groups))
         return AgreementTable(groups, counts, sums, self.accuracy[kept])
 
-    def leading(
+    def expected(
         self, codes: IntArray, own: tuple[FloatArray, FloatArray] | None = None
-    ) -> tuple[IntArray, FloatArray]:
-        """The expert (n,) who gives the leading answer best, and its expected score (n,).
+    ) -> FloatArray:
+        """Expected score (n, k) of each expert's answer; 0 where it has none.
 
         ``own`` are scores (n, k) and weights (n,) of the rows where they are among those of the table:
         they are left out, each of its own estimate.
@@ -139,17 +143,18 @@ class AgreementTable:
             scores, weight = own
             counts = counts - weight[:, None]
             sums = sums - weight[:, None] * scores
+        estimate = (sums + PRIOR_ROWS * self.accuracy) / (counts + PRIOR_ROWS)
+        return np.where(codes < 0, 0.0, estimate)
+
+    def leading(
+        self, codes: IntArray, own: tuple[FloatArray, FloatArray] | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """The expert (n,) who gives the leading answer best, and its expected score (n,)."""
         # Of those who say the same, the best speaks for all.
-        order = np.argsort(-self.accuracy, kind="stable")
-        best = np.zeros(every.shape, bool)
-        for i, row in enumerate(every):
-            spoken = {0}
-            for k in order:
-                if row[k] not in spoken:
-                    spoken.add(row[k])
-                    best[i, k] = True
-        expected = (sums + PRIOR_ROWS * self.accuracy) / (counts + PRIOR_ROWS)
-        expected = np.where(best[place], expected, -np.inf)
+        better = np.argsort(np.argsort(-self.accuracy, kind="stable"))
+        same = codes[:, :, None] == codes[:, None, :]
+        spoken = (same & (better[None, :] < better[:, None])).any(axis=2) | (codes < 0)
+        expected = np.where(spoken, -np.inf, self.expected(codes, own))
         lead = expected.argmax(axis=1)
         score = expected[np.arange(len(codes)), lead]
         return lead, np.where(np.isfinite(score), score, 0.0)
@@ -183,6 +188,8 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         self.n_experts, self.n_features = self.direct.n_experts, self.direct.n_features
         self.order = [expert for step in self.steps for expert in step]
         self._tables: dict[tuple[int, ...], AgreementTable] = {}
+        # Of single rows, by experts and the codes of their answers.
+        self._seen: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[IntArray, FloatArray]] = {}
 
     def next(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Ask | Accept:
         """What to do after these answers, by expert, to a query with features x (n_features,).
@@ -190,27 +197,32 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         An answer is an ``Answer`` or its content; None for an expert that failed or has no answer.
         """
         first = 0 if self.start_error is None else int(self.first_steps(self._row(x))[0])
-        asked: dict[int, Any] = {}
-        missing: tuple[int, ...] = ()
+        asked: list[int] = []
         for step in self.steps[first:]:
             missing = tuple(expert for expert in step if expert not in answers)
             if missing:
                 break
-            asked |= {expert: answers[expert] for expert in step}
+            asked += step
+        else:
+            return self._accepted(x, asked, answers, self._last)
         if not asked:
             return Ask(missing)
-        found = self.leading(x, asked)
-        if missing:
-            return found if found.probability >= self.threshold else Ask(missing)
-        last = self.order[-1]
-        return found if answers[last] is None else found._replace(expert=last)
+        found = self._accepted(x, asked, answers, self._judge)
+        return found if found.probability >= self.threshold else Ask(missing)
 
     def leading(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Accept:
         """The leading one of these answers, by expert; its probability is 0 if there is none."""
         experts = [expert for expert in self.order if expert in answers]
+        return self._accepted(x, experts, answers, self._judge)
+
+    def _accepted(
+        self, x: FloatArray | None, experts: list[int], answers: Mapping[int, Any], judge: Judge
+    ) -> Accept:
+        if not experts:
+            return Accept(self.order[-1], 0.0)
         row = Answers.of([[answers[expert] for expert in experts]], self.answer_kind)
         errors = None if self.heads is None else self.heads.expected_errors(self._row(x))
-        expert, score = self._judge(experts, row, errors)
+        expert, score = judge(experts, row, errors)
         return Accept(int(expert[0]), float(score[0]))
 
     def run(self, X: Any, answers: Answers) -> CascadeRun:
@@ -226,10 +238,8 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
                 experts += self.steps[number]
                 asked[rows[:, None], self.steps[number]] = True
                 own = None if errors is None else errors[rows]
-                lead, found = self._judge(experts, answers.take(rows).of_experts(experts), own)
-                if number == last:
-                    given = answers.codes[rows, self.order[-1]] >= 0
-                    lead = np.where(given, self.order[-1], lead)
+                judge = self._last if number == last else self._judge
+                lead, found = judge(experts, answers.take(rows).of_experts(experts), own)
                 expert[rows], score[rows] = lead, found
                 accepted = found >= self.threshold
                 step[rows[accepted]] = number
@@ -251,36 +261,93 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         return x[None]
 
     def _judge(
-        self, experts: Sequence[int], answers: Answers, errors: FloatArray | None
+        self, experts: list[int], answers: Answers, errors: FloatArray | None
     ) -> tuple[IntArray, FloatArray]:
         """Expert (n,) with the leading of these experts' answers, and the probability that it is right."""
-        places = tuple(self.order.index(expert) for expert in experts)
-        if places not in self._tables:
-            self._tables[places] = self.table.of(places)
-        lead, score = self._tables[places].leading(answers.codes)
-        expert = np.array(experts)[lead]
-        if self.gate is not None:
-            rows = np.arange(len(lead))
-            inputs = gate_inputs(
-                score,
-                answers.signals[rows, lead],
-                None if errors is None else errors[rows, expert],
+        lead, score = self._leading(tuple(experts), answers.codes)
+        return np.array(experts)[lead], self._gated(experts, lead, score, answers, errors)
+
+    def _last(
+        self, experts: list[int], answers: Answers, errors: FloatArray | None
+    ) -> tuple[IntArray, FloatArray]:
+        """As ``_judge``, after the last step: its last expert is given, unless it has no answer."""
+        last = np.full(len(answers.codes), len(experts) - 1)
+        score = self._table(tuple(experts)).expected(answers.codes)[:, -1]
+        expert = np.full(len(last), experts[-1])
+        score = self._gated(experts, last, score, answers, errors)
+        none = answers.codes[:, -1] < 0
+        if len(experts) > 1 and none.any():
+            others = experts[:-1]
+            rest = answers.of_experts(range(len(others)))
+            found = self._judge(others, rest, errors)
+            expert, score = (
+                np.where(none, *pair) for pair in zip(found, (expert, score), strict=True)
             )
-            known = answers.codes[rows, lead] >= 0
-            score = np.where(known, 1 / (1 + np.exp(-(inputs @ self.gate))), 0.0)
         return expert, score
 
+    def _table(self, experts: tuple[int, ...]) -> AgreementTable:
+        if experts not in self._tables:
+            self._tables[experts] = self.table.of([self.order.index(one) for one in experts])
+        return self._tables[experts]
+
+    def _leading(self, experts: tuple[int, ...], codes: IntArray) -> tuple[IntArray, FloatArray]:
+        if len(codes) != 1:
+            return self._table(experts).leading(codes)
+        key = experts, tuple(codes[0].tolist())
+        if key not in self._seen:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen[key] = self._table(experts).leading(codes)
+        return self._seen[key]
+
+    def _gated(
+        self,
+        experts: list[int],
+        place: IntArray,
+        score: FloatArray,
+        answers: Answers,
+        errors: FloatArray | None,
+    ) -> FloatArray:
+        """The probability (n,) that the answers of these experts, by place, are right."""
+        if self.gate is None:
+            return score
+        rows = np.arange(len(place))
+        own = None if errors is None else errors[rows, np.array(experts)[place]]
+        inputs = gate_inputs(score, answers.signals[rows, place], own)
+        return np.where(answers.codes[rows, place] >= 0, gate_values(inputs, self.gate), 0.0)
+
     def decision_function(self, X: Any) -> FloatArray:
-        """1 for the expert that is asked first, else 0."""
-        scores = np.zeros((X.shape[0], self.n_experts))
-        scores[np.arange(X.shape[0]), self.predict(X)] = 1.0
-        return scores
+        """Minus the place (n, n_experts) of each expert in the order in which they are asked."""
+        rest = [expert for expert in range(self.n_experts) if expert not in self.order]
+        places = np.empty((len(self.steps), self.n_experts))
+        for first in range(len(self.steps)):
+            steps = [*self.steps[first:], *self.steps[:first], rest]
+            places[first, [expert for step in steps for expert in step]] = range(self.n_experts)
+        return -places[self.first_steps(X)]
+
+    def decide(self, X: Any) -> Decisions:
+        """The first expert of the first step; shares and costs of each expert are those of ``direct``."""
+        values = self.decision_function(X)
+        return replace(
+            self.direct.decide(X), chosen=self.predict(X), values=values, by="first step"
+        )
 
     def predict_proba(self, X: Any) -> FloatArray:
-        return self.decision_function(X)
+        return self.direct.predict_proba(X)
+
+    def expected_costs(self, X: Any) -> FloatArray:
+        return self.direct.expected_costs(X)
 
     def predict(self, X: Any) -> IntArray:
         return np.array([step[0] for step in self.steps])[self.first_steps(X)]
+
+    def with_decision(self, rule: str) -> Policy:
+        raise only_direct("the decision rule", "decision")
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> Policy:
+        raise only_direct("the prices", "price_weight" if betas is None else "beta")
 
     def without(self, expert: int) -> Policy:
         """The cascade without an expert; the direct policy where nobody is left to ask."""
@@ -334,6 +401,20 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         )
 
 
+def cascade_of(policy: Policy) -> AnswerCascadePolicy | None:
+    """The policy, if it reads answers."""
+    return policy if isinstance(policy, AnswerCascadePolicy) else None
+
+
+def only_direct(what: str, parameter: str) -> UnsupportedError:
+    """The refusal to change what a cascade was fitted for."""
+    return UnsupportedError(
+        f"{what} of a cascade cannot be changed after fitting, because its steps were chosen for them; fit "
+        "it again, or use its router without answers (router.direct).",
+        parameter=parameter,
+    )
+
+
 def gate_inputs(
     score: FloatArray, signals: FloatArray, errors: FloatArray | None = None
 ) -> FloatArray:
@@ -341,3 +422,9 @@ def gate_inputs(
     inside = np.clip(score, 1e-6, 1 - 1e-6)
     errors = np.zeros(len(score)) if errors is None else errors
     return np.column_stack([np.log(inside / (1 - inside)), signals, errors, np.ones(len(score))])
+
+
+def gate_values(inputs: FloatArray, gate: FloatArray) -> FloatArray:
+    """Probabilities (n,) that answers are right, by a gate."""
+    values: FloatArray = np.exp(-np.logaddexp(0.0, -(inputs @ gate)))
+    return values

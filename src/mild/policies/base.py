@@ -42,7 +42,7 @@ class Decisions:
     costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
     values: FloatArray  # (n, p) the quantity that the choice maximises
     # its name: "expected cost" (negated), "probability", "score" or "confidence"; "constant" for negated
-    # costs by which no choice is made
+    # costs by which no choice is made, "first step" for minus the place in the order of a cascade
     by: str
 
 

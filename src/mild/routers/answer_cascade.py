@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -38,14 +38,23 @@ MOST_THRESHOLDS = 24
 Steps = tuple[tuple[int, ...], ...]
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A cascade, and what it did on the rows that it was found on, each left out of its own estimate."""
 
     steps: Steps
     threshold: float
     cost: float  # mean cost of the answers that were given
     paid: float  # mean price of all experts that were asked
+    gate: FloatArray | None = None
+    start_error: float | None = None
+
+
+class Judged(NamedTuple):
+    """The leading answers of some experts in n rows."""
+
+    expert: IntArray
+    score: FloatArray  # of the answer
+    expected: FloatArray  # without its own row
 
 
 @dataclass(eq=False, repr=False)
@@ -119,7 +128,7 @@ class AnswerCascadeRouter(BaseRouter):
         paid = _price_matrix(prices, costs.shape, sample_weight)
         weight = row_weights(sample_weight, len(costs))
         self._means = mean_costs(costs, sample_weight), weight @ paid / weight.sum()
-        self._search = CascadeSearch(answers.codes, costs, paid, weight)
+        self._search = CascadeSearch(answers, costs, paid, weight)
         self.candidates_ = self._search.candidates(self.max_calls, self._given_steps())
         return self.at(self.price_weight)
 
@@ -227,21 +236,21 @@ class CascadeSearch:
     """
 
     def __init__(
-        self, codes: IntArray, costs: FloatArray, prices: FloatArray, weight: FloatArray
+        self, answers: Answers, costs: FloatArray, prices: FloatArray, weight: FloatArray
     ) -> None:
         self._unknown = np.isnan(costs)
-        self._codes = np.where(self._unknown, UNKNOWN, codes)
+        self._codes = np.where(self._unknown, UNKNOWN, answers.codes)
+        self._signals = answers.signals
         # Scores are at most 1, and at least 0: a probability where costs are errors.
         self._scale = max(1.0, float(np.nanmax(costs)))
         self._scores = 1 - np.where(self._unknown, 0.0, costs) / self._scale
         self._prices = prices
         self._weight = weight
-        # By the experts that were asked: score of the leading answer, what is expected of it, price.
-        self._known: dict[tuple[int, ...], tuple[FloatArray, FloatArray, FloatArray]] = {}
+        self._known: dict[tuple[int, ...], Judged] = {}
         self._ease = self._row_effects(self._scores), self._row_effects(self._prices)
 
     def _row_effects(self, values: FloatArray) -> FloatArray:
-        """How much more than usual (n,) the experts known in a row have there."""
+        """How much more than usual (n,) the experts known in a row have there; 0 if all are known."""
         known = ~self._unknown
         means = (self._weight @ (known * values)) / np.maximum(self._weight @ known, 1e-300)
         effects: FloatArray = (known * (values - means)).sum(axis=1) / known.sum(axis=1)
@@ -250,33 +259,39 @@ class CascadeSearch:
     def candidates(self, max_calls: int = 4, steps: Steps | None = None) -> list[Candidate]:
         """Cascades that no other one beats in cost and price, the cheapest first."""
         if steps is not None:
-            return _undominated(list(self._tried(steps)))
+            return undominated(self.tried(steps))
         experts = self._experts()
-        found = [one for expert in experts for one in self._tried(((expert,),))]
+        found = [one for expert in experts for one in self.tried(((expert,),))]
         pairs = [tuple(pair) for pair in combinations(experts, 2)]
         if max_calls >= 2:
             for first, second in pairs:
-                found += self._tried(((first,), (second,)))
-                found += self._tried(((second,), (first,)))
+                found += self.tried(((first,), (second,)))
+                found += self.tried(((second,), (first,)))
         if max_calls >= 3:
             for pair in pairs:
                 for third in experts:
                     if third not in pair:
-                        found += self._tried((pair, (third,)))
+                        found += self.tried((pair, (third,)))
         for _ in range(4, min(max_calls, len(experts)) + 1):
             for order in self._promising(found):
                 asked = {expert for step in order for expert in step}
                 for expert in experts:
                     if expert not in asked:
-                        found += self._tried((*order, (expert,)))
-        return _undominated(found)
+                        found += self.tried((*order, (expert,)))
+        return undominated(found)
 
-    def policy(self, candidate: Candidate, direct: Policy, kind: str) -> AnswerCascadePolicy:
+    def policy(
+        self, candidate: Candidate, direct: Policy, kind: str, heads: Policy | None = None
+    ) -> AnswerCascadePolicy:
         """The policy of a candidate."""
         order = [expert for step in candidate.steps for expert in step]
         table = AgreementTable.of_rows(self._codes[:, order], self._scores[:, order], self._weight)
         steps = [list(step) for step in candidate.steps]
-        return AnswerCascadePolicy(kind, steps, candidate.threshold, table, direct)
+        gate, start = candidate.gate, candidate.start_error
+        needed = gate is not None or start is not None
+        return AnswerCascadePolicy(
+            kind, steps, candidate.threshold, table, direct, gate, heads if needed else None, start
+        )
 
     def _experts(self) -> list[int]:
         """The experts to combine, the cheapest first."""
@@ -293,41 +308,67 @@ class CascadeSearch:
         chosen = list(dict.fromkeys(ranks.T.reshape(-1).tolist()))[:MOST_EXPERTS]
         return [expert for expert in order if expert in chosen]
 
-    def _asked(self, experts: tuple[int, ...]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _judged(self, experts: tuple[int, ...]) -> Judged:
         if experts not in self._known:
-            chosen = list(experts)
+            chosen = np.array(experts)
             codes, scores = self._codes[:, chosen], self._scores[:, chosen]
-            table = AgreementTable.of_rows(codes, scores, self._weight).of(range(len(chosen)))
+            table = AgreementTable.of_rows(codes, scores, self._weight)
             lead, expected = table.leading(codes, (scores, self._weight))
             score = scores[np.arange(len(codes)), lead]
-            self._known[experts] = score, expected, self._prices[:, chosen].sum(axis=1)
+            self._known[experts] = Judged(chosen[lead], score, expected)
         return self._known[experts]
 
-    def _tried(self, steps: Steps) -> Iterator[Candidate]:
-        """The cascade with each threshold."""
-        ends = np.cumsum([len(step) for step in steps])
+    def _parts(self, steps: Steps) -> list[Judged]:
+        """The leading answers after each step but the last."""
         order = tuple(expert for step in steps for expert in step)
-        known = self._weight * ~self._unknown[:, list(order)].any(axis=1)
+        return [self._judged(order[:end]) for end in np.cumsum([len(s) for s in steps])[:-1]]
+
+    def _final(self, steps: Steps) -> FloatArray:
+        """Scores (n,) of the answers of the last expert, or if it has none, of the leading one."""
+        *others, last = (expert for step in steps for expert in step)
+        score = self._scores[:, last]
+        if others:
+            score = np.where(self._codes[:, last] < 0, self._judged(tuple(others)).score, score)
+        return score
+
+    def _known_weight(self, steps: Steps) -> FloatArray:
+        order = [expert for step in steps for expert in step]
+        return self._weight * ~self._unknown[:, order].any(axis=1)
+
+    def tried(
+        self, steps: Steps, gated: tuple[FloatArray, list[FloatArray]] | None = None
+    ) -> list[Candidate]:
+        """The cascade with each threshold; ``gated`` are a gate and its held-out values, step by step."""
+        known = self._known_weight(steps)
         if not known.any():
-            return
-        parts = [self._asked(order[:end]) for end in ends]
-        last = order[-1]
-        # The answer of the last expert is not judged, unless there is none.
-        final = np.where(self._codes[:, last] >= 0, self._scores[:, last], parts[-1][0])
-        values = np.array([0.0])
-        if len(parts) > 1:
-            values = np.unique(np.concatenate([part[1][known > 0] for part in parts[:-1]]))
-        if len(values) > MOST_THRESHOLDS:
-            values = np.unique(np.quantile(values, np.linspace(0, 1, MOST_THRESHOLDS)))
-        for threshold in values:
-            score, paid = final, parts[-1][2]
-            for earlier, expected, price in reversed(parts[:-1]):
-                accepted = expected >= threshold
-                score, paid = np.where(accepted, earlier, score), np.where(accepted, price, paid)
-            easy, dear = self._ease
-            score, paid = known @ (score - easy), known @ (paid - dear)
-            cost = self._scale * (1 - score / known.sum())
-            yield Candidate(steps, float(threshold), float(cost), float(paid / known.sum()))
+            return []
+        parts = self._parts(steps)
+        gate, values = gated or (None, [part.expected for part in parts])
+        thresholds = np.array([0.0])
+        if values:
+            thresholds = np.unique(np.concatenate([value[known > 0] for value in values]))
+        if len(thresholds) > MOST_THRESHOLDS:
+            thresholds = np.unique(np.quantile(thresholds, np.linspace(0, 1, MOST_THRESHOLDS)))
+        final = self._final(steps)
+        prices = [self._prices[:, list(step)].sum(axis=1) for step in steps]
+        # All rows go to the end; then those accepted earlier are taken back, for all thresholds at once.
+        score = np.full(len(thresholds), known @ (final - self._ease[0]))
+        paid = np.full(len(thresholds), known @ (np.sum(prices, axis=0) - self._ease[1]))
+        best = np.full(len(known), -np.inf)
+        after = [*(part.score for part in parts), final][1:]
+        for part, value, later, price in zip(parts, values, after, prices[1:], strict=True):
+            best = np.maximum(best, value)
+            place = np.searchsorted(thresholds, best, side="right")
+            for total, change in ((score, part.score - later), (paid, -price)):
+                sums = np.bincount(place, known * change, len(thresholds) + 1)
+                total += np.cumsum(sums[::-1])[::-1][1:]
+        costs = self._scale * (1 - score / known.sum())
+        return [
+            Candidate(steps, *one, gate)
+            for one in zip(
+                thresholds.tolist(), costs.tolist(), (paid / known.sum()).tolist(), strict=True
+            )
+        ]
 
     def _promising(self, found: Sequence[Candidate]) -> list[Steps]:
         """Steps of the cheapest cascades at each of several costs."""
@@ -335,12 +376,12 @@ class CascadeSearch:
         order = np.argsort([one.paid for one in found], kind="stable")
         chosen: dict[Steps, None] = {}
         for level in np.linspace(np.quantile(cost, 0.5), cost.min(), LEVELS):
-            good = [found[i].steps for i in order if found[i].cost <= level]
+            good = [found[i].steps for i in order[cost[order] <= level][: KEPT * MOST_THRESHOLDS]]
             chosen |= dict.fromkeys(list(dict.fromkeys(good))[:KEPT])
         return list(chosen)
 
 
-def _undominated(found: Sequence[Candidate]) -> list[Candidate]:
+def undominated(found: Sequence[Candidate]) -> list[Candidate]:
     """Those that no other one beats in cost at the same price or less, the cheapest first."""
     kept: list[Candidate] = []
     for one in sorted(found, key=lambda one: (one.paid, one.cost, len(one.steps))):

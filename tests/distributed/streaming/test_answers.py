@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from mild.distributed.streaming import Answers, error_line
+from mild.distributed.streaming import DecisionLines, error_line
 from mild.policies import Decisions
 
 
@@ -18,7 +18,7 @@ def decisions(costs=None):
 
 @pytest.mark.parametrize("names", [["a", "b"], ['100 % "sure"', "ü\n{}"], ["%s", "%(x)d"]])
 def test_answers_are_json_whatever_the_names(names):
-    every = Answers(names, probabilities=True)
+    every = DecisionLines(names, probabilities=True)
     lines = every.write(decisions(np.array([[0.5, 1], [2, 3]])), ["x", "y"], [None, 7])
     first, second = map(json.loads, lines)
     assert first == {
@@ -28,12 +28,12 @@ def test_answers_are_json_whatever_the_names(names):
     }
     assert second["id"] == 7
     assert second["probabilities"][names[0]] == 1e-9
-    (plain, _) = Answers(names).write(decisions(), ["x", "y"], [None, 7])
+    (plain, _) = DecisionLines(names).write(decisions(), ["x", "y"], [None, 7])
     assert json.loads(plain) == {"expert": names[1], "expected_cost": None}
 
 
 def test_queries_come_back_if_asked_for():
-    lines = Answers(["a", "b"], echo=True).write(decisions(), ['"q"', "\ud800"], [None, None])
+    lines = DecisionLines(["a", "b"], echo=True).write(decisions(), ['"q"', "\ud800"], [None, None])
     assert json.loads(lines[0])["query"] == '"q"'
     assert json.loads(lines[0])["expected_cost"] is None
     assert json.loads(lines[1])["query"] == "\ud800"

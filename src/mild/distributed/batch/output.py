@@ -23,7 +23,7 @@ from mild.distributed.partitions import READERS, Partition, open_system
 from mild.errors import DataFileError, MildError, OutputExistsError
 
 #: Column of the output that names the chosen expert.
-EXPERT = "expert"
+EXPERT, FIRST_STEP = "expert", "first_step"
 MANIFEST_FILE = "_manifest.json"
 #: Written when a job is complete; it holds the summary.
 SUCCESS_FILE = "_SUCCESS"

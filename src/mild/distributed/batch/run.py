@@ -28,6 +28,7 @@ from mild.data.tables import choose_columns, column_kind, naming, reason, shown
 from mild.distributed.batch.inputs import Inputs, RowError, choose_inputs
 from mild.distributed.batch.output import (
     EXPERT,
+    FIRST_STEP,
     SUCCESS_FILE,
     Output,
     RoutedPartition,
@@ -312,8 +313,10 @@ def prepare(router: Router, options: BatchOptions) -> Router:
 
 
 def output_schema(router: Router, schema: Any, options: BatchOptions) -> Any:
-    """Columns of the output: those that are kept, the expert, and the probabilities and costs."""
+    """Columns of the output: those kept, the expert, a cascade's first step, probabilities and costs."""
     fields = [pa.field(EXPERT, pa.dictionary(pa.int32(), pa.string()))]
+    if router.cascade is not None:
+        fields.append(pa.field(FIRST_STEP, pa.list_(pa.string())))
     if options.probabilities:
         prefixes = ["p__"]
         if router.decide_features(np.zeros((1, router.n_features))).costs is not None:
@@ -401,6 +404,9 @@ def _route_batch(job: Job, batch: Any) -> tuple[Any, NDArray[np.intp], int]:
     indices = pa.array(chosen.astype(np.int32), mask=bad)
     names = pa.array(router.expert_names, pa.string())
     columns.append(pa.DictionaryArray.from_arrays(indices, names))
+    first = router.first_steps(X)
+    if first is not None:
+        columns.append(pa.array(first, pa.list_(pa.string()), mask=bad))
     for values in extra:
         columns += [pa.array(column, mask=bad) for column in np.asarray(values, np.float32).T]
     table = pa.Table.from_arrays(columns, schema=job.schema)
