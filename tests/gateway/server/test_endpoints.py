@@ -53,7 +53,8 @@ def test_models_are_the_router_and_the_experts():
         (None, "/v1/models/one", "GET"),
         (None, "/v1/models/two", "GET"),
     )
-    assert [entry["id"] for entry in json.loads(listed.body)["data"]] == ["mild", "one"]
+    names = [entry["id"] for entry in json.loads(listed.body)["data"]]
+    assert names == ["mild", "mild-direct", "one"]
     assert json.loads(one.body)["object"] == "model"
     assert none.status == 404
 

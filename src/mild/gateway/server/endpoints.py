@@ -20,7 +20,13 @@ from mild.endpoints.prices import charged_tokens
 from mild.endpoints.translation.fields import EMBEDDINGS
 from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.models import ROUTER_MODEL, ModelRequest, read_model
+from mild.gateway.selection.models import (
+    DIRECT_MODEL,
+    ROUTER_MODEL,
+    ModelRequest,
+    configured_name,
+    read_model,
+)
 from mild.gateway.selection.sessions import content_session, named_session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
@@ -141,7 +147,7 @@ class Endpoints:
 
     def _model_documents(self) -> Iterator[dict[str, Any]]:
         created = int(self._context.started)
-        for name in (ROUTER_MODEL, *self._context.names):
+        for name in (ROUTER_MODEL, DIRECT_MODEL, *self._context.names):
             yield {"id": name, "object": "model", "created": created, "owned_by": "mild"}
 
     async def _route(self, request: Request) -> Response:
@@ -180,7 +186,9 @@ class Endpoints:
                 "expected_costs": None if costs is None else dict(zip(names, costs, strict=True)),
                 "expected_cost": None if costs is None else costs[scores.best],
                 "cannot_serve": missing,
-                "available": {name: context.clients[name].is_free() for name in names},
+                "available": {
+                    name: context.clients[configured_name(name)].is_free() for name in names
+                },
                 "reason": reason,
                 "router": serving.fingerprint,
                 "right": found.right,
