@@ -321,8 +321,8 @@ def at_target(
         )
     if isinstance(policy, AnswerCascadePolicy):
         raise UnsupportedError(
-            "a cascade keeps the setting that it was tuned for; tune it for the target (mild tune --cascade, "
-            f"{target.words}), or ask for one expert only (mild-direct).",
+            "a cascade keeps the setting that it was tuned for; tune again for the target (mild tune "
+            f"--cascade, {target.words}), or ask for one expert only (mild-direct).",
             parameter="target",
         )
     names = list(expert_names)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from mild.artifact.facts import cascade_words
 from mild.core.answers import KINDS, Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.data import OutcomeTable
@@ -195,20 +196,6 @@ def as_given(
     )
 
 
-def path_words(steps: Sequence[Sequence[str]], threshold: float) -> str:
-    """What a cascade does, in words.
-
-    >>> path_words([["small", "medium"], ["large"]], 0.9312)
-    'asks small and medium; accepts if probably right (p >= 0.93), else asks large'
-    """
-    first, *others = [" and ".join(step) for step in steps]
-    words, limit = f"asks {first}", f" (p >= {threshold:.2f})"
-    for step in others:
-        words += f"; accepts if probably right{limit}, else asks {step}"
-        limit = ""
-    return words
-
-
 @dataclass(frozen=True)
 class TunedCascade:
     """A cascade that was considered in tuning, and what it does on held-out rows.
@@ -219,17 +206,13 @@ class TunedCascade:
 
     steps: tuple[tuple[str, ...], ...]  # experts that are asked together, step by step
     threshold: float  # least probability of an answer that is accepted
+    path: str  # what it does, in words
     rows: tuple[int, ...]  # training rows that end at each step
     used: bool  # whether the router is the cascade
     direct: str  # what the router without answers is
     cost_difference: Verdict
     quality_difference: Verdict
     dollars_difference: Verdict | None  # per 1,000 queries
-
-    @property
-    def path(self) -> str:
-        """What it does, in words."""
-        return path_words(self.steps, self.threshold)
 
     @property
     def sentences(self) -> list[str]:
@@ -244,7 +227,7 @@ class TunedCascade:
             *([] if money is None else [f"dollars per 1,000 queries {_span(money, '+.4g')}"]),
         ]
         return [
-            f"{used} {self.path} (of {counted(sum(self.rows), 'training row')}, {parts}).",
+            f"{used} {self.path}. Of {counted(sum(self.rows), 'training row')}, {parts}.",
             f"Compared with the router without answers ({self.direct}), on held-out rows: "
             f"{', '.join(differences)}.",
         ]
@@ -345,6 +328,7 @@ class CascadeJudge:
         return TunedCascade(
             tuple(tuple(names[k] for k in step) for step in policy.steps),
             policy.threshold,
+            cascade_words(policy, names),
             tuple(np.bincount(ends, minlength=len(policy.steps)).tolist()),
             False,
             name,
@@ -391,11 +375,11 @@ def unused_answers(task: Task, X: Any, seed: int) -> dict[str, Any] | None:
     if len(policy.order) < 2 or (kept <= 1 and saved <= 0):
         return None
     names = part.expert_names
-    path = path_words([[names[k] for k in step] for step in policy.steps], policy.threshold)
+    path = cascade_words(policy, names)
     dollars = "" if table.prices is None else f", and saves {100 * saved:.0f} % of its dollars"
     sentence = (
-        f"The answers in the table are not used. On {counted(len(judged), 'held-out row')}, a cascade that "
-        f"{path} keeps {100 * kept:.1f} % of the quality of always {names[best]}{dollars}. cascade=True "
+        f"Answers are not used. On {counted(len(judged), 'held-out row')}, a cascade keeps "
+        f"{100 * kept:.1f} % of the quality of always {names[best]}{dollars}: it {path}. cascade=True "
         "(--cascade) considers cascades, which send a query to several experts."
     )
     figures = {"best_expert": names[best], "rows": len(judged), "kept": kept}
