@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
 from mild.gateway.selection.needs import missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
-from mild.policies.answers import AnswerCascadePolicy
+from mild.policies.answers import AnswerCascadePolicy, Ask
 
 # Texts that are scored at a time: the event loop has other things to do, too.
 MAX_TOGETHER = 16
@@ -62,14 +61,6 @@ class Selection(NamedTuple):
     climb: Climb | None = None
 
 
-def direct_router(router: Router) -> Router:
-    """The router without its cascade, if it is one."""
-    policy = router.policy
-    return (
-        replace(router, policy=policy.direct) if isinstance(policy, AnswerCascadePolicy) else router
-    )
-
-
 class ExpertSelector:
     """Selects experts with one router; MildError if it has no text step, or takes no other price weight.
 
@@ -87,10 +78,7 @@ class ExpertSelector:
     ) -> None:
         if routing.target is not None:
             router = router.with_target(routing.target.target)
-        self.cascade: AnswerCascadePolicy | None = None
-        if isinstance(router.policy, AnswerCascadePolicy):
-            self.cascade = router.policy
-        router = direct_router(router)
+        self.cascade, router = router.cascade, router.direct
         self.router = router.with_prices(price_weight=routing.price_weight, in_dollars=True)
         router.features([""])  # a router without a text step says so here
         self.names = list(router.expert_names)
@@ -242,8 +230,7 @@ class ExpertSelector:
         scores = await self.score_soon(text, model.price_weight)
         scores = self.restrict(scores, missing)
         explore, able = self._routing.explore, scores.order
-        routed = model.price_weight is None and not model.direct and not scores.novel
-        if self.cascade is not None and comparable and routed:
+        if self.cascade is not None and comparable and _in_steps(model, scores):
             if explore > 0 and self._random.random() < explore:
                 chosen = sorted(able)[self._random.randrange(len(able))]
                 return self._selection(scores, missing, chosen, explore / len(able), explored=True)
@@ -267,6 +254,16 @@ class ExpertSelector:
         if self._sessions is not None and session is not None:
             self._sessions.pin(session.hash, Pin(self.names[chosen], propensity, request))
         return self._selection(scores, missing, chosen, propensity, explored=explored)
+
+    def first_step(
+        self, model: ModelRequest, scores: Scores, missing: Mapping[str, str]
+    ) -> list[str] | None:
+        """Experts that a cascade asks first, at the same time; None where no cascade decides."""
+        if self.cascade is None or not _in_steps(model, scores):
+            return None
+        climb = self._climb(self.cascade, scores, missing)
+        found = climb.policy.next(climb.features, dict.fromkeys(climb.skipped))
+        return [self.names[k] for k in found.experts] if isinstance(found, Ask) else None
 
     def _climb(
         self, policy: AnswerCascadePolicy, scores: Scores, missing: Mapping[str, str]
@@ -320,3 +317,8 @@ class ExpertSelector:
             pinned_by,
             explored,
         )
+
+
+def _in_steps(model: ModelRequest, scores: Scores) -> bool:
+    """Whether a cascade decides, if there is one."""
+    return model.price_weight is None and not model.direct and not scores.novel

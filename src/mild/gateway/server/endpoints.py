@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -169,10 +169,16 @@ class Endpoints:
         scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
         # The figures are those of the whole text; the evidence is looked for in a part of a long one.
         part = shorten(text, MAX_EXPLAINED_CHARACTERS // 2, MAX_EXPLAINED_CHARACTERS // 2)
-        found = await self._explain(selector.at_weight(wanted.price_weight), part)
+        router, best = selector.at_weight(wanted.price_weight), names[scores.best]
+        order = [names[k] for k in scores.order]
+        first = selector.first_step(wanted, scores, missing)
+        if first is not None and selector.cascade is not None:
+            router, best = replace(router, policy=selector.cascade), first[0]
+            order = list(dict.fromkeys([*first, *order]))
+        found = await self._explain(router, part)
         why = {name: value for name, value in asdict(found).items() if name in _WHY}
         reason = "on_novel" if scores.novel else "cannot_serve"
-        if names[scores.best] == found.expert:
+        if best == found.expert:
             reason = "router"
         costs = scores.costs
         shares = {}
@@ -180,11 +186,13 @@ class Endpoints:
             shares = {"probabilities": dict(zip(names, scores.probabilities, strict=True))}
         return AsciiResponse(
             {
-                "expert": names[scores.best],
-                "order": [names[k] for k in scores.order],
+                "expert": best,
+                "order": order,
+                **({} if first is None else {"first_step": first}),
                 **shares,
                 "expected_costs": None if costs is None else dict(zip(names, costs, strict=True)),
-                "expected_cost": None if costs is None else costs[scores.best],
+                # What a cascade costs depends on the answers.
+                "expected_cost": None if costs is None or first else costs[scores.best],
                 "cannot_serve": missing,
                 "available": {
                     name: context.clients[configured_name(name)].is_free() for name in names
