@@ -22,9 +22,7 @@ from mild.errors import InvalidInputError, MildError, MissingExtraError, Unsuppo
 from mild.gateway.config import CascadeSettings, ServerSettings, Settings, read_settings
 from mild.gateway.database import Address, DatabaseError
 from mild.gateway.selection.models import CASCADE, configured_name
-from mild.gateway.selection.selector import direct_router
 from mild.gateway.tracing import import_exporter, is_enabled
-from mild.policies.answers import AnswerCascadePolicy
 
 # Fields of an expert that are not in the result; some headers are secrets.
 _HIDDEN = {*Expert.internal, "headers"}
@@ -134,7 +132,7 @@ def find_problems(settings: Settings, router: Router | None = None) -> list[Conf
     if router is not None:
         findings += _name_findings(settings, router)
         findings += _fallback_findings(settings, router)
-        findings += _ability_findings(settings, direct_router(router))
+        findings += _ability_findings(settings, router.direct)
         findings += _cascade_findings(settings, router)
         findings += _novelty_findings(settings, router)
         findings += _target_findings(settings, router)
@@ -258,8 +256,8 @@ def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
 
 
 def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
-    policy, names = router.policy, router.expert_names
-    if not isinstance(policy, AnswerCascadePolicy):
+    policy, names = router.cascade, router.expert_names
+    if policy is None:
         if settings.cascade != CascadeSettings():
             yield _warning("[cascade] has no effect: the router is no cascade.")
         return

@@ -44,6 +44,7 @@ class Climb(NamedTuple):
     """How a cascade serves one request."""
 
     policy: AnswerCascadePolicy
+    json_policy: AnswerCascadePolicy  # the same for answers that are JSON or tool calls
     features: FloatArray | None  # of the text
     skipped: frozenset[int]  # experts of the cascade that are not asked
 
@@ -62,19 +63,11 @@ class Selection(NamedTuple):
     climb: Climb | None = None
 
 
-def direct_router(router: Router) -> Router:
-    """The router without its cascade, if it is one."""
-    policy = router.policy
-    return (
-        replace(router, policy=policy.direct) if isinstance(policy, AnswerCascadePolicy) else router
-    )
-
-
 class ExpertSelector:
     """Selects experts with one router; MildError if it has no text step, or takes no other price weight.
 
     ``names`` are those of its experts, in its order; ``fixed`` says why another price weight is refused,
-    None if it is not. Where the router is a ``cascade``, ``router`` is the one that decides directly.
+    None if it is not. Of a ``cascade``, ``whole`` is the router, and ``router`` decides without answers.
     """
 
     def __init__(
@@ -87,10 +80,11 @@ class ExpertSelector:
     ) -> None:
         if routing.target is not None:
             router = router.with_target(routing.target.target)
-        self.cascade: AnswerCascadePolicy | None = None
-        if isinstance(router.policy, AnswerCascadePolicy):
-            self.cascade = router.policy
-        router = direct_router(router)
+        self.cascade = router.cascade
+        if self.cascade is not None:
+            # Tool calls are compared as such, whatever the cascade has learned from.
+            self._json_cascade = replace(self.cascade, answer_kind="json")
+        self.whole, router = router, router.direct
         self.router = router.with_prices(price_weight=routing.price_weight, in_dollars=True)
         router.features([""])  # a router without a text step says so here
         self.names = list(router.expert_names)
@@ -242,13 +236,13 @@ class ExpertSelector:
         scores = await self.score_soon(text, model.price_weight)
         scores = self.restrict(scores, missing)
         explore, able = self._routing.explore, scores.order
-        routed = model.price_weight is None and not model.direct and not scores.novel
-        if self.cascade is not None and comparable and routed:
+        climb = self.climb(model, scores, missing) if comparable else None
+        if climb is not None:
             if explore > 0 and self._random.random() < explore:
                 chosen = sorted(able)[self._random.randrange(len(able))]
                 return self._selection(scores, missing, chosen, explore / len(able), explored=True)
             found = self._selection(scores, missing, scores.best, 1 - explore)
-            return found._replace(chosen=CASCADE, climb=self._climb(self.cascade, scores, missing))
+            return found._replace(chosen=CASCADE, climb=climb)
         pin = self._find_pin(session, scores)
         best = scores.best
         if pin is not None:
@@ -268,13 +262,17 @@ class ExpertSelector:
             self._sessions.pin(session.hash, Pin(self.names[chosen], propensity, request))
         return self._selection(scores, missing, chosen, propensity, explored=explored)
 
-    def _climb(
-        self, policy: AnswerCascadePolicy, scores: Scores, missing: Mapping[str, str]
-    ) -> Climb:
+    def climb(
+        self, model: ModelRequest, scores: Scores, missing: Mapping[str, str]
+    ) -> Climb | None:
+        """How the cascade serves a request; None if one expert is asked."""
+        policy = self.cascade
+        if policy is None or model.price_weight is not None or model.direct or scores.novel:
+            return None
         names = {k: configured_name(self.names[k]) for k in policy.order}
         kept_back = {expert.name for expert in self._fallbacks}
         skipped = {k for k, name in names.items() if name in missing or name in kept_back}
-        return Climb(policy, scores.features, frozenset(skipped))
+        return Climb(policy, self._json_cascade, scores.features, frozenset(skipped))
 
     def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:
         """The decision that a request follows; None where its expert cannot serve it."""

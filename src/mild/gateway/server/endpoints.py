@@ -37,6 +37,7 @@ from mild.gateway.server.completions import (
     run_until_disconnect,
 )
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send, authorization_of
+from mild.policies.answers import Ask
 
 if TYPE_CHECKING:
     from mild.artifact import Router
@@ -169,10 +170,18 @@ class Endpoints:
         scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
         # The figures are those of the whole text; the evidence is looked for in a part of a long one.
         part = shorten(text, MAX_EXPLAINED_CHARACTERS // 2, MAX_EXPLAINED_CHARACTERS // 2)
-        found = await self._explain(selector.at_weight(wanted.price_weight), part)
+        climb = selector.climb(wanted, scores, missing)
+        router = selector.at_weight(wanted.price_weight) if climb is None else selector.whole
+        found = await self._explain(router, part)
         why = {name: value for name, value in asdict(found).items() if name in _WHY}
+        order, first = scores.order, {}
+        step = climb and climb.policy.next(climb.features, dict.fromkeys(climb.skipped))
+        if isinstance(step, Ask):
+            order = list(dict.fromkeys([*step.experts, *order]))
+            first = {"first_step": [names[k] for k in step.experts]}
+        best = order[0]
         reason = "on_novel" if scores.novel else "cannot_serve"
-        if names[scores.best] == found.expert:
+        if names[best] == found.expert:
             reason = "router"
         costs = scores.costs
         shares = {}
@@ -180,11 +189,12 @@ class Endpoints:
             shares = {"probabilities": dict(zip(names, scores.probabilities, strict=True))}
         return AsciiResponse(
             {
-                "expert": names[scores.best],
-                "order": [names[k] for k in scores.order],
+                "expert": names[best],
+                "order": [names[k] for k in order],
+                **first,
                 **shares,
                 "expected_costs": None if costs is None else dict(zip(names, costs, strict=True)),
-                "expected_cost": None if costs is None else costs[scores.best],
+                "expected_cost": None if costs is None else costs[best],
                 "cannot_serve": missing,
                 "available": {
                     name: context.clients[configured_name(name)].is_free() for name in names
