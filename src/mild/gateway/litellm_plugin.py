@@ -90,9 +90,9 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
         selector.check_weight(wanted.price_weight)
         text = request_text({"input": given}, self._text)
         scores = selector.score(text, wanted.price_weight)
-        first = selector.first_step(wanted, scores, {}) or []
-        order = [*first, *(selector.names[k] for k in scores.order)]
-        return list(dict.fromkeys(map(configured_name, order)))
+        climb = selector.climb(wanted, scores, {})
+        order = [*(() if climb is None else climb.first_step()), *scores.order]
+        return list(dict.fromkeys(configured_name(selector.names[k]) for k in order))
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str

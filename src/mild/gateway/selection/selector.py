@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -43,8 +44,14 @@ class Climb(NamedTuple):
     """How a cascade serves one request."""
 
     policy: AnswerCascadePolicy
+    json_policy: AnswerCascadePolicy  # the same for answers that are JSON or tool calls
     features: FloatArray | None  # of the text
     skipped: frozenset[int]  # experts of the cascade that are not asked
+
+    def first_step(self) -> tuple[int, ...]:
+        """Experts that are asked first, at the same time; none where nobody can be asked."""
+        found = self.policy.next(self.features, dict.fromkeys(self.skipped))
+        return found.experts if isinstance(found, Ask) else ()
 
 
 class Selection(NamedTuple):
@@ -65,7 +72,7 @@ class ExpertSelector:
     """Selects experts with one router; MildError if it has no text step, or takes no other price weight.
 
     ``names`` are those of its experts, in its order; ``fixed`` says why another price weight is refused,
-    None if it is not. Where the router is a ``cascade``, ``router`` is the one that decides directly.
+    None if it is not. Of a ``cascade``, ``whole`` is the router, and ``router`` decides without answers.
     """
 
     def __init__(
@@ -78,7 +85,11 @@ class ExpertSelector:
     ) -> None:
         if routing.target is not None:
             router = router.with_target(routing.target.target)
-        self.cascade, router = router.cascade, router.direct
+        self.cascade = router.cascade
+        if self.cascade is not None:
+            # Tool calls are compared as such, whatever the cascade has learned from.
+            self._json_cascade = replace(self.cascade, answer_kind="json")
+        self.whole, router = router, router.direct
         self.router = router.with_prices(price_weight=routing.price_weight, in_dollars=True)
         router.features([""])  # a router without a text step says so here
         self.names = list(router.expert_names)
@@ -230,12 +241,13 @@ class ExpertSelector:
         scores = await self.score_soon(text, model.price_weight)
         scores = self.restrict(scores, missing)
         explore, able = self._routing.explore, scores.order
-        if self.cascade is not None and comparable and _in_steps(model, scores):
+        climb = self.climb(model, scores, missing) if comparable else None
+        if climb is not None:
             if explore > 0 and self._random.random() < explore:
                 chosen = sorted(able)[self._random.randrange(len(able))]
                 return self._selection(scores, missing, chosen, explore / len(able), explored=True)
             found = self._selection(scores, missing, scores.best, 1 - explore)
-            return found._replace(chosen=CASCADE, climb=self._climb(self.cascade, scores, missing))
+            return found._replace(chosen=CASCADE, climb=climb)
         pin = self._find_pin(session, scores)
         best = scores.best
         if pin is not None:
@@ -255,23 +267,17 @@ class ExpertSelector:
             self._sessions.pin(session.hash, Pin(self.names[chosen], propensity, request))
         return self._selection(scores, missing, chosen, propensity, explored=explored)
 
-    def first_step(
+    def climb(
         self, model: ModelRequest, scores: Scores, missing: Mapping[str, str]
-    ) -> list[str] | None:
-        """Experts that a cascade asks first, at the same time; None where no cascade decides."""
-        if self.cascade is None or not _in_steps(model, scores):
+    ) -> Climb | None:
+        """How the cascade serves a request; None if one expert is asked."""
+        policy = self.cascade
+        if policy is None or model.price_weight is not None or model.direct or scores.novel:
             return None
-        climb = self._climb(self.cascade, scores, missing)
-        found = climb.policy.next(climb.features, dict.fromkeys(climb.skipped))
-        return [self.names[k] for k in found.experts] if isinstance(found, Ask) else None
-
-    def _climb(
-        self, policy: AnswerCascadePolicy, scores: Scores, missing: Mapping[str, str]
-    ) -> Climb:
         names = {k: configured_name(self.names[k]) for k in policy.order}
         kept_back = {expert.name for expert in self._fallbacks}
         skipped = {k for k, name in names.items() if name in missing or name in kept_back}
-        return Climb(policy, scores.features, frozenset(skipped))
+        return Climb(policy, self._json_cascade, scores.features, frozenset(skipped))
 
     def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:
         """The decision that a request follows; None where its expert cannot serve it."""
@@ -317,8 +323,3 @@ class ExpertSelector:
             pinned_by,
             explored,
         )
-
-
-def _in_steps(model: ModelRequest, scores: Scores) -> bool:
-    """Whether a cascade decides, if there is one."""
-    return model.price_weight is None and not model.direct and not scores.novel

@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mild.core.answers import Answer
@@ -64,11 +64,7 @@ class Cascade:
         self._handler = handler
         self._names = handler.serving.selector.names
         self._clients = handler.context.clients
-        self._policy, self._features, skipped = climb
-        # Tool calls are compared as such, whatever the cascade has learned from.
-        self._json_policy = self._policy
-        if self._policy.answer_kind != "json":
-            self._json_policy = replace(self._policy, answer_kind="json")
+        self._policy, self._json_policy, self._features, skipped = climb
         self._is_json = is_json
         self._answers: dict[int, Answer | None] = dict.fromkeys(skipped)
         self._calls: dict[int, ExpertCall] = {}

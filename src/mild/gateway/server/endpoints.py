@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -169,16 +169,16 @@ class Endpoints:
         scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
         # The figures are those of the whole text; the evidence is looked for in a part of a long one.
         part = shorten(text, MAX_EXPLAINED_CHARACTERS // 2, MAX_EXPLAINED_CHARACTERS // 2)
-        router, best = selector.at_weight(wanted.price_weight), names[scores.best]
-        order = [names[k] for k in scores.order]
-        first = selector.first_step(wanted, scores, missing)
-        if first is not None and selector.cascade is not None:
-            router, best = replace(router, policy=selector.cascade), first[0]
-            order = list(dict.fromkeys([*first, *order]))
+        climb = selector.climb(wanted, scores, missing)
+        router = selector.at_weight(wanted.price_weight) if climb is None else selector.whole
         found = await self._explain(router, part)
         why = {name: value for name, value in asdict(found).items() if name in _WHY}
+        step = () if climb is None else climb.first_step()
+        order = list(dict.fromkeys([*step, *scores.order]))
+        first = {"first_step": [names[k] for k in step]} if step else {}
+        best = order[0]
         reason = "on_novel" if scores.novel else "cannot_serve"
-        if best == found.expert:
+        if names[best] == found.expert:
             reason = "router"
         costs = scores.costs
         shares = {}
@@ -186,13 +186,13 @@ class Endpoints:
             shares = {"probabilities": dict(zip(names, scores.probabilities, strict=True))}
         return AsciiResponse(
             {
-                "expert": best,
-                "order": order,
-                **({} if first is None else {"first_step": first}),
+                "expert": names[best],
+                "order": [names[k] for k in order],
+                **first,
                 **shares,
                 "expected_costs": None if costs is None else dict(zip(names, costs, strict=True)),
                 # What a cascade costs depends on the answers.
-                "expected_cost": None if costs is None or first else costs[scores.best],
+                "expected_cost": None if costs is None or step else costs[best],
                 "cannot_serve": missing,
                 "available": {
                     name: context.clients[configured_name(name)].is_free() for name in names
