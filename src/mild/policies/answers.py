@@ -144,7 +144,7 @@ class AgreementTable:
             counts = counts - weight[:, None]
             sums = sums - weight[:, None] * scores
         estimate = (sums + PRIOR_ROWS * self.accuracy) / (counts + PRIOR_ROWS)
-        return np.where(codes < 0, 0.0, estimate)
+        return np.where(codes < 0, 0.0, np.clip(estimate, 0.0, 1.0))
 
     def rows_like(self, codes: IntArray) -> FloatArray:
         """Rows (n,) of the table in which the same experts agree."""
