@@ -53,6 +53,7 @@ def cascade_outcomes(
         prices=wide.prices,
         latencies=wide.latencies,
         given=run.expert,
+        asked=run.asked,
     )
 
 
@@ -65,12 +66,13 @@ class CascadeFigures:
     given: FloatArray  # (n_experts,) share of the rows in which its answer was given
     calls: float  # experts asked per query, on average
     direct: Verdict  # against the same router without answers
+    headline: str  # of that, in a few words
     direct_means: dict[str, float | None]  # loss, accuracy, dollars and seconds of that
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
         about = {"steps": self.steps, "asked": self.asked, "given": self.given, "calls": self.calls}
-        direct = {**self.direct.as_dict(), "headline": _STARTS[self.direct.pays]}
+        direct = {**self.direct.as_dict(), "headline": self.headline}
         return dict(as_python({**about, "direct": direct}, finite=True))
 
 
@@ -84,8 +86,12 @@ def cascade_figures(
     counted: str,
     confidence: float,
     seed: int,
+    has_target: bool = False,
 ) -> CascadeFigures:
-    """Figures of a run on a mask of rows, beside the choices ``direct`` (n_samples,) without answers."""
+    """Figures of a run on a mask of rows, beside the choices ``direct`` (n_samples,) without answers.
+
+    Where the router has a target, that decides, and the loss is only compared.
+    """
     known, weight = outcomes.take(rows), outcomes.take(rows).weight
     own, other, asked = run.expert[rows], direct[rows], run.asked[rows]
     means = known.means(other)
@@ -108,13 +114,15 @@ def cascade_figures(
     )
     verdict = replace(verdict, router="the cascade", constant_expert=None)
     words = verdict.sentence.removeprefix(STARTS[verdict.pays])
-    told = _STARTS[verdict.pays] + words.replace("that of always", "that of", 1)
+    headline = "For comparison" if has_target else _STARTS[verdict.pays]
+    told = headline + words.replace("that of always", "that of", 1)
     return CascadeFigures(
         _steps(run, known, rows, weight, names),
         np.average(asked, axis=0, weights=weight),
         expert_shares(own, len(names), weight),
         float(np.average(asked.sum(axis=1), weights=weight)),
         replace(verdict, told=told),
+        headline,
         means,
     )
 
@@ -127,6 +135,7 @@ def _steps(
     names: Sequence[str],
 ) -> list[dict[str, Any]]:
     step, probability, found = run.step[rows], run.probability[rows], []
+    begins = np.argmax(np.column_stack([run.asked[rows, one[0]] for one in run.steps]), axis=1)
     columns = {
         "accuracy": known.scores,
         "dollars_per_1000": None if known.prices is None else 1000 * known.prices,
@@ -144,6 +153,7 @@ def _steps(
             {
                 "experts": [names[k] for k in experts],
                 "rows": int(ends.sum()),
+                "begin": int((begins == number).sum()),
                 "share": float(np.average(ends, weights=weight)),
                 **means,
                 # The answer of the last step is given whatever the gate says.

@@ -66,7 +66,7 @@ class JudgedRows:
             if self.run is None:
                 return found
             direct = self.router.direct.predict(self.X)
-            about = (names, task.groups, task.counted, confidence, seed)
+            about = (names, task.groups, task.counted, confidence, seed, target is not None)
             own = cascade_figures(self.run, known, found.rows, direct, *about)
             line = {"key": "direct", "expert": None, **own.direct_means}
             lines = [found.baselines[0], line, *found.baselines[1:]]

@@ -177,11 +177,12 @@ def routing_figures(
         verdict = replace(verdict, router="the cascade")
     if target is not None and target.best_expert in expert_names and known_rows.scores is not None:
         over = "these rows" if known_rows.strata is None else "these rows (in means over rows)"
+        reference = list(expert_names).index(target.best_expert)
         judged = target_of_choices(
             known_rows.scores,
             known_rows.prices,
             known_choices,
-            list(expert_names).index(target.best_expert),
+            reference,
             expert_names,
             target.target,
             guarantee=target.guarantee,
@@ -189,6 +190,7 @@ def routing_figures(
             confidence=confidence,
             random_state=seed,
             judged_on=over,
+            asks_reference=known_rows.asks(reference),
         )
         verdict = replace(verdict, target=judged)
     return RoutingFigures(
