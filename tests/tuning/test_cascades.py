@@ -10,7 +10,7 @@ import mild
 from mild.artifact.targets import Target
 from mild.errors import MildError, UnsupportedError
 from mild.policies import AnswerCascadePolicy
-from mild.routers.answer_cascade import Candidate
+from mild.routers.answer_cascade import CascadeCandidate
 from mild.tuning.cascades import CascadeOutcomes, FittedCascades, price_weights
 from mild.tuning.targets import HeldOut, certify_loss, measure, solve
 
@@ -227,7 +227,7 @@ def test_a_cascade_does_not_depend_on_the_order_of_columns():
 
 def test_every_cascade_that_is_best_at_some_price_has_a_weight():
     costs = [(0.5, 1.0), (0.3, 2.0), (0.29, 3.0), (0.1, 4.0), (0.09, 9.0)]
-    candidates = [Candidate(((k,),), 0.0, *cost) for k, cost in enumerate(costs)]
+    candidates = [CascadeCandidate(((k,),), 0.0, *cost) for k, cost in enumerate(costs)]
     weights = price_weights(candidates)
     best = [min(candidates, key=lambda one: one.cost + t * one.paid).steps[0][0] for t in weights]
     assert best == [4, 3, 1, 0]
