@@ -27,7 +27,8 @@ def columns_of(n=300, seed=0, biased=False, answers=True):
     right["medium"] = right["small"] if biased else rng.random(n) < 0.8
     columns = {"query": [f"question {i} about {truth[i] % 7}" for i in range(n)]}
     for k, name in enumerate(NAMES):
-        wrong = truth + 100 if biased else truth + 100 * (k + 1)
+        # Biased ones look like right ones: two digits.
+        wrong = 109 - truth if biased else truth + 100 * (k + 1)
         columns[f"correct__{name}"] = right[name].astype(int).tolist()
         columns[f"cost__{name}"] = [PRICES[name]] * n
         columns[f"latency_ms__{name}"] = [100.0 * (k + 1)] * n

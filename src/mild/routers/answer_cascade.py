@@ -61,7 +61,7 @@ class CascadeCandidate(NamedTuple):
     threshold: float
     cost: float  # mean cost of the answers that were given
     paid: float  # mean price of all experts that were asked
-    gate: FloatArray | None = None
+    gate: tuple[float, ...] | None = None
     start_error: float | None = None
 
 
@@ -332,7 +332,8 @@ class CascadeSearch:
         order = [expert for step in candidate.steps for expert in step]
         table = AgreementTable.of_rows(self._codes[:, order], self._scores[:, order], self._weight)
         steps = [list(step) for step in candidate.steps]
-        gate, start = candidate.gate, candidate.start_error
+        gate = None if candidate.gate is None else np.array(candidate.gate)
+        start = candidate.start_error
         needed = gate is not None or start is not None
         return AnswerCascadePolicy(
             kind, steps, candidate.threshold, table, direct, gate, heads if needed else None, start
@@ -428,8 +429,9 @@ class CascadeSearch:
                 sums = np.bincount(place, known * change, len(thresholds) + 1)
                 total += np.cumsum(sums[::-1])[::-1][1:]
         costs = self._scale * (1 - score / known.sum())
+        vector = None if gate is None else tuple(gate.tolist())
         return [
-            CascadeCandidate(steps, *one, gate, start_error)
+            CascadeCandidate(steps, *one, vector, start_error)
             for one in zip(
                 thresholds.tolist(), costs.tolist(), (paid / known.sum()).tolist(), strict=True
             )
