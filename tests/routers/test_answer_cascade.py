@@ -24,7 +24,7 @@ def outcomes(n=300, seed=0):
     right = rng.random((n, 4)) < np.where(
         hard[:, None], [0.3, 0.3, 0.9, 0.9], [0.9, 0.9, 0.97, 0.95]
     )
-    contents = [["0" if ok else str(rng.integers(1, 50)) for ok in row] for row in right]
+    contents = [["10" if ok else str(rng.integers(11, 60)) for ok in row] for row in right]
     X = np.column_stack([hard + 0.3 * rng.normal(size=n), rng.normal(size=n)])
     return X, 1.0 - right, Answers.of(contents, "number")
 
