@@ -22,7 +22,7 @@ from mild.core.number_parsing import extract_number, is_number_text
 
 #: Kinds of answers, and how each is compared.
 KINDS = {
-    "number": "by value, fractions to ten digits",
+    "number": "by value, to ten digits",
     "choice": "by letter",
     "json": "as JSON or tool calls, whatever the order of keys and calls",
     "code": "exactly, as the output of a program",
