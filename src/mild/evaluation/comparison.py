@@ -55,6 +55,7 @@ from mild.metrics.rows import balanced_weights, merged_strata
 from mild.policies import AnswerCascadePolicy
 from mild.report import write_document
 from mild.report.document import Document
+from mild.tuning.cascades import checked_answers
 from mild.tuning.fitting import fit_labels, make_step, reordered_params
 from mild.tuning.tasks import (
     N_SPLITS,
@@ -374,6 +375,13 @@ class ComparedRows:
             return taken
         means, names = mean_scores(self._quality[split.train]), self.expert_names
         return replace(taken, mean_scores=means, expert_names=names)
+
+    def readable(self, splits: Sequence[Split]) -> bool:
+        """Whether a cascade can learn from the answers of every split."""
+        answers = None if self.task is None else self.task.table.answers
+        if answers is None or not answers.ever_agree or len(self.expert_names) < 2:
+            return False
+        return all((answers.codes[split.train] >= 0).any() for split in splits)
 
     @property
     def _quality(self) -> FloatArray:
@@ -740,6 +748,8 @@ def compare(
         for name, value in given.items():
             if value is not None:
                 raise invalid(name, "is for tables of outcomes; these are features and costs.")
+        if methods and any(method.reads for method in chosen):
+            raise invalid("methods", "must be without cascade: features and costs have no answers.")
         rows, splits = _number_rows(data, costs, groups, n_splits, test_size, random_state)
         n_folds = cv
     else:
@@ -751,15 +761,12 @@ def compare(
         topic, labels = topics(table, topic)
         rows, kind = task_rows(task, text, labels)
         rows = replace(rows, max_calls=max_calls)
+        if methods and any(method.reads for method in chosen):
+            checked_answers(table)
         notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
         jobs = parallel_jobs(n_jobs, table.rows)
         settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
         settings |= {"topic": topic, "balance": balance}
-    if rows.task is None or rows.task.table.answers is None:
-        if methods and "cascade" in [method.key for method in chosen]:
-            rule = "must be without cascade, which needs a table with answers (answer__<expert>)"
-            raise invalid("methods", f"{rule}; there are none.")
-        chosen = tuple(method for method in chosen if not method.reads)
     found = compare_methods(
         rows,
         splits,
@@ -824,9 +831,11 @@ def compare_methods(
     # Of whole splits: a row that can be compared is tested as often as one that cannot.
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     splits, not_compared = _comparable_splits(array, splits)
+    reads = rows.readable(splits)
+    methods = [method for method in methods if reads or not method.reads]
     report = progress or (lambda done, of, text: None)
     report(0, len(splits) * len(methods), "features")
-    contexts, reads = [], any(method.reads for method in methods)
+    contexts = []
     for split in splits:
         inner = folds(groups[split.train], n_folds, seed)
         if min(len(fitted) for fitted, _ in inner) < 2:
