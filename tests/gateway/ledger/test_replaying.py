@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import mild
-from mild.errors import MildError
+from cascade_cases import cascade_router
+from mild.errors import MildError, UnsupportedError
 from replay_cases import NAMES, NEW, make_log, make_router, true_cost, write_log
 
 
@@ -106,3 +107,8 @@ def test_bad_arguments_have_a_code(log, options, code):
     with pytest.raises(MildError) as caught:
         mild.replay(log[0] / "l.sqlite", make_router(), **options)
     assert caught.value.code == code
+
+
+def test_a_cascade_is_not_replayed(log):
+    with pytest.raises(UnsupportedError, match=r"a cascade cannot be replayed.*router\.direct"):
+        mild.replay(log[0] / "l.sqlite", cascade_router())

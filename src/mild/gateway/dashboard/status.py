@@ -22,6 +22,7 @@ from mild.gateway.database import Address
 from mild.gateway.ledger.records import Record
 from mild.gateway.ledger.summary import quantile
 from mild.gateway.ledger.writer import LedgerWriter
+from mild.gateway.selection.models import CASCADE, configured_name
 from mild.gateway.upstream.breaker import STATES
 
 # Seconds for which a document serves everybody who asks.
@@ -68,10 +69,13 @@ class Dashboard:
 
     def take(self, router: Router) -> None:
         """Another router serves from now on."""
-        self._names: Sequence[str] = list(router.expert_names)
+        self._names = list(dict.fromkeys(map(configured_name, router.expert_names)))
+        # A cascade is a choice of its own, beside the experts that exploration draws.
+        self._choices = self._names if router.cascade is None else [*self._names, CASCADE]
         routing = self.settings.routing
         self._reference: Reference | None = None
-        if routing.target is None:  # else the router decides otherwise than in training
+        # With a target, or a cascade, the router decides otherwise than in training.
+        if routing.target is None and router.cascade is None:
             self._reference = trained(router.info, self._names, routing.price_weight)
 
     async def document(self) -> dict[str, Any]:
@@ -107,7 +111,7 @@ class Dashboard:
         return {
             "time": now,
             "experts": expert_lines(self._names, found, workers),
-            "shares": share_document(self._names, found.draws, self._reference, routing.explore),
+            "shares": share_document(self._choices, found.draws, self._reference, routing.explore),
             "traffic": traffic_document(found.minutes, now),
             "latency": latency_document(found.recent),
             "savings": savings_document(found.recent, self.settings.experts),

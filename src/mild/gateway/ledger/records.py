@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ class Record:
     key: str  # name of the key, never the key
     asked: str  # model name that was asked for
     expert: str | None = None  # who answered; None if nobody did
-    # The expert that was drawn among all, before any fault; None if the router was not asked.
+    # The expert that was drawn among all, before any fault, or "cascade"; None if the router was not asked.
     chosen: str | None = None
     # The router's distribution, in the order of its experts; None for one that could not serve the request.
     probabilities: Sequence[float | None] | None = None
@@ -58,6 +58,9 @@ class Record:
     # Request whose decision this one follows because their session is pinned. Such a row repeats
     # ``chosen`` and ``propensity`` of that request: nothing new was drawn.
     pinned_by: str | None = None
+    # Of a cascade, every call of an expert: expert, step (from 1), outcome, dollars, tokens_in, tokens_out
+    # and latency_ms. Their dollars and tokens add up to those of the row.
+    calls: Sequence[Mapping[str, Any]] | None = None
 
 
 COLUMNS = tuple(column.name for column in fields(Record))
@@ -105,6 +108,7 @@ def as_row(record: Record) -> dict[str, Any]:
         words = ("null" if share is None else f"{share:.6g}" for share in record.probabilities)
         row["probabilities"] = "[" + ",".join(words) + "]"
     row["streamed"] = int(record.streamed)
+    row["calls"] = record.calls and json.dumps(record.calls)
     return row
 
 
@@ -113,5 +117,7 @@ def from_row(row: Sequence[Any]) -> Record:
     record = Record(*row)
     if isinstance(record.probabilities, str):
         record.probabilities = json.loads(record.probabilities)
+    if isinstance(record.calls, str):
+        record.calls = json.loads(record.calls)
     record.streamed = bool(record.streamed)
     return record
