@@ -63,6 +63,10 @@ def test_experts_without_an_answer_disagree() -> None:
     first, last = ROUTER.explain(EASY, answers={"small": None, "medium": "2", "large": None}).path
     assert (first.leading, first.others, first.rows) == ("medium", ("small",), 10)
     assert (last.leading, last.agreed) == ("medium", ("medium",))
+    assert (first.silent, last.silent) == (("small",), ("small", "large"))
+    assert "only medium gives the leading answer and small none ('2', as in 10" in first.sentence(
+        0.9
+    )
     silent = ROUTER.explain(EASY, answers=dict.fromkeys(("small", "medium", "large"))).path
     assert [step.leading for step in silent] == [None, None]
     assert silent[0].accepted is False

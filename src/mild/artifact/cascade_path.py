@@ -24,6 +24,7 @@ class CascadeStep:
     leading: str | None  # expert who gives the leading answer; None if there is no answer
     agreed: tuple[str, ...]  # experts asked so far that give it
     others: tuple[str, ...]  # experts asked so far that do not
+    silent: tuple[str, ...]  # those of them that have no answer
     probability: float  # that it is right, as the gate estimates
     rows: float  # training rows in which the same experts agreed
     accepted: bool  # whether it is given; after the last step, whatever the gate says
@@ -38,7 +39,8 @@ class CascadeStep:
         if self.leading is None:
             return f"{start} nobody has an answer."
         who = " and ".join(self.agreed)
-        who = f"{who} agree" if len(self.agreed) > 1 else f"only {who} says this"
+        who = f"{who} agree" if len(self.agreed) > 1 else f"only {who} gives the leading answer"
+        who += f" and {' and '.join(self.silent)} none" if self.silent else ""
         end = "not accepted, the next step follows"
         if self.accepted:
             end = "accepted" if self.probability >= threshold else "given, as this is the last step"
@@ -107,6 +109,7 @@ def _step(
         leading=names[lead.expert] if agreed else None,
         agreed=_named(names, agreed),
         others=_named(names, (k for k in asked if k not in agreed)),
+        silent=_named(names, (k for k, own in zip(asked, codes[0], strict=True) if own < 0)),
         probability=lead.probability,
         rows=float(policy.table.of([policy.order.index(k) for k in asked]).rows_like(codes)[0]),
         accepted=bool(accepted and agreed),
