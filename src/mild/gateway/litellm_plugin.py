@@ -18,7 +18,7 @@ from mild.artifact import Router, load
 from mild.errors import InvalidInputError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.models import ROUTER_MODEL, read_model
+from mild.gateway.selection.models import DIRECT_MODEL, ROUTER_MODEL, read_model
 from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.text import request_text
 
@@ -82,11 +82,12 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
         selector = self._selector
         if not _is_routed(model):
             return [model]
-        weight = read_model(model, selector.names, selector.fixed is None).price_weight
+        wanted = read_model(model, selector.names, selector.fixed is None)
+        weight = wanted.price_weight
         selector.check_weight(weight)
         text = request_text({"input": given}, self._text)
         names = [selector.names[k] for k in selector.score(text, weight).order]
-        first = self.first_step(given) if weight is None else None
+        first = None if weight is not None or wanted.direct else self.first_step(given)
         return names if first is None else list(dict.fromkeys([*first, *names]))
 
     def first_step(self, given: object) -> list[str] | None:
@@ -152,7 +153,7 @@ class _Strategy:
 
 
 def _is_routed(model: str) -> bool:
-    return model == ROUTER_MODEL or model.startswith("router-mild-")
+    return model in (ROUTER_MODEL, DIRECT_MODEL) or model.startswith("router-mild-")
 
 
 def _given(data: Mapping[str, Any]) -> object:

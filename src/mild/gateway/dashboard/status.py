@@ -238,7 +238,12 @@ def savings_document(recent: Sequence[Record], experts: Sequence[Expert]) -> dic
         return None
     paid, always, rows = 0.0, dict.fromkeys((expert.name for expert in experts), 0.0), 0
     for record in recent:
+        # Of a cascade, the tokens of the answer that was given.
+        own = [call for call in record.calls or () if call["outcome"] == "ok"]
+        own = [call for call in own if configured_name(call["expert"]) == record.expert]
         tokens = record.tokens_in, record.tokens_out
+        if own:
+            tokens = own[0]["tokens_in"], own[0]["tokens_out"]
         if record.outcome != "ok" or record.price is None or None in tokens:
             continue
         rows, paid = rows + 1, paid + record.price

@@ -80,7 +80,7 @@ class Cascade:
     async def run(self, deadline: float | None) -> ExpertCall | None:
         """The call whose answer is given; None if there is none, or the budget does not allow all steps.
 
-        After ``deadline`` seconds it is the best answer so far; Refusal 504 if there is none.
+        ``deadline`` seconds after the request came, it is the best answer so far; Refusal 504 if there is none.
         """
         handler = self._handler
         found = self._next()
@@ -88,8 +88,9 @@ class Cascade:
             return None
         longest = handler.context.settings.longest_request
         self._judged_until = asyncio.get_running_loop().time() + JUDGED_SHARE * longest
+        left = None if deadline is None else deadline - (time.perf_counter() - handler.start)
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(left):
                 return await self._climb(found)
         except TimeoutError:
             best = self._best()

@@ -402,7 +402,8 @@ class CompletionHandler:
         clients = request.able([context.clients[name] for name in self._selection.order])
         cascade = self._make_cascade(self._selection.climb)
         request.forget(keep_text=context.settings.ledger.keep_text)
-        call = None if cascade is None else await cascade.run(self._seconds_left())
+        deadline = request.deadline or context.settings.cascade.deadline_seconds
+        call = None if cascade is None else await cascade.run(deadline)
         if call is None:
             # The plain way; whom a cascade has asked in vain is not asked again.
             self._planned = None
@@ -429,11 +430,6 @@ class CompletionHandler:
             skipped |= set(policy.steps[0])
         climb = climb._replace(skipped=climb.skipped | skipped)
         return Cascade(self, climb, is_json=request.is_json)
-
-    def _seconds_left(self) -> float | None:
-        """Seconds until the deadline of a cascade."""
-        seconds = self.request.deadline or self.context.settings.cascade.deadline_seconds
-        return None if seconds is None else seconds - (time.perf_counter() - self.start)
 
     def new_call(self, name: str | None = None, step: int = 0) -> ExpertCall:
         """A call that is charged to this request; ``name`` and ``step`` are those of a cascade."""
