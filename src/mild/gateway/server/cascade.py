@@ -80,7 +80,7 @@ class Cascade:
     async def run(self, deadline: float | None) -> ExpertCall | None:
         """The call whose answer is given; None if there is none, or the budget does not allow all steps.
 
-        ``deadline`` seconds after the request came, it is the best answer so far; Refusal 504 if there is none.
+        ``deadline`` seconds after the request came it is the best answer so far; Refusal 504 without one.
         """
         handler = self._handler
         found = self._next()
