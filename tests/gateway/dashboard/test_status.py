@@ -266,6 +266,7 @@ def test_a_cascade_is_a_choice_beside_the_experts_and_saves_by_the_answer_that_w
         ("cascade", 1),
     ]
     assert not found["shares"]["drift"]
+    assert found["last"][0]["path"] == "small,small#2>large"
     dollars = {line["name"]: (line["requests"], line["dollars"]) for line in found["experts"]}
     assert dollars == {
         "small": (0, pytest.approx(60 * 4e-5)),

@@ -620,3 +620,18 @@ async def test_log_probabilities_reach_the_gate():
         async with cascading(["4", "4", "6"], router=router, up=up) as (g, _):
             paths.append((await ask(g.port, chat())).headers["x-mild-path"])
     assert paths == ["small,medium", "small,medium>large"]
+
+
+async def test_an_answer_that_cannot_be_compared_may_still_be_given():
+    """Its tool calls have no names: a plain request would have passed it on."""
+    message = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": {}}]}
+    odd = reply(200, json.dumps({"choices": [{"index": 0, "message": message}], "usage": USAGE}))
+    up = {
+        "small": {"script": [odd]},
+        "medium": {"script": ["500"] * 2},
+        "large": {"script": ["500"] * 2},
+    }
+    async with cascading(["4", "5", "6"], up=up) as (g, _):
+        found = await ask(g.port, chat(tools=TOOLS))
+    assert found.status == 200
+    assert found.headers["x-mild-expert"] == "small"

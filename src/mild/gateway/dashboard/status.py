@@ -19,7 +19,7 @@ from mild.gateway.config import Settings
 from mild.gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot, read_snapshot
 from mild.gateway.dashboard.shares import Reference, share_document, trained
 from mild.gateway.database import Address
-from mild.gateway.ledger.records import Record
+from mild.gateway.ledger.records import Record, path_of
 from mild.gateway.ledger.summary import quantile
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.selection.models import CASCADE, configured_name
@@ -259,6 +259,7 @@ def decision_lines(recent: Sequence[Record], with_text: bool) -> list[dict[str, 
     for record in recent[:LAST]:
         line = {name: getattr(record, name) for name in SHOWN}
         line["pinned"] = record.pinned_by is not None
+        line["path"] = path_of((call["step"], call["expert"]) for call in record.calls or ())
         if with_text and record.text:
             line["text"] = record.text[:200]
         lines.append(line)

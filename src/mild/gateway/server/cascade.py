@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from mild.core.answers import Answer
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.prices import UsageMeter
-from mild.endpoints.translation.fields import TranslationError
 from mild.endpoints.translation.streams import AnswerReader
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import configured_name
@@ -186,8 +185,6 @@ class Cascade:
                 await handler.context.answers.hold(call, 2 * len(response.content))
             if call.outcome == "ok":
                 self._answers[expert] = Answer(reader.content, reader.log_probability)
-        except TranslationError:
-            call.outcome = "garbled"
         except Refusal as refusal:
             call.outcome = refusal.code or refusal.kind
         except ExpertError as error:

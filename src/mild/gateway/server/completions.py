@@ -31,7 +31,7 @@ from mild.endpoints.translation.fields import (
 from mild.endpoints.translation.requests import translate_request
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.access.keys import ANONYMOUS, revoked_key
-from mild.gateway.ledger.records import Record
+from mild.gateway.ledger.records import Record, path_of
 from mild.gateway.metrics import MAX_STEP, NO_EXPERT
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
@@ -576,13 +576,10 @@ class CompletionHandler:
 
     def _path(self) -> str:
         """The experts that were asked in the steps of a cascade: ``small,medium>large``."""
-        steps: dict[int, list[str]] = {}
-        for call in self._calls if self._selection and self._selection.climb else ():
-            if call.upstream.attempts:
-                steps.setdefault(call.step, []).append(call.name or call.expert or NO_EXPERT)
-        # Who was asked because the cascade had no answer comes last.
-        ordered = sorted(steps, key=lambda step: step or len(self._calls) + 1)
-        return ">".join(",".join(steps[step]) for step in ordered)
+        if self._selection is None or self._selection.climb is None:
+            return ""
+        asked = [call for call in self._calls if call.upstream.attempts]
+        return path_of((call.step, call.name or call.expert or NO_EXPERT) for call in asked)
 
     def worst_case(self, expert: Expert) -> float:
         """Dollars that one answer of an expert may cost at most."""
