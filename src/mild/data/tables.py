@@ -280,7 +280,6 @@ def peek_table(file: Path) -> Any:
 
 
 def check_names(names: Sequence[str], rule: str = "columns must have different names") -> None:
-    """Refuse two equal names."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataFileError(f"{rule}; {min(twice)!r} appears twice.")
@@ -617,12 +616,10 @@ def is_numeric(kind: Any) -> bool:
 
 
 def is_string(kind: Any) -> bool:
-    """Whether an Arrow type is text."""
     return str(kind) in ("string", "large_string", "string_view")
 
 
 def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is a list of anything."""
     test = pa.types
     return bool(test.is_list(kind) or test.is_large_list(kind) or test.is_fixed_size_list(kind))
 
@@ -711,7 +708,6 @@ def first_text(column: Any, words: Collection[str] = ()) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value can be parsed as a number."""
     try:
         float(value)
         return True

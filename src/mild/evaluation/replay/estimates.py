@@ -56,8 +56,6 @@ class Episodes:
 
 @dataclass(frozen=True, eq=False)
 class OffPolicyEstimate:
-    """An estimate with its interval."""
-
     mean: float
     low: float
     high: float
