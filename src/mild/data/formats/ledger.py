@@ -21,7 +21,6 @@ ANSWERED = {"ok": 1.0, "cut": 0.0, "failed": 0.0}
 
 
 def detect_ledger(schema: Any) -> Layout | None:
-    """An empty layout if there are the columns of a ledger."""
     return Layout("ledger", {}) if set(schema.names) >= COLUMNS else None
 
 

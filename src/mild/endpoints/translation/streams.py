@@ -49,7 +49,6 @@ class MessageReader:
         return chat_usage(self._usage) if self._usage else None
 
     def read(self, event: Document) -> Iterator[Document]:
-        """The chunks of one event."""
         kind = event.get("type")
         if kind == "message_start":
             message = event["message"]
@@ -343,7 +342,6 @@ class _ResponseWriter:
         yield self._event("response.output_item.added", output_index=self._place, item=item)
 
     def _stop(self) -> Iterator[Document]:
-        """Close the item that is open."""
         if not self._is_open:
             return
         item, text = self._item, "".join(self._said)
