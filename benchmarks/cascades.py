@@ -79,6 +79,7 @@ class Table(NamedTuple):
     """Queries with the answers of experts, their scores and their prices."""
 
     queries: list[str]
+    texts: list[list[Any]]  # of the answers
     answers: Answers
     scores: FloatArray
     prices: FloatArray
@@ -104,7 +105,8 @@ def read(folder: Path, name: str) -> Table:
         frame[[f"{what}__{expert}" for expert in experts]].to_numpy(float)
         for what in ("correct", "cost")
     )
-    return Table(frame["query"].astype(str).tolist(), Answers.of(rows, kind), scores, prices)
+    queries = frame["query"].astype(str).tolist()
+    return Table(queries, rows, Answers.of(rows, kind), scores, prices)
 
 
 def halves(queries: Sequence[str], seed: int) -> tuple[IntArray, IntArray]:
@@ -239,9 +241,8 @@ def next_ms(router: AnswerCascadeRouter, table: Table, X: FloatArray, test: IntA
     if not long:
         return float("nan")
     policy, taken = router.policy_of(long[-1]), []
-    answers = table.answers.codes
     for i in test[:300]:
-        said = {expert: str(answers[i, expert]) for expert in policy.steps[0]}
+        said = {expert: table.texts[i][expert] for expert in policy.steps[0]}
         start = time.perf_counter()
         policy.next(X[i], said)
         taken.append(time.perf_counter() - start)

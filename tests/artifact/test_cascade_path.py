@@ -23,6 +23,9 @@ def test_without_answers_the_first_step_and_what_would_be_accepted() -> None:
         (("medium",), ("small",), 50, False),
         (("medium",), ("small",), 10, False),
     ]
+    assert found.sentences[1].startswith(
+        "If small and medium agree (as in 205 training rows): right"
+    )
     assert json.loads(json.dumps(found.as_dict()))["possible"][0]["rows"] == 205
 
 
@@ -31,15 +34,13 @@ def test_an_agreement_is_accepted() -> None:
     (step,) = found.path
     assert (step.leading, step.agreed) == ("medium", ("small", "medium"))
     assert step.accepted
-    assert not step.last
     assert step.said == {"small": "391", "medium": "391.0"}
     accepted = ROUTER.next(EASY, {"small": "391", "medium": "391"})
     assert (step.leading, step.probability) == (accepted.accepted, accepted.probability)
     assert found.next_step == ()
     assert found.sentences[1] == (
-        "Step 1 asks small and medium: the answer '391.0' of medium is accepted: small and medium agree, "
-        f"as in 205 training rows, and it is right with probability {step.probability:.4f}; 0.9000 is "
-        "needed."
+        "Asked small and medium: small and medium agree ('391.0', as in 205 training rows): right with "
+        f"probability {step.probability:.4f}, 0.9000 is needed; accepted."
     )
 
 
@@ -50,7 +51,6 @@ def test_a_disagreement_goes_on_to_the_last_step() -> None:
     assert first.probability < 0.9
     assert (last.asked, last.leading, last.agreed) == (("large",), "large", ("medium", "large"))
     assert last.accepted
-    assert last.last
     assert last.others == ("small",)
     waiting = ROUTER.explain(EASY, answers={"small": "1", "medium": "2"})
     assert (len(waiting.path), waiting.next_step) == (1, ("large",))
@@ -63,10 +63,14 @@ def test_experts_without_an_answer_disagree() -> None:
     first, last = ROUTER.explain(EASY, answers={"small": None, "medium": "2", "large": None}).path
     assert (first.leading, first.others, first.rows) == ("medium", ("small",), 10)
     assert (last.leading, last.agreed) == ("medium", ("medium",))
+    assert (first.silent, last.silent) == (("small",), ("small", "large"))
+    assert "only medium gives the leading answer and small none ('2', as in 10" in first.sentence(
+        0.9
+    )
     silent = ROUTER.explain(EASY, answers=dict.fromkeys(("small", "medium", "large"))).path
     assert [step.leading for step in silent] == [None, None]
     assert silent[0].accepted is False
-    assert "nobody has an answer" in silent[0].sentence(1, 0.9)
+    assert silent[0].sentence(0.9) == "Asked small and medium: nobody has an answer."
 
 
 def test_a_hard_query_begins_with_the_last_step() -> None:

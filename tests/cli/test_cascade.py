@@ -68,12 +68,12 @@ def test_compare_has_a_row(mild, table):
 def test_explain_shows_what_would_be_accepted_and_the_path(mild, router):
     shown = mild("explain", router, "What is 2 + 2?").out
     assert "small and other are asked" in shown
-    assert "what the first step may give" in shown
+    assert "If small and other agree (as in" in shown
     answers = json.dumps({"small": "4", "other": "5", "large": "4"})
     done = mild("explain", router, "What is 2 + 2?", "--answers", answers, "--json").json()
     assert [step["accepted"] for step in done["path"]] == [False, True]
     told = mild("explain", router, "What is 2 + 2?", "--answers", answers).out
-    assert "Step 2 asks large, and is the last: the answer '4' of large is given" in told
+    assert "Asked large: small and large agree ('4', as in" in told
 
 
 def test_explain_takes_query_and_answers_of_a_row(mild, router, table):
@@ -96,4 +96,4 @@ def test_explain_refuses_in_one_sentence(mild, router, table, arguments, words):
     assert done.code == 1
     assert words in done.err
     beyond = mild("explain", router, "--table", table, "--row", "121")
-    assert "--row must be a row of the table with an outcome, from 1 to 120; got 121." in beyond.err
+    assert "--row must be at most 120, the number of rows; got 121." in beyond.err

@@ -44,7 +44,6 @@ SETTINGS: dict[str, Any] = {
 
 
 def build_app() -> typer.Typer:
-    """Build the application."""
     app = typer.Typer(name="mild", add_completion=False, **SETTINGS)
     app.callback()(_mild)
     for command in COMMANDS:

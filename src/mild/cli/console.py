@@ -66,8 +66,6 @@ class MildCommand(typer.core.TyperCommand):
     """
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-
         def fail(kind: str, message: str, found: Mapping[str, Any], code: int) -> typer.Exit:
             if ctx.params.get("as_json"):
                 typer.echo(json.dumps(found, ensure_ascii=False))
@@ -266,7 +264,6 @@ def print_table(
 
 
 def print_facts(title: str, header: str, facts: Mapping[str, str], left: bool = False) -> None:
-    """Print a table of names and values."""
     columns = {header: list(facts), "": list(facts.values())}
     print_table(title, columns, left=("",) if left else ())
 

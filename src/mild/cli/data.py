@@ -187,7 +187,6 @@ def split(
 
 
 def _show(file: str, found: Description) -> None:
-    """Print the tables and sentences of ``mild data describe``."""
     report, quality = found.as_dict(), found.quality
     say(f"{file}: {report['explanation']}")
     say(f"loss = {report['cost']['words']}")

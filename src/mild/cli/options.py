@@ -286,7 +286,6 @@ class CostOptions(PriceOptions):
         return {**vars(self), "beta": self.betas()}
 
     def terms(self) -> CostTerms:
-        """The terms of the cost."""
         from mild.data.cost_terms import CostTerms
 
         return CostTerms(**self.arguments())
@@ -334,7 +333,6 @@ class MatrixOptions:
 
     @property
     def given(self) -> bool:
-        """Whether one of them was given."""
         return self.features is not None or self.costs is not None
 
 

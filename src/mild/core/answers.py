@@ -38,7 +38,6 @@ _MOST, _MANY = 0.9, 0.5
 _SHORT, _LONG = 60, 20_000
 # Contradictions from which on scores have a say in the kind of answers.
 _FEW = 5
-# Numbers beyond those of a float, to ten digits.
 _TEN_DIGITS = decimal.Context(prec=10)
 # Fields of a tool call of OpenAI, Anthropic and others, besides its name.
 _ARGUMENTS = ("arguments", "input", "parameters")
@@ -221,15 +220,13 @@ def _number(text: str) -> str | None:
         # Such as "no solution" or "infinity".
         said = _short_text(text)
         return said if len(said) <= _SHORT and not extract_number(said) else None
-    value = values[0]
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if math.isfinite(found) and (found or not value):
-        return f"{found:.10g}"
-    exact = _TEN_DIGITS.divide(decimal.Decimal(value.numerator), decimal.Decimal(value.denominator))
-    return str(exact) if abs(exact.adjusted()) < 1_000 else None
+    top, bottom = values[0].as_integer_ratio()
+    if bottom == 1 and abs(top) < 10**20:
+        return str(top)
+    value = _TEN_DIGITS.divide(decimal.Decimal(top), decimal.Decimal(bottom)).normalize()
+    if abs(value.adjusted()) < 20:
+        return f"{value:f}"
+    return str(value) if abs(value.adjusted()) < 1_000 else None
 
 
 def _choice(text: str) -> str | None:

@@ -41,8 +41,6 @@ Writer = Callable[[IntArray, IO[bytes]], Any]
 
 @dataclass(frozen=True)
 class FilePart:
-    """One of the two files."""
-
     file: Path
     rows: int
     queries: int  # different ones
@@ -59,7 +57,6 @@ class FileSplit:
 
     @property
     def sentences(self) -> list[str]:
-        """What was written, in words."""
         found = [
             f"{part.file}: {counted(part.rows, 'row')}, "
             f"{counted(part.queries, 'different query', 'different queries')} to {use}"

@@ -266,13 +266,9 @@ def peek_table(file: Path) -> Any:
         suffix = table_suffix(file)
         compressed = file.suffix.lower() == ".gz"
         if suffix == ".parquet" and not compressed:
-            opened = parquet.ParquetFile(file)
-            simple = [field.name for field in opened.schema_arrow if is_string(field.type)]
-            batches = opened.iter_batches(PEEK_ROWS, columns=simple)
-            first = next(batches, None)
-            # Only texts are looked at; the rest is known by its type.
-            empty = opened.schema_arrow.empty_table()
-            return empty if first is None else _with_texts(empty, first)
+            opened = parquet.ParquetFile(file, buffer_size=MIN_BLOCK)
+            first = next(opened.iter_batches(PEEK_ROWS), None)
+            return pa.Table.from_batches([] if first is None else [first], opened.schema_arrow)
         if suffix in (".csv", ".tsv"):
             options = arrow_csv.ReadOptions(block_size=PEEK)
             # Arrow decompresses by the suffix.
@@ -283,15 +279,7 @@ def peek_table(file: Path) -> Any:
         return None
 
 
-def _with_texts(empty: Any, batch: Any) -> Any:
-    """Rows that have the texts of a batch, and nothing in other columns."""
-    texts = dict(zip(batch.schema.names, batch.columns, strict=True))
-    columns = [texts.get(f.name, pa.nulls(batch.num_rows, f.type)) for f in empty.schema]
-    return pa.Table.from_arrays(columns, schema=empty.schema)
-
-
 def check_names(names: Sequence[str], rule: str = "columns must have different names") -> None:
-    """Refuse two equal names."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataFileError(f"{rule}; {min(twice)!r} appears twice.")
@@ -628,12 +616,10 @@ def is_numeric(kind: Any) -> bool:
 
 
 def is_string(kind: Any) -> bool:
-    """Whether an Arrow type is text."""
     return str(kind) in ("string", "large_string", "string_view")
 
 
 def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is a list of anything."""
     test = pa.types
     return bool(test.is_list(kind) or test.is_large_list(kind) or test.is_fixed_size_list(kind))
 
@@ -722,7 +708,6 @@ def first_text(column: Any, words: Collection[str] = ()) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value can be parsed as a number."""
     try:
         float(value)
         return True

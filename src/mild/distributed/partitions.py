@@ -66,7 +66,6 @@ def system_of(source: str) -> Any:
 
 
 def is_local(system: Any) -> bool:
-    """Whether files are on this machine's own file system."""
     return isinstance(system, fs.LocalFileSystem)
 
 
@@ -202,7 +201,6 @@ class Partition:
 
     @property
     def path(self) -> str:
-        """Path of the file."""
         return self.file.path
 
     @property
@@ -292,7 +290,6 @@ def read_batches(
 
 
 def changed(partition: Partition) -> DataFileError:
-    """The error for a file that is not what it was."""
     return DataFileError(
         f"{partition.path}: it was changed since the job began; start the job again."
     )

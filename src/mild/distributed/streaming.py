@@ -269,7 +269,6 @@ class LineRouter:
         self._shown = {"echo": echo, "probabilities": probabilities}
 
     def route(self, block: Block) -> RoutedBlock:
-        """Answers to a block, in the order of its lines."""
         queries: list[Query] = []
         bad: list[tuple[int, str]] = []
         blank = 0

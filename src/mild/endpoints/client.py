@@ -200,7 +200,6 @@ class EndpointClient:
             raise _classify(error, expert, "no first byte came") from None
 
     async def close(self) -> None:
-        """Close every connection."""
         for task in list(self._tasks):
             task.cancel()
         if self._session is not None:
@@ -235,7 +234,6 @@ def _tls_context(file: str | None, folder: str | None) -> ssl.SSLContext:
 
 
 def _classify(error: Exception, expert: Expert, missing: str) -> ExpertError:
-    """The kind of a failure of the HTTP client."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ExpertError("connect", f"no connection within {expert.connect_seconds:g} s")
     if isinstance(error, aiohttp.SocketTimeoutError):

@@ -68,7 +68,6 @@ class Rule:
 
 
 def whole(least: int, most: float = math.inf) -> Rule:
-    """The rule of a whole number."""
     words = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
     return Rule(f"must be a whole number {words}", lambda value: least <= value <= most)
 
@@ -96,12 +95,10 @@ class ConfigFile:
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def place(self, location: Location) -> str:
-        """File and line of a key."""
         line = line_of(self.lines, location)
         return f"{self.path}" if line is None else f"{self.path}, line {line}"
 
     def add(self, location: Location, rule: str) -> None:
-        """Note a problem."""
         text = f"{self.place(location)}: {'.'.join(location)} {rule}"
         self.problems.append(text + ("" if rule.endswith("?") else "."))
 
@@ -112,7 +109,6 @@ class ConfigFile:
         raise AssertionError
 
     def check(self) -> None:
-        """Raise all problems, if there are any."""
         if self.problems:
             raise DataFileError(" ".join(self.problems))
 

@@ -94,7 +94,6 @@ def _header_name(name: str) -> str:
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether a header carries a key."""
     return name.lower() in _SECRET_HEADERS
 
 
@@ -222,7 +221,6 @@ class Expert:
 
     @functools.cached_property
     def price(self) -> Price:
-        """What an answer costs."""
         return Price(self.price_in, self.price_out, self.price_per_query, self.price_cached_in)
 
     @property

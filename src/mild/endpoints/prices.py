@@ -208,7 +208,6 @@ def charged_tokens(size: int) -> int:
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has."""
     return tokens_in_bytes(len(text.encode(errors="replace")))
 
 

@@ -49,7 +49,6 @@ async def run_program(words: Sequence[str], text: str, timeout_s: float) -> str:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a program and what it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

@@ -48,7 +48,6 @@ class Secret:
 
 
 def secret_from_environment(name: str, environment: Mapping[str, str]) -> Secret:
-    """The secret in an environment variable."""
     value = environment.get(name, "").strip()
     if not value:
         raise SecretError("names an environment variable that is not set; export it first")

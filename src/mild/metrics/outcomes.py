@@ -58,14 +58,6 @@ class Outcomes(Stratified):
         cascade = self.costs.shape[1] - 1
         return chosen if self.given is None else np.where(chosen == cascade, self.given, chosen)
 
-    def asks(self, expert: int) -> BoolArray:
-        """Whether each column (n_samples, n_columns) asks an expert: the expert itself, a cascade."""
-        own = np.arange(self.costs.shape[1]) == expert
-        found = np.broadcast_to(own, self.costs.shape).copy()
-        if self.asked is not None:
-            found[:, -1] = self.asked[:, expert]
-        return found
-
     def take(self, rows: Any) -> Outcomes:
         """Some of the rows."""
         parts = (self.strata, self.given, self.asked)

@@ -37,6 +37,8 @@ MOST_EXPERTS = 18
 KEPT, LEVELS = 8, 12
 # Thresholds that are tried for one order of experts.
 MOST_THRESHOLDS = 24
+# Experts of which pairs are asked one after the other, with a learned gate.
+MOST_SINGLE = 6
 # Folds of rows on which a learned gate is judged.
 FOLDS = 5
 # Strength of a learned gate, and what it must save of the loss of counts to be taken.
@@ -138,10 +140,10 @@ class AnswerCascadeRouter(BaseRouter):
         prices: Any = None,
         direct: Policy | None = None,
     ) -> AnswerCascadePolicy:
-        answers = _checked_answers(answers, costs.shape)
-        observed("costs", costs, sample_weight)
         if costs.shape[1] < 2:
             raise invalid("costs", "must have at least two experts for a cascade; got one.")
+        observed("costs", costs, sample_weight)
+        answers = _checked_answers(answers, costs.shape)
         self._direct, self._kind, self._n_features = direct, answers.kind, X.shape[1]
         paid = _price_matrix(prices, costs.shape, sample_weight)
         weight = row_weights(sample_weight, len(costs))
@@ -159,12 +161,14 @@ class AnswerCascadeRouter(BaseRouter):
         folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(costs))
         heads = fit_heads(X, costs, np.zeros(costs.shape), folds, sample_weight=weight)
         search, counted = self._search, self.candidates_
-        learned = search.learned(
-            counted, loss, heads.errors, folds, self.price_weight, self.margins
-        )
+        orders = list(dict.fromkeys(one.steps for one in counted))
+        if self.steps is None and self.max_calls > 1:
+            orders = list(dict.fromkeys([*orders, *search.escalations()]))
+        learned = search.learned(orders, loss, heads.errors, folds, self.price_weight, self.margins)
         if self.gate != "auto" or _worthwhile(learned, counted):
             self.gate_, self.candidates_ = loss, learned
-        started = search.with_starts(self.candidates_, heads.errors)
+        started = search.with_starts(orders, heads.errors, self.gate_ != "counts")
+        started = undominated([*self.candidates_, *started])
         if _worthwhile(started, self.candidates_):
             self.candidates_ = started
         self._heads = heads.router.policy_
@@ -430,16 +434,16 @@ class CascadeSearch:
 
     def learned(
         self,
-        counted: Sequence[Candidate],
+        orders: Sequence[Steps],
         loss: str,
         errors: FloatArray,
         folds: Folds,
         price_weight: float,
         margins: Any = "theory",
     ) -> list[Candidate]:
-        """The candidates with learned gates; thresholds are chosen on rows that a fold held out."""
+        """Cascades with learned gates; thresholds are chosen on rows that a fold held out."""
         found: list[Candidate] = []
-        for steps in dict.fromkeys(one.steps for one in counted):
+        for steps in orders:
             parts = self._parts(steps, folds)
             if not parts:
                 found += self.tried(steps)
@@ -472,16 +476,23 @@ class CascadeSearch:
             found += self.tried(steps, *self._gated[steps])
         return undominated(found)
 
-    def with_starts(self, candidates: Sequence[Candidate], errors: FloatArray) -> list[Candidate]:
-        """The candidates, and those that begin with the last step where the first is likely to be wrong."""
-        found = list(candidates)
-        for steps, learned in {(one.steps, one.gate is not None) for one in candidates}:
+    def with_starts(
+        self, orders: Sequence[Steps], errors: FloatArray, learned: bool
+    ) -> list[Candidate]:
+        """Cascades that begin with the last step where the first is likely to be wrong."""
+        found: list[Candidate] = []
+        for steps in orders:
             if len(steps) > 1:
                 least = errors[:, list(steps[0])].min(axis=1)
                 parts, gate, values = self._gated[steps] if learned else (None, None, None)
                 for limit in np.quantile(least, START_QUANTILES).tolist():
                     found += self.tried(steps, parts, gate, values, least > limit, limit)
-        return undominated(found)
+        return found
+
+    def escalations(self) -> list[Steps]:
+        """From one expert to a better one: without agreement, only a learned gate can choose there."""
+        single = undominated([one for k in self._experts() for one in self.tried(((k,),))])
+        return [(*a.steps, *b.steps) for a, b in combinations(single[-MOST_SINGLE:], 2)]
 
     def _promising(self, found: Sequence[Candidate]) -> list[Steps]:
         """Steps of the cheapest cascades at each of several costs."""

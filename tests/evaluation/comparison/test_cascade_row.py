@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 import mild
 from answer_table_cases import NAMES, answer_columns, answer_table
 from mild.errors import InvalidInputError
+from mild.evaluation import comparison
 from mild.evaluation.comparison import Comparison
 from mild.features import HashingFeatures
 from mild.report.page import render
@@ -85,11 +86,41 @@ def test_rows_in_which_an_expert_was_not_asked_are_not_compared() -> None:
 
 def test_without_answers_there_is_no_row_and_naming_it_is_refused() -> None:
     table = answer_table(60, answers=False)
-    with pytest.raises(InvalidInputError, match="must be without cascade") as error:
+    with pytest.raises(
+        InvalidInputError, match="cascade needs the answers of the experts"
+    ) as error:
         mild.compare(table, methods=["cascade"], **OPTIONS)
-    assert error.value.code == "invalid_methods"
-    keys = [row.key for row in mild.compare(table, methods=["ce"], **OPTIONS).rows]
-    assert keys == ["constant", "ce"]
+    assert error.value.code == "invalid_cascade"
+    X, costs = np.eye(60), 1 - table.scores
+    with pytest.raises(InvalidInputError, match="features and costs have no answers"):
+        mild.compare(X, costs, methods=["cascade"], n_splits=2)
+
+
+@pytest.mark.parametrize("kind", ["no answers", "never agree", "one expert", "one answer"])
+def test_all_methods_are_those_that_the_table_allows(kind: str, monkeypatch) -> None:
+    kept = [method for method in comparison.METHODS if method.key in ("constant", "ce", "cascade")]
+    monkeypatch.setattr(comparison, "METHODS", tuple(kept))
+    columns = answer_columns(60)
+    if kind == "one expert":
+        columns = {
+            name: cells for name, cells in columns.items() if name.split("__")[-1] not in NAMES[1:]
+        }
+    for k, name in enumerate(NAMES if kind != "one expert" else ()):
+        changed: list[object] = [None] * 60
+        if kind == "never agree":
+            changed = [str(1000 * k + i) for i in range(60)]
+        elif kind == "one answer":
+            changed[0] = "5"
+        columns[f"answer__{name}"] = changed
+    found = mild.compare(mild.read_outcomes(pa.table(columns)), **OPTIONS)
+    assert [row.key for row in found.rows] == ["constant", "ce"]
+
+
+def test_all_methods_have_the_cascade_where_there_are_answers(monkeypatch) -> None:
+    kept = [method for method in comparison.METHODS if method.key in ("constant", "cascade")]
+    monkeypatch.setattr(comparison, "METHODS", tuple(kept))
+    found = mild.compare(answer_table(60), **OPTIONS)
+    assert [row.key for row in found.rows] == ["constant", "cascade"]
 
 
 def test_means_over_the_values_of_a_column() -> None:

@@ -8,7 +8,6 @@ real expert is a classifier trained on its own classes and 1 % of the others.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -67,6 +66,7 @@ def digits_scenario(
     >>> scenario.train.expert_names
     ('digits 0-6', 'digits 7-8', 'digit 9')
     """
+    from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
     check_option("setup", setup, SETUPS)
@@ -74,7 +74,8 @@ def digits_scenario(
     check_option("cost", cost, COSTS)
     if not 0 < test_size < 1:
         raise invalid("test_size", f"must lie in (0, 1); got {test_size}.")
-    pixels, labels = _digits()
+    pixels, labels = load_digits(return_X_y=True)
+    pixels, labels = pixels / 16.0, labels.astype(np.intp)
     rng = np.random.default_rng(random_state)
     train_rows, test_rows = train_test_split(
         np.arange(len(labels)), test_size=test_size, stratify=labels, random_state=random_state
@@ -99,17 +100,6 @@ def digits_scenario(
     return DigitsScenario(
         setup, experts, cost, random_state, data.take(train_rows), data.take(test_rows)
     )
-
-
-@lru_cache(maxsize=1)
-def _digits() -> tuple[FloatArray, IntArray]:
-    from sklearn.datasets import load_digits
-
-    bunch = load_digits()
-    pixels, labels = bunch.data / 16.0, bunch.target.astype(np.intp)
-    pixels.setflags(write=False)
-    labels.setflags(write=False)
-    return pixels, labels
 
 
 def _trained_answers(

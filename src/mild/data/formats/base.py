@@ -48,8 +48,6 @@ Named = str | Sequence[str] | Mapping[str, str] | None
 
 @dataclass(frozen=True)
 class ReadArguments:
-    """The arguments of ``read_outcomes``."""
-
     form: str | None = None
     query: str | Sequence[str] | None = None
     experts: str | Sequence[str] | None = None
@@ -92,7 +90,6 @@ class Layout:
 
     @property
     def taken(self) -> set[str]:
-        """Columns that hold outcomes."""
         return {*self.scores.values(), *self.prices.values(), *self.latencies.values()}
 
     def of(self, experts: Sequence[str]) -> Layout:
@@ -106,8 +103,6 @@ class Layout:
 
 @dataclass(frozen=True)
 class Format:
-    """A format of outcome tables."""
-
     name: str
     title: str
     rule: str  # which columns it has

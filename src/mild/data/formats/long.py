@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,6 @@ class LongColumns:
     answer: str | None = None  # as named; None takes a usual one
 
     def renamed(self, names: Mapping[str, str]) -> LongColumns:
-        """The same with other names."""
-
         def now(name: str | None) -> str | None:
             return None if name is None else names[name]
 
@@ -262,11 +261,7 @@ def _model_column(table: Any, named: str | None) -> str:
 def _score_column(table: Any, named: Named) -> str:
     names = list(table.column_names)
     if named is not None:
-        columns = [] if isinstance(named, Mapping) else choose_columns("scores", named, names)
-        if len(columns) != 1:
-            rule = f"must be one column where there is a row per query and model; got {named!r}."
-            raise DataFileError(parameter="scores", rule=rule)
-        return columns[0]
+        return _named_column("scores", named, names)
     if {MODEL, PERFORMANCE} <= set(names):
         return PERFORMANCE
     found = usual_columns(names, SCORE_NAMES)
@@ -290,12 +285,14 @@ def _one_column(what: str, named: Named, table: Any, usual: Sequence[str]) -> st
     if named is None:
         present = usual_columns(table.column_names, usual)
         return next((name for name in present if _holds_numbers(table[name])), None)
-    columns = [] if isinstance(named, Mapping) else choose_columns(what, named, table.column_names)
+    return _named_column(what, named, table.column_names)
+
+
+def _named_column(what: str, named: Named, names: Sequence[str]) -> str:
+    columns = [] if isinstance(named, Mapping) else choose_columns(what, named or (), names)
     if len(columns) != 1:
-        raise DataFileError(
-            parameter=what,
-            rule=f"must be one column where there is a row per query and model; got {named!r}.",
-        )
+        rule = f"must be one column where there is a row per query and model; got {named!r}."
+        raise DataFileError(parameter=what, rule=rule)
     return columns[0]
 
 
@@ -371,16 +368,12 @@ def _differing(codes: IntArray, groups: IntArray) -> int:
     return int((np.bincount(pairs // width) > 1).sum())
 
 
-def _widen_llmrouter(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[Finding]]:
-    return widen_long(table, options, "llmrouter")
-
-
 LLMROUTER = Format(
     "llmrouter",
     "LLMRouter",
     "LLMRouter (rows of query, model_name, performance)",
     detect_llmrouter,
-    _widen_llmrouter,
+    partial(widen_long, form="llmrouter"),
 )
 LONG = Format(
     "long",

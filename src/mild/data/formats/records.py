@@ -28,7 +28,6 @@ from mild.errors import DataFileError, listed
 
 
 def detect_records(schema: Any) -> Layout | None:
-    """An empty layout if there are records."""
     return Layout("records", {}) if _record_columns(schema) else None
 
 

@@ -47,11 +47,6 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def job_fingerprint(fingerprints: Mapping[str, str]) -> str:
-    """One fingerprint of those of the router, the input and the options."""
-    return digest([FORMAT, *(fingerprints[name] for name in ("router", "input", "options"))])
-
-
 class Output:
     """An output folder, by path or address; files that are not complete are in a folder in it."""
 
@@ -62,7 +57,6 @@ class Output:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Errors of the file system as DataFileError."""
         try:
             yield
         except MildError:

@@ -28,11 +28,11 @@ from mild.distributed.batch.inputs import Inputs, RowError, choose_inputs
 from mild.distributed.batch.output import (
     EXPERT,
     FIRST_STEP,
+    FORMAT,
     SUCCESS_FILE,
     Output,
     RoutedPartition,
     digest,
-    job_fingerprint,
 )
 from mild.distributed.executors import SPAWN, process_pool, result_of
 from mild.distributed.locks import folder_lock
@@ -85,8 +85,6 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that routing a partition needs."""
-
     router: Router
     source: str
     out: str
@@ -99,7 +97,6 @@ class Job:
 
     @property
     def columns(self) -> list[str]:
-        """Columns to read."""
         return list(dict.fromkeys([*self.inputs.columns, *self.options.keep]))
 
 
@@ -193,7 +190,7 @@ def route_dataset(
         "options": digest(manifest["options"]),
     }
     written = output_schema(router, schema, options)
-    fingerprint = job_fingerprint(fingerprints)
+    fingerprint = digest([FORMAT, *fingerprints.values()])
     job = Job(router, source, out, output.unfinished, fingerprint, options, inputs, written)
     partitions = _partitions(job, files, schema)
     manifest["partitions"] = [

@@ -54,7 +54,6 @@ class Dataset:
         return list(self.layout.scores)
 
     def only(self, experts: Sequence[str]) -> Dataset:
-        """The dataset with some of the experts."""
         wanted = replace(self.wanted, experts=list(experts))
         return replace(self, wanted=wanted, layout=self.layout.of(experts))
 

@@ -126,7 +126,6 @@ class Moments:
         )
 
     def scaler(self) -> Any:
-        """The StandardScaler of all rows."""
         from sklearn.preprocessing import StandardScaler
 
         variance = self.spread / self.rows
@@ -216,7 +215,6 @@ class ShardWorker:
         self._lock = threading.Lock()
 
     def pid(self) -> int:
-        """Process of this worker."""
         return os.getpid()
 
     def each(self, method: str, *arguments: Any) -> tuple[list[tuple[int, Any]], Any]:
@@ -379,7 +377,6 @@ def _known(piece: OutcomeTable, costs: FloatArray) -> tuple[OutcomeTable, FloatA
 
 
 def _transformed(step: TextFeatures, piece: OutcomeTable) -> FloatArray:
-    """Features (n, d) of a piece."""
     if step.kind != "vectors" or piece.vectors is None:
         return step.vectorize(piece.queries)
     if (width := piece.vectors.shape[1]) != step.n_features_:

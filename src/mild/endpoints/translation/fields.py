@@ -144,7 +144,6 @@ def _checked(value: Any, kind: type[T], where: str) -> T:
 
 
 def objects(holder: Document, key: str, where: str) -> list[Document]:
-    """A list of objects."""
     name = f"{where}.{key}" if where else key
     return [_checked(one, dict, name) for one in get(holder, key, list, where)]
 

@@ -264,7 +264,6 @@ _TO_CHAT = {
 
 
 def chat_to_messages(chat: Document, max_tokens: int) -> Document:
-    """A chat completion request as a Messages request."""
     check_fields(CHAT, chat)
     system: list[str] = []
     messages: list[Document] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from mild.endpoints.translation.answers import (
@@ -27,6 +27,7 @@ from mild.endpoints.translation.fields import (
     MESSAGES,
     RESPONSES,
     Document,
+    TranslationError,
     tool_call,
 )
 
@@ -48,7 +49,6 @@ class MessageReader:
         return chat_usage(self._usage) if self._usage else None
 
     def read(self, event: Document) -> Iterator[Document]:
-        """The chunks of one event."""
         kind = event.get("type")
         if kind == "message_start":
             message = event["message"]
@@ -170,7 +170,8 @@ class _Pieces:
 class AnswerReader:
     """Puts together what an answer says: its text, or its tool calls; from an expert of an ``api``.
 
-    ``log_probability`` is the mean over its tokens; None where the expert does not tell.
+    ``log_probability`` is the mean over its tokens; None where the expert does not tell. What has another
+    shape than it should says nothing.
     """
 
     def __init__(self, api: str) -> None:
@@ -179,16 +180,17 @@ class AnswerReader:
         self._text: list[str] = []
         self._calls: list[tuple[str, list[str]]] = []
         self._log_probabilities: list[float] = []
+        self._is_readable = True
 
     def add_event(self, event: Document) -> None:
-        """Take an event of a stream; TranslationError if it has another shape."""
-        with checking_shape("an event"):
+        """Take an event of a stream."""
+        with self._reading():
             for chunk in [event] if self._messages is None else self._messages.read(event):
                 self._add(chunk)
 
     def add_answer(self, answer: Document) -> None:
-        """Take a whole answer; TranslationError if it has another shape."""
-        with checking_shape("the answer"):
+        """Take a whole answer."""
+        with self._reading():
             chat = answer if self._messages is None else message_to_chat(answer)
             choice = chat["choices"][0]
             message = dict(choice.get("message") or {})
@@ -196,6 +198,14 @@ class AnswerReader:
                 parts = [part.get("text") or "" for part in message["content"]]
                 message["content"] = "".join(parts)
             self._add({"choices": [{**choice, "delta": message}]})
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            with checking_shape("the answer"):
+                yield
+        except TranslationError:
+            self._is_readable = False
 
     def _add(self, chunk: Document) -> None:
         for choice in (chunk.get("choices") or [])[:1]:
@@ -216,8 +226,8 @@ class AnswerReader:
     @property
     def content(self) -> Any:
         """A text; or tool calls, each with its name and arguments."""
-        if not self._calls:
-            return "".join(self._text)
+        if not self._calls or not self._is_readable:
+            return "".join(self._text) if self._is_readable else ""
         calls = []
         for name, pieces in self._calls:
             arguments: Any = "".join(pieces)
@@ -332,7 +342,6 @@ class _ResponseWriter:
         yield self._event("response.output_item.added", output_index=self._place, item=item)
 
     def _stop(self) -> Iterator[Document]:
-        """Close the item that is open."""
         if not self._is_open:
             return
         item, text = self._item, "".join(self._said)

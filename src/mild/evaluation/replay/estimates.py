@@ -56,8 +56,6 @@ class Episodes:
 
 @dataclass(frozen=True, eq=False)
 class OffPolicyEstimate:
-    """An estimate with its interval."""
-
     mean: float
     low: float
     high: float
@@ -157,8 +155,6 @@ FOLDS = 5
 STRENGTHS = 10.0 ** np.arange(-4, 5)
 # With fewer rows of an expert only their mean is learned.
 MIN_RIDGE_ROWS = 10
-# Rows whose products are formed at a time.
-BLOCK = 50_000
 
 
 def expected_costs(
@@ -177,7 +173,7 @@ def expected_costs(
     experts. Rows of one group, an episode, are never on both sides of a split.
     """
     scale = features.std(axis=0, dtype=np.float64)
-    # Products of these columns (1, X, y) are all that a ridge regression needs, and they add.
+    # Products of these columns (1, X, y) are all that a ridge regression needs.
     columns = np.empty((len(costs), len(scale) + 2))
     columns[:, 0], columns[:, -1] = 1.0, costs
     columns[:, 1:-1] = features - features.mean(axis=0, dtype=np.float64)
@@ -188,25 +184,15 @@ def expected_costs(
     result = np.empty((len(costs), n_experts))
     drawn = chosen >= 0
     for expert in range(n_experts):
-        own = [np.flatnonzero((chosen == expert) & (fold == f)) for f in range(FOLDS)]
-        parts = [_products(columns, rows) for rows in own]
         for f in range(FOLDS):
-            others = sum(part for place, part in enumerate(parts) if place != f)
-            model = _ridge(np.asarray(others))
+            own = columns[(chosen == expert) & (fold != f)]
+            model = _ridge(own.T @ own)
             if model is None:
                 known = costs[drawn & (fold != f)]
                 model = np.append(known.mean() if known.size else 0.0, np.zeros(len(scale)))
             rows = fold == f
             result[rows, expert] = columns[rows, :-1] @ model
     return result
-
-
-def _products(columns: FloatArray, rows: IntArray) -> FloatArray:
-    total = np.zeros((columns.shape[1], columns.shape[1]))
-    for start in range(0, len(rows), BLOCK):
-        part = columns[rows[start : start + BLOCK]]
-        total += part.T @ part
-    return total
 
 
 def _ridge(products: FloatArray) -> FloatArray | None:

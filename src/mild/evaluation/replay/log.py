@@ -108,7 +108,6 @@ def _reason(
     outcome: str,
     text: str | None,
 ) -> str | None:
-    """Why a row is not used; None if it is."""
     if outcome == "refused":
         return "refused before an expert was asked"
     if chosen is None or propensity is None:
@@ -178,5 +177,4 @@ def _read_pairs(
 
 
 def _name(source: Any) -> str:
-    """A table for messages."""
     return os.fspath(source) if isinstance(source, str | os.PathLike) else "the table"

@@ -26,7 +26,6 @@ def parts_of(dollars: float, parameter: str = "dollars") -> int:
 
 
 def dollars_of(parts: int) -> float:
-    """Dollars of whole billionths."""
     return parts / BILLION
 
 

@@ -80,7 +80,6 @@ class Callers:
         return not caller.digest or caller.digest in self._known
 
     def use(self, keys: Iterable[Key], salt: bytes) -> None:
-        """Replace the keys."""
         self._salt = salt
         self._known = {
             key.digest: replace(key, requests_per_minute=key.requests_per_minute or self._default)
@@ -111,12 +110,10 @@ def revoked_key() -> Refusal:
 
 
 def invalid_key(message: str) -> Refusal:
-    """The answer to a request without a valid key."""
     return Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
 def new_key() -> str:
-    """A new random key."""
     return PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
 
 

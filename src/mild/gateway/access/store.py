@@ -191,7 +191,6 @@ class AccessStore:
         self._is_open = True
 
     def close(self) -> None:
-        """Disconnect."""
         self._is_open = False
         if self._database is not None:
             self._database.close()
@@ -237,7 +236,6 @@ class AccessStore:
         self._run(revoke)
 
     def totals(self, periods: Sequence[str]) -> dict[Account, Totals]:
-        """Accounts of these periods over all workers."""
         return self._run(lambda connection: _read_totals(connection, periods))
 
     def refresh(self, name: str, keys_version: int, periods: Sequence[str] = ()) -> StoreState:

@@ -100,7 +100,6 @@ class StoreWriter:
             self._thread = None
 
     def new_id(self) -> str:
-        """An id for a reservation."""
         return f"{self._name}-{next(self._numbers)}"
 
     async def claim(self, claim: Claim) -> None:

@@ -19,7 +19,7 @@ from mild.gateway.config import Settings
 from mild.gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot, read_snapshot
 from mild.gateway.dashboard.shares import Reference, share_document, trained
 from mild.gateway.database import Address
-from mild.gateway.ledger.records import Record
+from mild.gateway.ledger.records import Record, path_of
 from mild.gateway.ledger.summary import quantile
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.selection.models import CASCADE, configured_name
@@ -238,7 +238,12 @@ def savings_document(recent: Sequence[Record], experts: Sequence[Expert]) -> dic
         return None
     paid, always, rows = 0.0, dict.fromkeys((expert.name for expert in experts), 0.0), 0
     for record in recent:
+        # Of a cascade, the tokens of the answer that was given.
+        own = [call for call in record.calls or () if call["outcome"] == "ok"]
+        own = [call for call in own if configured_name(call["expert"]) == record.expert]
         tokens = record.tokens_in, record.tokens_out
+        if own:
+            tokens = own[0]["tokens_in"], own[0]["tokens_out"]
         if record.outcome != "ok" or record.price is None or None in tokens:
             continue
         rows, paid = rows + 1, paid + record.price
@@ -254,6 +259,7 @@ def decision_lines(recent: Sequence[Record], with_text: bool) -> list[dict[str, 
     for record in recent[:LAST]:
         line = {name: getattr(record, name) for name in SHOWN}
         line["pinned"] = record.pinned_by is not None
+        line["path"] = path_of((call["step"], call["expert"]) for call in record.calls or ())
         if with_text and record.text:
             line["text"] = record.text[:200]
         lines.append(line)

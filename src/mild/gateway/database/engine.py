@@ -126,13 +126,11 @@ class Database:
         return file_identity(self._place) != self._identity
 
     def close(self) -> None:
-        """Close the connection."""
         with suppress(sa.exc.SQLAlchemyError):
             self._connection.close()
         self._connection.engine.dispose()
 
     def _explain(self, error: Exception, committing: bool) -> DatabaseError:
-        """What an error of the driver means."""
         cause = getattr(error, "orig", error)
         state = getattr(cause, "sqlstate", None)
         closed = getattr(self._raw, "closed", False)

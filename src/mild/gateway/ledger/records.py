@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -88,6 +89,18 @@ decisions = sa.Table(
     sa.Index("decisions_by_time", "time", "id"),
     sa.Index("decisions_refused", "time", sqlite_where=REFUSED, postgresql_where=REFUSED),
 )
+
+
+def path_of(calls: Iterable[tuple[int | None, str]]) -> str:
+    """The steps of a cascade with their experts; those outside of the steps come last.
+
+    >>> path_of([(1, "small"), (1, "medium"), (None, "spare"), (2, "large")])
+    'small,medium>large>spare'
+    """
+    steps: dict[float, list[str]] = {}
+    for step, expert in calls:
+        steps.setdefault(step or math.inf, []).append(expert)
+    return ">".join(",".join(steps[step]) for step in sorted(steps))
 
 
 def shorten_record(record: Record, keep_text: bool) -> Record:

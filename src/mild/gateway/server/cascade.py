@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from mild.core.answers import Answer
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.prices import UsageMeter
-from mild.endpoints.translation.fields import TranslationError
 from mild.endpoints.translation.streams import AnswerReader
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import configured_name
@@ -80,7 +79,7 @@ class Cascade:
     async def run(self, deadline: float | None) -> ExpertCall | None:
         """The call whose answer is given; None if there is none, or the budget does not allow all steps.
 
-        After ``deadline`` seconds it is the best answer so far; Refusal 504 if there is none.
+        ``deadline`` seconds after the request came it is the best answer so far; Refusal 504 without one.
         """
         handler = self._handler
         found = self._next()
@@ -88,8 +87,9 @@ class Cascade:
             return None
         longest = handler.context.settings.longest_request
         self._judged_until = asyncio.get_running_loop().time() + JUDGED_SHARE * longest
+        left = None if deadline is None else deadline - (time.perf_counter() - handler.start)
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout(left):
                 return await self._climb(found)
         except TimeoutError:
             best = self._best()
@@ -185,8 +185,6 @@ class Cascade:
                 await handler.context.answers.hold(call, 2 * len(response.content))
             if call.outcome == "ok":
                 self._answers[expert] = Answer(reader.content, reader.log_probability)
-        except TranslationError:
-            call.outcome = "garbled"
         except Refusal as refusal:
             call.outcome = refusal.code or refusal.kind
         except ExpertError as error:

@@ -31,7 +31,7 @@ from mild.endpoints.translation.fields import (
 from mild.endpoints.translation.requests import translate_request
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.access.keys import ANONYMOUS, revoked_key
-from mild.gateway.ledger.records import Record
+from mild.gateway.ledger.records import Record, path_of
 from mild.gateway.metrics import MAX_STEP, NO_EXPERT
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
@@ -402,7 +402,8 @@ class CompletionHandler:
         clients = request.able([context.clients[name] for name in self._selection.order])
         cascade = self._make_cascade(self._selection.climb)
         request.forget(keep_text=context.settings.ledger.keep_text)
-        call = None if cascade is None else await cascade.run(self._seconds_left())
+        deadline = request.deadline or context.settings.cascade.deadline_seconds
+        call = None if cascade is None else await cascade.run(deadline)
         if call is None:
             # The plain way; whom a cascade has asked in vain is not asked again.
             self._planned = None
@@ -429,11 +430,6 @@ class CompletionHandler:
             skipped |= set(policy.steps[0])
         climb = climb._replace(skipped=climb.skipped | skipped)
         return Cascade(self, climb, is_json=request.is_json)
-
-    def _seconds_left(self) -> float | None:
-        """Seconds until the deadline of a cascade."""
-        seconds = self.request.deadline or self.context.settings.cascade.deadline_seconds
-        return None if seconds is None else seconds - (time.perf_counter() - self.start)
 
     def new_call(self, name: str | None = None, step: int = 0) -> ExpertCall:
         """A call that is charged to this request; ``name`` and ``step`` are those of a cascade."""
@@ -580,13 +576,10 @@ class CompletionHandler:
 
     def _path(self) -> str:
         """The experts that were asked in the steps of a cascade: ``small,medium>large``."""
-        steps: dict[int, list[str]] = {}
-        for call in self._calls if self._selection and self._selection.climb else ():
-            if call.upstream.attempts:
-                steps.setdefault(call.step, []).append(call.name or call.expert or NO_EXPERT)
-        # Who was asked because the cascade had no answer comes last.
-        ordered = sorted(steps, key=lambda step: step or len(self._calls) + 1)
-        return ">".join(",".join(steps[step]) for step in ordered)
+        if self._selection is None or self._selection.climb is None:
+            return ""
+        asked = [call for call in self._calls if call.upstream.attempts]
+        return path_of((call.step, call.name or call.expert or NO_EXPERT) for call in asked)
 
     def worst_case(self, expert: Expert) -> float:
         """Dollars that one answer of an expert may cost at most."""
