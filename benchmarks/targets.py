@@ -185,7 +185,7 @@ class Part:
         found = None
         if cascade:
             prices = traded_prices(task)
-            found = fit_cascades(task, fitted.features, prices, folds, MAX_CALLS, None, 1)
+            found = fit_cascades(task, fitted.features, prices, folds, MAX_CALLS, 1)
         return cls(fit_tradeoff(task, fitted, folds, n_jobs=1), found, fitted)
 
     @property
@@ -206,13 +206,7 @@ class Part:
 def figures(rows: HeldOut, solved: Solution, names: Sequence[str]) -> tuple[float, ...]:
     """Quality and dollars per 1,000 queries of a solution on rows, and of its reference."""
     best, every = names.index(solved.best_expert), np.arange(len(rows.quality))
-    chosen: Any
-    if solved.cascade and rows.cascades is not None:
-        chosen = len(names) + int(np.flatnonzero(rows.cascades.weights == solved.t)[0])
-    elif solved.t is None:
-        chosen = names.index(solved.expert or "")
-    else:
-        chosen = rows.choices([solved.t])[:, 0]
+    chosen = rows.chosen_by(solved, names)
     paid = rows.all_dollars
     assert paid is not None
     own = rows.all_quality[every, chosen].mean(), 1000 * paid[every, chosen].mean()

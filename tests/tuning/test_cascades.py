@@ -49,11 +49,12 @@ def kept():
 
 def test_a_quality_is_kept_by_a_cascade_at_fewer_dollars(kept):
     assert (kept.cascade.used, kept.target.cascade, kept.target.met) == (True, True, True)
-    assert set(kept.cascade.steps[0]) <= {"small", "medium"}
-    assert kept.cascade.steps[-1] == ("large",)
-    assert sum(kept.cascade.rows) == 300
+    first, *_, last = kept.cascade.steps
+    assert set(first["experts"]) <= {"small", "medium"}
+    assert last["experts"] == ["large"]
+    assert sum(step["rows"] for step in kept.cascade.steps) == 300
     assert kept.target.saved > 0.5
-    assert kept.cascade.dollars_difference.high < 0
+    assert kept.cascade.without_answers["dollars_per_1000"]["high"] < 0
     assert kept.decides_as == "a cascade for keep_quality 0.97"
     assert not kept.routes_as_constant
 
@@ -64,7 +65,7 @@ def test_the_figures_of_a_cascade_are_what_its_runs_paid(kept):
     policy = kept.router.policy
     assert isinstance(policy, AnswerCascadePolicy)
     assert [[table.expert_names[k] for k in step] for step in policy.steps] == [
-        list(step) for step in kept.cascade.steps
+        step["experts"] for step in kept.cascade.steps
     ]
     run = policy.run(kept.router.features(table.queries), table.answers)
     figures = kept.as_dict()["cascade"]
@@ -97,16 +98,13 @@ def test_a_cascade_is_saved_with_the_router_without_answers(kept, tmp_path):
 
 def test_the_loss_decides_where_there_is_no_target():
     found = mild.tune(table_of(), price_weight=10, cascade=True, **QUICK)
-    cost = found.cascade.cost_difference
+    cascade = found.cascade
     assert (found.cascade.used, found.verdict.pays) == (True, True)
-    assert cost.high < 0
+    assert cascade.without_answers["cost"]["high"] < 0
     assert found.verdict.router == "the cascade"
     # By hand: the loss of the cascade is its error and ten times its dollars.
-    assert cost.router_cost == pytest.approx(
-        1
-        - found.cascade.quality_difference.router_cost
-        + found.cascade.dollars_difference.router_cost / 100
-    )
+    loss = 1 - cascade.quality + 10 * cascade.dollars_per_1000 / 1000
+    assert cascade.mean_cost == pytest.approx(loss)
     document = found.as_dict()
     assert document["cascade"]["without_answers"]["cost"]["high"] < 0
     assert document["answers_unused"] is None
@@ -143,7 +141,8 @@ def test_a_guarantee_fixes_the_cascades_before_the_calibration_rows(monkeypatch)
     of = FittedCascades.of
 
     def spied(self, task, X):
-        tested.append((task.table.queries, self.held.weights, self.router.candidates_))
+        cascades = [(one.steps, one.threshold) for one in self.router.candidates_]
+        tested.append((task.table.queries, self.held.weights, cascades))
         return of(self, task, X)
 
     monkeypatch.setattr(FittedCascades, "of", spied)
@@ -218,12 +217,8 @@ def test_a_cascade_does_not_depend_on_the_order_of_columns():
     first = mild.tune(mild.read_outcomes(pa.table(columns)), price_weight=10, cascade=True, **QUICK)
     turned = pa.table(dict(reversed(columns.items())))
     second = mild.tune(mild.read_outcomes(turned), price_weight=10, cascade=True, **QUICK)
-    assert {frozenset(step) for step in first.cascade.steps} == {
-        frozenset(step) for step in second.cascade.steps
-    }
-    assert first.cascade.cost_difference.estimate == pytest.approx(
-        second.cascade.cost_difference.estimate
-    )
+    assert first.cascade.steps == second.cascade.steps
+    assert first.cascade.mean_cost == pytest.approx(second.cascade.mean_cost)
 
 
 def test_every_cascade_that_is_best_at_some_price_has_a_weight():

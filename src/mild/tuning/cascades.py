@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -18,7 +18,6 @@ from mild.data.cascades import cascade_costs, cascade_scores
 from mild.data.splits import random_splits
 from mild.errors import counted
 from mild.metrics import Verdict, verdict_of_choices
-from mild.metrics.outcomes import Outcomes
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.verdict import ROUNDING
 from mild.policies import AnswerCascadePolicy, OrderedPolicy, Policy
@@ -45,12 +44,12 @@ class CascadeOutcomes:
 
     @classmethod
     def of(
-        cls, policies: Sequence[AnswerCascadePolicy], weights: FloatArray, task: Task, X: Any
+        cls, router: AnswerCascadeRouter, weights: FloatArray, task: Task, X: Any
     ) -> CascadeOutcomes:
-        """What policies, one for each price weight, do with the rows of a task."""
-        table, answers = task.table, checked_answers(task.table)
-        runs = [policy.run(X, answers) for policy in policies]
-        prices = table.prices
+        """What the cascades of a fitted router do with the rows of a task."""
+        table, prices = task.table, task.table.prices
+        assert table.answers is not None
+        runs = [router.at(t).run(X, table.answers) for t in weights]
         return cls(
             weights,
             np.column_stack([cascade_scores(table.scores, run) for run in runs]),
@@ -93,8 +92,7 @@ class FittedCascades:
 
     def of(self, task: Task, X: Any) -> CascadeOutcomes:
         """What they do with other rows."""
-        weights = self.held.weights
-        return CascadeOutcomes.of([self.router.at(t) for t in weights], weights, task, X)
+        return CascadeOutcomes.of(self.router, self.held.weights, task, X)
 
 
 def checked_answers(table: OutcomeTable) -> Answers:
@@ -127,8 +125,9 @@ def price_weights(candidates: Sequence[CascadeCandidate]) -> FloatArray:
     at = min(candidates, key=lambda one: (one.cost, one.paid))
     turns = []
     while cheaper := [one for one in candidates if one.paid < at.paid]:
-        turn, at = min(((one.cost - at.cost) / (at.paid - one.paid), one) for one in cheaper)
-        turns.append(turn)
+        slopes = [(one.cost - at.cost) / (at.paid - one.paid) for one in cheaper]
+        turns.append(min(slopes))
+        at = cheaper[slopes.index(turns[-1])]  # of equal ones the cheapest, which comes first
     if not turns:
         return np.zeros(1)
     middle = [float(np.sqrt(low * high)) for low, high in pairwise(turns)]
@@ -138,19 +137,23 @@ def price_weights(candidates: Sequence[CascadeCandidate]) -> FloatArray:
 def fit_cascades(
     task: Task,
     X: Any,
-    prices: FloatArray,
+    prices: FloatArray | None,
     folds: Sequence[tuple[IntArray, IntArray]],
     max_calls: int,
-    weights: Sequence[float] | None = None,
     n_jobs: int | None = None,
 ) -> FittedCascades | None:
-    """Fit cascades on a task, and without each fold, at price weights; by default where they differ.
+    """Fit cascades on a task, and without each fold, at each price weight that gives another one.
 
-    ``prices`` (n_samples, n_experts) are what is paid for asking. Experts, order, gate and threshold are
-    found anew without each fold. None where asking one expert is best at every weight.
+    ``prices`` (n_samples, n_experts) are what is paid for asking; None for one cascade that costs least as
+    the task says. Experts, order, gate and threshold are found anew without each fold. None where asking
+    one expert is best at every weight.
     """
+    traded = prices is not None
+    if prices is None:
+        # In wrong answers.
+        prices = np.maximum(task.costs - (1 - task.table.scores), 0.0)
     router = _fit(task, X, prices, max_calls)
-    grid = price_weights(router.candidates_) if weights is None else np.array(weights, float)
+    grid = price_weights(router.candidates_) if traded else np.ones(1)
     grid = grid[[len(router.at(t).order) > 1 for t in grid]]
     if not grid.size:
         return None
@@ -166,7 +169,7 @@ def fit_cascades(
             dollars[test] = part.dollars
     paid = None if task.table.prices is None else dollars
     found = FittedCascades(router, CascadeOutcomes(grid, quality, paid, costs, asked))
-    return replace(found, held=found.held.with_gaps(found.of(task, X)))
+    return replace(found, held=found.held.with_gaps(found.of(task, X))) if traded else found
 
 
 def _fit(
@@ -193,15 +196,11 @@ def _held_out(
 ) -> CascadeOutcomes:
     router = _fit(task, X, prices, max_calls, train)
     part = replace(task, table=task.table.take(test))
-    return CascadeOutcomes.of([router.at(t) for t in weights], weights, part, X[test])
+    return CascadeOutcomes.of(router, weights, part, X[test])
 
 
-def as_given(
-    policy: AnswerCascadePolicy, order: IntArray | None, direct: Policy
-) -> AnswerCascadePolicy:
+def as_given(policy: AnswerCascadePolicy, order: IntArray, direct: Policy) -> AnswerCascadePolicy:
     """A cascade that was fitted on experts in an order, for the experts as they were given."""
-    if order is None:
-        return replace(policy, direct=direct)
     return replace(
         policy,
         steps=[[int(order[k]) for k in step] for step in policy.steps],
@@ -212,112 +211,88 @@ def as_given(
 
 @dataclass(frozen=True)
 class TunedCascade:
-    """A cascade that was considered in tuning, and what it does on held-out rows.
+    """A cascade that was considered in tuning, and what it does on held-out rows."""
 
-    Differences are those to the router that would be saved without answers; ``router_cost`` is the
-    cascade's own mean.
-    """
-
-    steps: tuple[tuple[str, ...], ...]  # experts that are asked together, step by step
-    threshold: float  # least probability of an answer that is accepted
-    path: str  # what it does, in words
-    rows: tuple[int, ...]  # training rows that end at each step
     used: bool  # whether the router is the cascade
-    direct: str  # what the router without answers is
-    cost_difference: Verdict
-    quality_difference: Verdict
-    dollars_difference: Verdict | None  # per 1,000 queries
+    path: str  # what it does, in words
+    steps: tuple[
+        Mapping[str, Any], ...
+    ]  # ``experts`` asked together, training ``rows`` that end there
+    threshold: float  # least probability of an answer that is accepted
+    mean_cost: float | None
+    quality: float | None
+    dollars_per_1000: float | None
+    # ``router``: what would be saved without answers; ``cost``, ``quality``, ``dollars_per_1000``: those of
+    # the cascade minus those of that router, each ``estimate``, ``low``, ``high`` and ``confidence``
+    without_answers: Mapping[str, Any]
 
     @property
     def sentences(self) -> list[str]:
         """Its path, and how it differs from the router without answers."""
-        parts = ", ".join(f"{n:,} end at step {k}" for k, n in enumerate(self.rows, 1))
+        rows = [step["rows"] for step in self.steps]
+        ends = ", ".join(f"{count:,} end at step {k}" for k, count in enumerate(rows, 1))
         used = "The cascade" if self.used else "A cascade, which is not used,"
-        level = f"{100 * self.cost_difference.confidence:g} % interval "
-        money = self.dollars_difference
-        differences = [
-            f"mean loss {_span(self.cost_difference, '+.4f', level)}",
-            f"quality {_span(self.quality_difference, '+.4f')}",
-            *([] if money is None else [f"dollars per 1,000 queries {_span(money, '+.4g')}"]),
-        ]
+        shown = {"cost": ("mean loss", "+.4f"), "quality": ("quality", "+.4f")}
+        shown["dollars_per_1000"] = ("dollars per 1,000 queries", "+.4g")
+        parts = []
+        for key, (name, form) in shown.items():
+            if one := self.without_answers[key]:
+                low, high = (format(one[end], form) for end in ("low", "high"))
+                level = f"{100 * one['confidence']:g} % interval "
+                parts.append(f"{name} {one['estimate']:{form}} ({level}{low} to {high})")
         return [
-            f"{used} {self.path}. Of {counted(sum(self.rows), 'training row')}, {parts}.",
-            f"Compared with the router without answers ({self.direct}), on held-out rows: "
-            f"{', '.join(differences)}.",
+            f"{used} {self.path}. Of {counted(sum(rows), 'training row')}, {ends}.",
+            f"Compared with the router without answers ({self.without_answers['router']}), on held-out "
+            f"rows: {', '.join(parts)}.",
         ]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
-
-        def difference(one: Verdict | None) -> dict[str, float] | None:
-            names = ("estimate", "low", "high", "confidence")
-            return None if one is None else {name: getattr(one, name) for name in names}
-
-        money = self.dollars_difference
-        return {
-            "used": self.used,
-            "path": self.path,
-            "steps": [
-                {"experts": list(step), "rows": n}
-                for step, n in zip(self.steps, self.rows, strict=True)
-            ],
-            "threshold": self.threshold,
-            "mean_cost": self.cost_difference.router_cost,
-            "quality": self.quality_difference.router_cost,
-            "dollars_per_1000": money and money.router_cost,
-            "without_answers": {
-                "router": self.direct,
-                "cost": difference(self.cost_difference),
-                "quality": difference(self.quality_difference),
-                "dollars_per_1000": difference(money),
-            },
-            "sentences": self.sentences,
-        }
-
-
-def _span(one: Verdict, form: str, level: str = "") -> str:
-    return f"{one.estimate:{form}} ({level}{one.low:{form}} to {one.high:{form}})"
+        return {**vars(self), "sentences": self.sentences}
 
 
 @dataclass(frozen=True, eq=False)
-class CascadeJudge:
-    """Held-out rows, on which a cascade is compared with choices of experts."""
+class JudgedCascade:
+    """A cascade on held-out rows, where it is compared with choices of experts."""
 
-    outcomes: Outcomes  # of the experts
-    groups: IntArray  # (n_samples,) labels of rows that count once together
-    counted: str  # what a group is
+    task: Task  # the rows
+    column: CascadeOutcomes  # of which the first price weight is judged
     confidence: float
     seed: int
 
-    def difference(self, own: FloatArray, values: FloatArray, chosen: IntArray) -> Verdict:
-        """A column (n_samples, m) minus the values of chosen experts, -1 for rows that are not held out."""
+    def differences(self, chosen: IntArray) -> tuple[Verdict, Verdict, Verdict | None]:
+        """Cost, quality and dollars per 1,000 queries minus those of chosen experts (n_samples,).
+
+        A choice is -1 in rows that are not held out.
+        """
+        table, own = self.task.table, self.column
+        money = None
+        if own.dollars is not None and table.prices is not None:
+            money = self._difference(1000 * own.dollars, 1000 * table.prices, chosen)
+        cost = self._difference(own.costs, self.task.costs, chosen)
+        return cost, self._difference(own.quality, table.scores, chosen), money
+
+    def _difference(self, own: FloatArray, values: FloatArray, chosen: IntArray) -> Verdict:
         other = np.where(chosen >= 0, values[np.arange(len(values)), chosen], np.nan)
-        both = np.column_stack([own[:, 0], other])
-        known, strata = ~np.isnan(both).any(axis=1), self.outcomes.strata
+        both, strata = np.column_stack([own[:, 0], other]), self.task.strata
+        known = ~np.isnan(both).any(axis=1)
         return verdict_of_choices(
             both[known],
             np.zeros(int(known.sum()), np.intp),
             1,
             ["the cascade", "the router"],
-            groups=self.groups[known],
-            counted=self.counted,
+            groups=self.task.groups[known],
+            counted=self.task.counted,
             strata=None if strata is None else strata[known],
             confidence=self.confidence,
             random_state=self.seed,
         )
 
-    def dollars(self, cascade: CascadeOutcomes, chosen: IntArray) -> Verdict | None:
-        """Difference of dollars per 1,000 queries; None if there are none."""
-        if cascade.dollars is None or self.outcomes.prices is None:
-            return None
-        return self.difference(1000 * cascade.dollars, 1000 * self.outcomes.prices, chosen)
-
-    def verdict(self, cascade: CascadeOutcomes, constants: IntArray, known: Verdict) -> Verdict:
-        """The verdict on a cascade against the best constants, of which something is ``known``."""
-        found = self.difference(cascade.costs, self.outcomes.costs, constants)
-        money = self.dollars(cascade, constants)
+    def verdict(self, constants: IntArray, known: Verdict) -> Verdict:
+        """The verdict against the best constants (n_samples,), whose name and index are known."""
+        cost, _, money = self.differences(constants)
         return replace(
-            found,
+            cost,
             router="the cascade",
             constant=known.constant,
             constant_expert=known.constant_expert,
@@ -325,30 +300,27 @@ class CascadeJudge:
         )
 
     def compared(
-        self,
-        cascade: CascadeOutcomes,
-        chosen: IntArray,
-        policy: AnswerCascadePolicy,
-        table: OutcomeTable,
-        X: Any,
-        name: str,
+        self, chosen: IntArray, name: str, policy: AnswerCascadePolicy, task: Task, X: Any
     ) -> TunedCascade:
-        """A cascade beside chosen experts. ``table`` and ``X`` are what its policy was fitted on."""
-        cost = self.difference(cascade.costs, self.outcomes.costs, chosen)
-        assert self.outcomes.scores is not None
-        quality = self.difference(cascade.quality, self.outcomes.scores, chosen)
-        money, names = self.dollars(cascade, chosen), table.expert_names
-        ends = policy.run(X, checked_answers(table)).step
+        """The cascade beside a router without answers; ``task`` and ``X`` are what it was fitted on."""
+        names, answers = task.table.expert_names, checked_answers(task.table)
+        ends = np.bincount(policy.run(X, answers).step, minlength=len(policy.steps)).tolist()
+        found = self.differences(chosen)
+        three = ("cost", "quality", "dollars_per_1000")
+        ends_of = ("estimate", "low", "high", "confidence")
+        differences = [one and {end: getattr(one, end) for end in ends_of} for one in found]
         return TunedCascade(
-            tuple(tuple(names[k] for k in step) for step in policy.steps),
-            policy.threshold,
+            True,
             cascade_words(policy, names),
-            tuple(np.bincount(ends, minlength=len(policy.steps)).tolist()),
-            False,
-            name,
-            cost,
-            quality,
-            money,
+            tuple(
+                {"experts": [names[k] for k in step], "rows": rows}
+                for step, rows in zip(policy.steps, ends, strict=True)
+            ),
+            policy.threshold,
+            found[0].router_cost,
+            found[1].router_cost,
+            None if found[2] is None else found[2].router_cost,
+            {"router": name, **dict(zip(three, differences, strict=True))},
         )
 
 

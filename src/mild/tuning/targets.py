@@ -116,6 +116,15 @@ class HeldOut:
         """Expert (n_samples, m) of each row under each of m trade-offs."""
         return tradeoff_choices(self.errors, self.prices, weights)
 
+    def chosen_by(self, solution: Solution, names: Sequence[str]) -> IntArray:
+        """Expert (n_samples,) of each row under a solution; n_experts + j where that is the cascade j."""
+        if solution.t is None:
+            return np.full(len(self.quality), names.index(solution.expert or ""))
+        if solution.cascade and self.cascades is not None:
+            place = int(np.flatnonzero(self.cascades.weights == solution.t)[0])
+            return np.full(len(self.quality), len(names) + place)
+        return self.choices([solution.t])[:, 0]
+
     def best_expert(self) -> int:
         """The expert of the highest mean quality; of equal ones the cheapest."""
         price = np.zeros(self.quality.shape[1])

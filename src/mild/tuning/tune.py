@@ -31,8 +31,8 @@ from mild.metrics.outcomes import all_priced, mean_known
 from mild.metrics.verdict import ROUNDING
 from mild.money import amount
 from mild.tuning.cascades import (
-    CascadeJudge,
     FittedCascades,
+    JudgedCascade,
     TunedCascade,
     as_given,
     checked_answers,
@@ -254,7 +254,8 @@ def tune(
     stopped = search.interrupted_
     if cascade and not stopped:
         try:
-            cascades = _fit_cascades(task, fitted.features, wanted, folds, max_calls, n_jobs)
+            paid = None if wanted is None else traded_prices(task)
+            cascades = fit_cascades(task, fitted.features, paid, folds, max_calls, n_jobs)
         except KeyboardInterrupt:
             stopped = True
             rule = "the search was stopped before a cascade was found; the best router is kept."
@@ -274,15 +275,8 @@ def tune(
         verdict = replace(verdict, constant_expert=table.expert_names.index(verdict.constant))
     tuned = None
     if cascades is not None:
-        rows = CascadeJudge(
-            judged.outcomes, judged.groups, judged.counted, confidence, random_state
-        )
-        tuned, own = _judge_cascade(rows, search, cascades, priced, task, fitted.features, verdict)
-        if solution is None and tuned is not None:
-            certain = tuned.cost_difference.high < 0 and own.pays is True
-            better = tuned.cost_difference.estimate < -ROUNDING
-            tuned = replace(tuned, used=bool(better and (certain or not safe)))
-        verdict = own if tuned is not None and tuned.used else verdict
+        about = (task, fitted.features, judged, verdict, safe, confidence, random_state)
+        tuned, verdict = _judge_cascade(cascades, search, priced, *about)
     uses_cascade = tuned is not None and tuned.used
     if cascade and not uses_cascade:
         notes.append("no cascade is better on held-out rows than the router without answers.")
@@ -316,55 +310,40 @@ def tune(
     )
 
 
-def _fit_cascades(
-    task: Task,
-    X: Any,
-    target: Target | None,
-    folds: Sequence[tuple[IntArray, IntArray]],
-    max_calls: int,
-    n_jobs: int | None,
-) -> FittedCascades | None:
-    """Cascades for a target, at several price weights; without one, for the cost of the task."""
-    if target is not None:
-        return fit_cascades(task, X, traded_prices(task), folds, max_calls, None, n_jobs)
-    # What asking costs, in wrong answers.
-    paid = np.maximum(task.costs - (1 - task.table.scores), 0.0)
-    return fit_cascades(task, X, paid, folds, max_calls, [1.0], n_jobs)
-
-
 def _judge_cascade(
-    rows: CascadeJudge,
-    search: Any,
     cascades: FittedCascades,
+    search: Any,
     priced: PricedFit,
     task: Task,
     X: Any,
+    judged: Task,
     verdict: Verdict,
+    safe: bool,
+    confidence: float,
+    seed: int,
 ) -> tuple[TunedCascade | None, Verdict]:
-    """The cascade that was found, beside the router without answers, and the verdict on it.
+    """The cascade that was found, and the verdict on what is saved: the cascade, if it is used.
 
-    ``rows`` are those that it is judged on, ``task`` and ``X`` those that it was fitted on.
+    ``task`` and ``X`` are what it was fitted on, and ``judged`` are the rows that it is judged on.
     """
     solution, direct, held = priced.solution, priced.direct, priced.held
     if solution is None or direct is None or held is None:
-        column, chosen = cascades.held.take(slice(None)), search.held_out_
+        own = JudgedCascade(judged, cascades.held, confidence, seed)
+        constants, chosen = search.held_out_constants_, search.held_out_
         name = f"{search.best_family_} router"
         if search.decides_as_constant_:
-            chosen, name = search.held_out_constants_, f"always {verdict.constant}"
-        verdict = rows.verdict(column, search.held_out_constants_, verdict)
-    elif not solution.cascade or held.cascades is None:
+            chosen, name = constants, f"always {verdict.constant}"
+        tuned = own.compared(chosen, name, cascades.policy_of(None), task, X)
+        found = own.verdict(constants, verdict)
+        loss = tuned.without_answers["cost"]
+        used = loss["high"] < 0 and found.pays if safe else loss["estimate"] < -ROUNDING
+        return replace(tuned, used=bool(used)), found if used else verdict
+    if not solution.cascade or held.cascades is None:
         return None, verdict
-    else:
-        place = int(np.flatnonzero(held.cascades.weights == solution.t)[0])
-        column, name = held.cascades.take(slice(None), place), direct.setting
-        if direct.t is None:
-            chosen = np.full(len(held.known), task.table.expert_names.index(direct.expert or ""))
-        else:
-            chosen = held.choices([direct.t])[:, 0]
-        chosen = np.where(held.known, chosen, -1)
-    policy = cascades.policy_of(solution)
-    found = rows.compared(column, chosen, policy, task.table, X, name)
-    return replace(found, used=solution is not None), verdict
+    place = int(np.flatnonzero(held.cascades.weights == solution.t)[0])
+    own = JudgedCascade(judged, held.cascades.take(slice(None), place), confidence, seed)
+    chosen = np.where(held.known, held.chosen_by(direct, task.table.expert_names), -1)
+    return own.compared(chosen, direct.setting, cascades.policy_of(solution), task, X), verdict
 
 
 def _search(families: str | Sequence[str] | None, params: Mapping[str, Any]) -> Any:
@@ -571,14 +550,9 @@ def _target_verdict(
     names = task.table.expert_names
     held, costs = priced.held.comparable(), task.costs[priced.held.known]
     reference = names.index(solution.best_expert)
-    if solution.t is None:
-        chosen = np.full((len(costs), 1), names.index(solution.expert or ""))
-    elif solution.cascade and held.cascades is not None:
+    chosen = held.chosen_by(solution, names)[:, None]
+    if held.cascades is not None:
         costs = np.column_stack([costs, held.cascades.costs])
-        place = np.flatnonzero(held.cascades.weights == solution.t)[0]
-        chosen = np.full((len(costs), 1), len(names) + place)
-    else:
-        chosen = held.choices([solution.t])
     certified = solution.target.guarantee is not None
     settings = chosen if certified else np.column_stack([chosen, measure(held).chosen])
     _, group, sizes = np.unique(held.groups, return_inverse=True, return_counts=True)
