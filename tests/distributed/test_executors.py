@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, RouterInfo
-from mild.distributed.executors import process_pool, result_of, thread_pool
+from mild.distributed.executors import process_pool, result_of
 from mild.errors import DataFileError, InvalidInputError
 from mild.features import HashingFeatures
 from mild.policies import ConstantPolicy
@@ -25,9 +25,8 @@ def refuse(shared):
     raise InvalidInputError("not like this.", parameter="this")
 
 
-@pytest.mark.parametrize("pool", [thread_pool, process_pool])
-def test_functions_get_the_shared_value_and_errors_come_back(pool):
-    with pool(2, 10) as submit:
+def test_functions_get_the_shared_value_and_errors_come_back():
+    with process_pool(2, 10) as submit:
         assert [submit(divmod, n).result() for n in (3, 4)] == [(3, 1), (2, 2)]
         with pytest.raises(InvalidInputError) as caught:
             result_of(submit(refuse), "a part", "Try again.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from mild.artifact.cascade_path import CascadeStep, path_of, possible_steps
 from mild.artifact.estimates import Estimates
 from mild.artifact.frames import html_table
 from mild.artifact.novelty import NOVEL
@@ -95,6 +96,10 @@ class Explanation:
         False  # whether what counts as right is a score between 0 and 1, and not a yes or no
     )
     first_step: tuple[str, ...] | None = None  # experts that a cascade asks first, at the same time
+    path: tuple[CascadeStep, ...] = ()  # steps of a cascade whose answers are known
+    next_step: tuple[str, ...] = ()  # experts that it asks after them
+    possible: tuple[CascadeStep, ...] = ()  # what may follow the first step, without answers
+    threshold: float | None = None  # probability from which a cascade accepts an answer
 
     @property
     def sentence(self) -> str:
@@ -133,15 +138,22 @@ class Explanation:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The sentence, and how far the query is from the training queries, if that is known."""
+        """The sentence, the path of a cascade, and how far the query is from the training queries."""
+        steps = [step.sentence(self.threshold or 0.0) for step in (*self.path, *self.possible)]
+        if self.next_step and self.next_step != self.first_step:
+            steps.append(f"Next, {' and '.join(self.next_step)} would be asked.")
+        return (self.sentence, *steps, *self._novelty_words)
+
+    @property
+    def _novelty_words(self) -> tuple[str, ...]:
         if self.novelty is None:
-            return (self.sentence,)
+            return ()
         far = f"farther from the training queries than {self.novelty:.1%} of held-out queries"
         if not self.novel:
-            return self.sentence, f"The query is {far}; it counts as novel above {100 * NOVEL:g} %."
-        return self.sentence, (
+            return (f"The query is {far}; it counts as novel above {100 * NOVEL:g} %.",)
+        return (
             f"The query is novel: it is {far}. The estimates are extrapolated, and the choice is a guess. "
-            "The gateway's setting on_novel names an expert for such queries."
+            "The gateway's setting on_novel names an expert for such queries.",
         )
 
     @property
@@ -187,11 +199,12 @@ def explain(
     trusted: Estimates,
     most: int = 12,
     graded: bool = False,
+    answers: Mapping[int, Any] | None = None,
 ) -> Explanation:
     """Explain the decision on a text, or a vector, with at most ``most`` pieces of evidence.
 
     ``trusted`` says what can be expected of the experts on it, ``graded`` whether that is a score between
-    0 and 1.
+    0 and 1. ``answers`` to it, by expert, give the path of a cascade.
 
     For a linear router on hashed text the evidence is exact: the lead is a sum over terms. For any other
     router, words (or passages of a long text) are left out one by one. Cascades and a constant have no
@@ -226,9 +239,14 @@ def explain(
 
     costs = known(trusted.costs)
     cascade, first = cascade_of(policy), None
+    told: dict[str, Any] = {}
     if cascade is not None:
         steps = cascade.steps[int(cascade.first_steps(X)[0])]
         first, other, values = tuple(expert_names[k] for k in steps), None, found.probabilities[0]
+        path, following = path_of(cascade, X[0], answers or {}, expert_names)
+        possible = () if answers else possible_steps(cascade, X[0], expert_names)[:most]
+        told = {"path": path, "next_step": following, "possible": possible}
+        told["threshold"] = cascade.threshold
     return Explanation(
         expert=expert_names[chosen],
         runner_up=None if other is None else expert_names[other],
@@ -248,6 +266,7 @@ def explain(
         calibrated=known(trusted.calibrated),
         graded=graded,
         first_step=first,
+        **told,
     )
 
 

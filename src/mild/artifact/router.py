@@ -180,19 +180,25 @@ class Router:
         >>> router.next([1.0], {"small": "4", "medium": "5"}).ask
         ('large',)
         """
+        (cascade, given), names = self._with_answers(answers), self.expert_names
+        X = self.features([query]) if self.text is not None else self._check_inputs([query])
+        self._check_finite(X, 0)
+        found = cascade.next(X[0], given)
+        if isinstance(found, Ask):
+            return NextStep(tuple(names[k] for k in found.experts))
+        return NextStep((), names[found.expert], found.probability)
+
+    def _with_answers(
+        self, answers: Mapping[str, Any]
+    ) -> tuple[AnswerCascadePolicy, dict[int, Any]]:
+        """The cascade, and answers for it by the index of the expert."""
         if self.cascade is None:
             raise UnsupportedError("this router is not a cascade: it chooses one expert (route).")
         names = self.expert_names
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
             rule = f"must map experts ({', '.join(names)}) to their answers; got {answers!r:.200}."
             raise invalid("answers", rule)
-        X = self.features([query]) if self.text is not None else self._check_inputs([query])
-        self._check_finite(X, 0)
-        given = {names.index(name): answer for name, answer in answers.items()}
-        found = self.cascade.next(X[0], given)
-        if isinstance(found, Ask):
-            return NextStep(tuple(names[k] for k in found.experts))
-        return NextStep((), names[found.expert], found.probability)
+        return self.cascade, {names.index(name): answer for name, answer in answers.items()}
 
     def first_steps(self, X: Any) -> list[list[str]] | None:
         """Experts that a cascade asks first, at the same time, for each row of X; None for other routers.
@@ -314,15 +320,23 @@ class Router:
             frame.index = texts.index
         return frame
 
-    def explain(self, text: Any, most: int = 12) -> Explanation:
-        """The decision on a text, or a vector, and at most ``most`` pieces of evidence for it."""
+    def explain(
+        self, text: Any, most: int = 12, answers: Mapping[str, Any] | None = None
+    ) -> Explanation:
+        """The decision on a text, or a vector, and at most ``most`` pieces of evidence for it.
+
+        With ``answers``, by expert and as in ``next``, it is the path of a cascade: what was asked, what
+        was accepted, and why. Without them, it is the first step and which agreement would be accepted.
+        """
         if self.text is None:
             raise UnsupportedError(
                 "this router was fitted on columns of numbers: mild predict gives its choices for a table."
             )
         trusted = self.estimate([text])
         graded = self.info.table is not None and bool(self.info.table.graded)
-        return explain(self.policy, self.text, self.expert_names, text, trusted, most, graded)
+        given = None if answers is None else self._with_answers(answers)[1]
+        names = self.expert_names
+        return explain(self.policy, self.text, names, text, trusted, most, graded, given)
 
     def estimate(self, texts: Sequence[Any]) -> Estimates:
         """What can be expected of the experts on texts, or vectors, and how far it can be trusted.

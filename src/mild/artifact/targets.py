@@ -19,7 +19,7 @@ import numpy as np
 from mild.artifact.info import RouterInfo, TargetInfo
 from mild.core.arrays import BoolArray, FloatArray, invalid
 from mild.errors import InvalidInputError, UnsupportedError
-from mild.metrics.curves import TradeoffCurve
+from mild.metrics.curves import CASCADE, TRADE_OFF, TradeoffCurve
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
@@ -236,17 +236,18 @@ class Target:
 
 
 def _in_sequence(name: str, enough: BoolArray, curve: TradeoffCurve) -> BoolArray:
-    """Settings that have their margin, trade-offs only up to the first that has not.
+    """Settings that have their margin, learned ones only up to the first of their kind that has not.
 
-    Trade-offs are tried from the one that is expected to be safest on: 0 for a target of quality, the
-    largest for others. So a lucky one beyond is not taken, whatever the number of trade-offs is.
+    Trade-offs, and cascades, are tried from the one that is expected to be safest on: 0 for a target of
+    quality, the largest for others. So a lucky one beyond is not taken, whatever their number is.
     """
-    places = np.flatnonzero(curve.experts < 0)
-    places = places[np.argsort(curve.weights[places])]
-    if name not in QUALITY_TARGETS:
-        places = places[::-1]
     found = enough.copy()
-    found[places] = np.logical_and.accumulate(enough[places])
+    for kind in (TRADE_OFF, CASCADE):
+        places = np.flatnonzero(curve.experts == kind)
+        places = places[np.argsort(curve.weights[places])]
+        if name not in QUALITY_TARGETS:
+            places = places[::-1]
+        found[places] = np.logical_and.accumulate(enough[places])
     return found
 
 

@@ -46,11 +46,14 @@ def compare(
     method: Annotated[
         list[str] | None,
         Option(
-            help="ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn, mlp or tune; may be repeated. "
-            "Default: all."
+            help="ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn, mlp, tune or cascade; may be "
+            "repeated. Default: all; cascade only where the table has answers."
         ),
     ] = None,
     cv: Annotated[int, Option(help="Folds in which each method chooses its L2 strength.")] = 5,
+    max_calls: Annotated[
+        int, Option(min=1, help="Experts that the cascade asks about one query at most.")
+    ] = 4,
     confidence: o.Confidence = 0.95,
     seed: o.Seed = 0,
     out: Annotated[
@@ -100,6 +103,7 @@ def compare(
             topic=topic,
             text=features,
             cv=cv,
+            max_calls=max_calls,
             confidence=confidence,
             random_state=seed,
             n_jobs=execution.workers(jobs),
@@ -195,8 +199,11 @@ def _show_details(found: Comparison) -> None:
             "worst recall": [percent(row.worst_recall) for row in rows],
         },
     )
+    shares = {"share": chosen.shares}
+    if chosen.asked is not None:
+        shares = {"asked": chosen.asked, "answer given": chosen.shares}
     columns = {
-        "share": chosen.shares,
+        **shares,
         "oracle's share": found.oracle_shares,
         "recall": chosen.recall,
         "best constant": found.row("constant").shares,

@@ -38,7 +38,8 @@ def data() -> None:
     Tables are .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx files, also .gz, in
     one of these formats; several files, a folder or a pattern are one table:
       wide         correct__<model> (0, 1) or score__<model> ([0, 1]), cost__<model> in dollars,
-                   latency_ms__<model>
+                   latency_ms__<model>, answer__<model> (what it said), logprob__<model> (mean
+                   log-probability of its tokens)
       endings      <model>_correct or <model>_score, <model>_cost, <model>_latency_ms
       long         a row per query and model: query, model, score, perhaps cost, latency, response
       records      responses: [{model, score, cost}], or models: {<model>: {score, cost}}
@@ -221,5 +222,15 @@ def _show(file: str, found: Description) -> None:
         quality: [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""],
     }
     print_table("what routing could gain", gains)
+    if pairs := found.pairs:
+        print_table(
+            "pairs of experts that agree",
+            {
+                "experts": [" + ".join(pair["experts"]) for pair in pairs],
+                "agree": [percent(pair["agree"]) for pair in pairs],
+                f"{quality} then": [fixed(pair["accuracy_agree"], 3) for pair in pairs],
+                "otherwise": [fixed(pair["accuracy_disagree"], 3) for pair in pairs],
+            },
+        )
     for sentence in found.sentences:
         say(f"- {sentence}")

@@ -44,7 +44,7 @@ def evaluate(
     one is compared with the expert that is best on this very data, a strict baseline. Use data that the
     router was not fitted on: where less than 5 % of the rows were in its training data, these are left
     out. The loss is counted as in the fit, unless options say otherwise; a priced router then decides by
-    the new prices.
+    the new prices. A cascade needs a table with answers (answer__<model>).
 
     \b
     Example:
@@ -84,7 +84,8 @@ def evaluate(
         if found.warning is not None:
             which = "these" if found.overlap["same_data_as_fit"] else "some of these"
             say(f"The router was fitted on {which} rows, so this is no verdict on new ones:")
-        say(found.verdict.sentence)
+        for sentence in found.sentences:
+            say(sentence)
         if file is not None:
             say(f"Written to {file}.")
 
@@ -111,6 +112,10 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
     # Not as a title, which would be broken to the width of a narrow table.
     say(f"{title}:")
     print_choices("", "choice", named_baselines(report["baselines"]), report["quality_name"])
+    cascade, shares = report.get("cascade"), {"router's share": figures["shares"]}
+    if cascade is not None:
+        _print_steps(cascade["steps"], report["quality_name"])
+        shares = {"asked": cascade["asked"], "answer given": cascade["given"]}
     target = report.get("verdict", {}).get("target")
     if target is None:
         facts = {
@@ -124,7 +129,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         _print_target(target, report["verdict"]["confidence"])
     columns = {
         "expert": report["experts"],
-        "router's share": [fixed(value, 3) for value in figures["shares"]],
+        **{name: [fixed(value, 3) for value in values] for name, values in shares.items()},
         "oracle's share": [fixed(value, 3) for value in figures["oracle_shares"]],
         "recall": [fixed(value, 3) for value in figures["recall"]],
         "mean loss": [fixed(value) for value in report["constant_losses"]],
@@ -139,6 +144,25 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         from mild.evaluation.figures import ORACLE_NOTE
 
         say(ORACLE_NOTE)
+
+
+def _print_steps(steps: Sequence[Mapping[str, Any]], quality: str) -> None:
+    """Print the steps of a cascade, with the rows that end in each."""
+    rows = [
+        {"name": f"{number}. {' + '.join(step['experts'])}", "loss": None, **step}
+        for number, step in enumerate(steps, 1)
+    ]
+    print_choices(
+        "steps of the cascade, and the rows that end there",
+        "step",
+        rows,
+        quality,
+        {
+            "rows": [f"{step['rows']:,}" for step in steps],
+            "share": [percent(step["share"]) for step in steps],
+            "gate's estimate": [percent(step["estimated"]) for step in steps],
+        },
+    )
 
 
 def _print_target(target: Mapping[str, Any], confidence: float) -> None:

@@ -13,14 +13,30 @@ from mild.cli.console import emit, fixed, note, print_table, say
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
+    from mild.artifact import Router
     from mild.artifact.explanation import Explanation
+
+
+ANSWERS = '--answers must be JSON of experts and what they answered, such as {"small": "4"}.'
+VECTOR = "this router was fitted on vectors: QUERY must be a list of numbers such as [0.1, 0.2]."
 
 
 @o.takes_options
 def explain(
     *,
     folder: o.RouterArgument,
-    query: Annotated[str, Argument(help="The query; - reads it from stdin.", metavar="QUERY")],
+    query: Annotated[
+        str | None, Argument(help="The query; - reads it from stdin.", metavar="QUERY")
+    ] = None,
+    answers: Annotated[
+        str | None,
+        Option(metavar="JSON", help='Answers for a cascade: {"small": "4", "large": null}.'),
+    ] = None,
+    table: Annotated[
+        str | None,
+        Option(metavar="FILE", help="Table to take the query and its answers from."),
+    ] = None,
+    row: Annotated[int, Option(min=1, help="Row of --table, from 1.")] = 1,
     prices: o.PriceOptions,
     most: Annotated[int, Option(min=0, help="Pieces of evidence to show.")] = 12,
     as_json: o.AsJson = False,
@@ -29,19 +45,30 @@ def explain(
 
     For a linear router on hashed text the evidence is exact: what words, pairs of words and numbers
     such as the length add to the lead over the runner-up. For other routers, words are left out one by
-    one. For a router on vectors, QUERY is a list of numbers.
+    one. For a router on vectors, QUERY is a list of numbers. For a cascade, the first step is shown and
+    which agreement would be accepted; with --answers, or --table and --row, the path of the query: who
+    was asked, what was accepted, and why.
 
     \b
     Example:
       mild explain router "Integrate x^2 from 0 to 3."
+      mild explain router "What is 2 + 2?" --answers '{"small": "4", "middle": "5"}'
+      mild explain router --table outcomes.parquet --row 12
     """
     from mild.artifact import load
 
     # Under other prices the router does not decide by its target, and does not state it.
     router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
-    text = sys.stdin.read() if query == "-" else query
+    given = None if answers is None else _json(answers, dict, ANSWERS, "answers")
     vectors = router.text is not None and router.text.kind == "vectors"
-    found = router.explain(_vector(text) if vectors else text, most)
+    if (query is None) == (table is None):
+        raise OptionError("give a query, or a table (--table) to take it from.", parameter="query")
+    text: Any = sys.stdin.read() if query == "-" else query
+    if table is not None:
+        text, said = _from_table(router, table, row)
+        given = said if router.cascade is not None and given is None else given
+    parse = vectors and table is None
+    found = router.explain(_json(text, list, VECTOR, "query") if parse else text, most, given)
     if not vectors and not text.strip():
         note("the query is empty: there is nothing to route by.", "warning")
     target = router.info.target
@@ -51,16 +78,27 @@ def explain(
     emit(result, as_json, lambda: _show(found, None if target is None else target.sentence))
 
 
-def _vector(text: str) -> Any:
+def _from_table(router: Router, file: str, row: int) -> tuple[Any, dict[str, Any]]:
+    """Query and answers of a row of a table, from 1."""
+    from mild.data import read_outcomes
+    from mild.data.cascades import row_answers
+    from mild.tuning.fitting import contents
+
+    table = read_outcomes(file)
+    if row > table.rows:
+        rule = f"--row must be at most {table.rows}, the number of rows; got {row}."
+        raise OptionError(rule, parameter="row")
+    said = row_answers(table.with_experts(router.expert_names), row - 1)
+    return contents(table, router.text)[row - 1], said
+
+
+def _json(text: str, kind: type, rule: str, parameter: str) -> Any:
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
         value = None
-    if not isinstance(value, list):
-        raise OptionError(
-            "this router was fitted on vectors: QUERY must be a list of numbers such as [0.1, 0.2].",
-            parameter="query",
-        )
+    if not isinstance(value, kind):
+        raise OptionError(rule, parameter=parameter)
     return value
 
 
@@ -73,7 +111,11 @@ def _show(found: Explanation, target: str | None) -> None:
     columns = found.columns
     names = [name + " *" * (name == found.expert) for name in columns.pop("expert")]
     figures = {name: [fixed(value) for value in values] for name, values in columns.items()}
-    print_table("experts", {"expert": names, **figures})
+    cascade = found.first_step is not None
+    title = "experts, as the router without answers sees them" if cascade else "experts"
+    print_table(title, {"expert": names, **figures})
+    if cascade:
+        return
     if not found.evidence:
         say("There is no evidence to show: the choice does not depend on single words.")
         return

@@ -213,6 +213,14 @@ class ReadOptions:
             help="Column that tells equal queries apart there. Default: id, query_id, ...",
         ),
     ] = None
+    answer_kind: Annotated[
+        str | None,
+        Option(
+            metavar="KIND",
+            help="How answers (answer__<model>) are compared: number, choice, json, code, short_text, "
+            "free_text. Default: detected.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

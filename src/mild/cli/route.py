@@ -91,7 +91,7 @@ def route(
     where: o.WhereOption = None,
     prices: o.PriceOptions,
     jobs: Annotated[
-        int | None, Option(min=1, help="Processes, threads or Ray tasks. Default: one per core.")
+        int | None, Option(min=1, help="Processes or Ray tasks. Default: one per core.")
     ] = None,
     as_json: Annotated[
         bool, Option("--json", help="Errors and the summary of --out as JSON.")

@@ -32,6 +32,13 @@ class SearchOptions:
 
     panel: ClassVar[str] = "Search"
 
+    cascade: Annotated[
+        bool,
+        Option("--cascade", help="Consider cascades, which ask several experts and read answers."),
+    ] = False
+    max_calls: Annotated[
+        int, Option(help="Experts that a cascade asks about one query at most.")
+    ] = 4
     alphas: Annotated[str | None, Option(help="L2 strengths: 0.001,0.01. Default: 1e-4 to 1.")] = (
         None
     )
@@ -61,6 +68,8 @@ class SearchOptions:
             "one_standard_error": self.one_standard_error,
             "constant_if_better": self.constant_if_better,
             "confidence": self.confidence,
+            "cascade": self.cascade,
+            "max_calls": self.max_calls,
         }
 
 
@@ -137,8 +146,9 @@ def tune(
     Strengths and margins of a linear router and other kinds of routers are compared by
     cross-validation. Equal queries, and rows of a --group, stay in one fold; with --time each fold is
     judged by routers fitted on the past. With --balance, fits and figures are means over the values of a
-    column, such as a data set or a subject, however many rows each has. After Ctrl-C the best router so
-    far is saved, and the exit code is 130.
+    column, such as a data set or a subject, however many rows each has. With --cascade, on a table with
+    answers (answer__<model>), experts may be asked in steps until an answer is probably right. After
+    Ctrl-C the best router so far is saved, and the exit code is 130.
 
     \b
     Example:
@@ -146,6 +156,7 @@ def tune(
       mild tune outcomes.parquet --out router --group subject --safe
       mild tune outcomes.parquet --out router --keep-quality 0.95
       mild tune outcomes.parquet --out router --max-quality-loss 0.02 --guarantee 0.9
+      mild tune outcomes.parquet --out router --keep-quality 0.99 --cascade
     """
     from mild.artifact.folder import check_target
     from mild.data import Matrices
@@ -220,6 +231,8 @@ def _show_candidates(found: TuneResult, candidates: int) -> None:
         del columns["family"]
     best = min(candidates, len(ranked))
     taken = "is taken" if found.target is None else "would be taken without the target"
+    if found.cascade is not None and found.cascade.used:
+        taken = "would be taken without the cascade"
     title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {taken}"
     print_table(title, columns, left=("parameters",))
     if found.why_taken is not None and found.target is None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
+import decimal
 import json
 import math
 import re
 import statistics
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.choice_parsing import extract_letter
 from mild.core.number_parsing import extract_number, is_number_text
 
@@ -23,18 +25,23 @@ KINDS = {
     "number": "by value, to ten digits",
     "choice": "by letter",
     "json": "as JSON or tool calls, whatever the order of keys and calls",
-    "code": "as the output of a program, without blanks at the ends of lines",
+    "code": "exactly, as the output of a program",
     "short_text": "as text, without case and punctuation around it",
     "free_text": "as text, without case, punctuation and line breaks",
 }
-# What stands in a table where an expert gave no answer.
-_NO_ANSWER = frozenset(("", "no answer", "undetermined", "none", "null", "nan", "n/a", "error"))
+# What stands in a table where an expert gave no answer; a program may print those of the second set.
+_NO_ANSWER = frozenset(("", "no answer", "undetermined"))
+_NO_VALUE = _NO_ANSWER | {"none", "null", "nan", "n/a", "<na>", "error"}
 # Share of the answers that must be of a kind for a column to be of it. JSON mostly stands beside refusals.
 _MOST, _MANY = 0.9, 0.5
-# Texts up to this median length are short.
-_SHORT = 60
-# Answers of one table that tell their kind.
-_SAMPLE = 2_000
+# Texts up to this median length are short; longer ones than the other are read at their ends.
+_SHORT, _LONG = 60, 20_000
+# Contradictions from which on scores have a say in the kind of answers.
+_FEW = 5
+_TEN_DIGITS = decimal.Context(prec=10)
+# Fields of a tool call of OpenAI, Anthropic and others, besides its name.
+_ARGUMENTS = ("arguments", "input", "parameters")
+_CALL_FIELDS = frozenset(("id", "type", "index", "call_id", "status", "name", *_ARGUMENTS))
 _FENCE = re.compile(r"\A\s*```[\w+-]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _LETTER = re.compile(r"[\[(\"'`*]*[A-Ja-j][\])\"'`*.:]*")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
@@ -77,9 +84,21 @@ class Answers:
             signals[i, k] = _signals(given[i][k], kind)
         return cls(kind, codes, signals)
 
+    @property
+    def ever_agree(self) -> bool:
+        """Whether two answers agree in any row."""
+        ordered = np.sort(self.codes, axis=1)
+        return bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any())
+
     def take(self, rows: Any) -> Answers:
         """Some of the rows."""
         return Answers(self.kind, self.codes[rows], self.signals[rows])
+
+    def agreements(self) -> BoolArray:
+        """Whether the answers of two experts agree (n, p, p); the answer of one with itself does not."""
+        codes = self.codes
+        same = (codes[:, :, None] == codes[:, None]) & (codes >= 0)[:, None]
+        return same & ~np.eye(codes.shape[1], dtype=bool)
 
     def of_experts(self, experts: Sequence[int]) -> Answers:
         """Those of some experts, in this order."""
@@ -88,8 +107,7 @@ class Answers:
 
 
 def _signals(answer: Answer, kind: str) -> tuple[float, ...]:
-    text = answer.content
-    text = text if isinstance(text, str) else json.dumps(text, default=str)
+    text = answer.content if isinstance(answer.content, str) else _dumped(answer.content)
     malformed = kind == "json" and not _is_json(text)
     refusal = _REFUSAL.search(text[:200]) is not None
     return math.log1p(len(text)), float(refusal), float(malformed), answer.log_probability or 0.0
@@ -105,12 +123,17 @@ def canonical_answer(answer: Any, kind: str) -> str | None:
     """
     if kind not in KINDS:
         raise invalid("answer_kind", f"must be one of {', '.join(KINDS)}; got {kind!r}.")
-    if answer is None or answer != answer:
+    if answer is None or (isinstance(answer, float | np.floating) and answer != answer):
         return None
-    text = answer if isinstance(answer, str) else json.dumps(answer, default=str)
-    if text.strip().casefold() in _NO_ANSWER:
+    if not isinstance(answer, str):
+        # Tool calls and objects are compared as such, whatever the other answers are.
+        kind = kind if isinstance(answer, bool | int | float | np.generic) else "json"
+        answer = _dumped(answer)
+    missing = _NO_ANSWER if kind == "code" else _NO_VALUE
+    if (answer if kind == "code" else answer.strip()).casefold() in missing:
         return None
-    return _CANONICAL[kind](text) or None
+    said = _CANONICAL[kind](answer)
+    return None if said is None or said.casefold() in missing else said
 
 
 def answer_codes(answers: Sequence[Sequence[Any]], kind: str) -> IntArray:
@@ -123,21 +146,27 @@ def answer_codes(answers: Sequence[Sequence[Any]], kind: str) -> IntArray:
     codes = np.full((len(answers), len(answers[0]) if len(answers) else 0), -1, np.intp)
     for i, row in enumerate(answers):
         seen: dict[str, int] = {}
+        known: dict[str, str | None] = {}
         for k, answer in enumerate(row):
-            said = canonical_answer(answer, kind)
+            if isinstance(answer, str):
+                if answer not in known:
+                    known[answer] = canonical_answer(answer, kind)
+                said = known[answer]
+            else:
+                said = canonical_answer(answer, kind)
             if said is not None:
                 codes[i, k] = seen.setdefault(said, len(seen))
     return codes
 
 
 def detect_kind(answers: Iterable[Any]) -> str:
-    """The kind of a table's answers.
+    """The kind that answers look like.
 
-    >>> [detect_kind(some) for some in (["12", "3.5"], ["B", "(c)"], ['{"a": 1}'], ["Paris"], ["[1, 2]"])]
-    ['number', 'choice', 'json', 'short_text', 'json']
+    >>> [detect_kind(some) for some in (["12", "3.5"], ["B", "(c)"], ['{"a": 1}'], ["Paris"], ["(1, 2)"])]
+    ['number', 'choice', 'json', 'short_text', 'code']
     """
-    texts = [str(one).strip() for one in answers if one is not None and one == one]
-    texts = [text for text in texts if text.casefold() not in _NO_ANSWER][:_SAMPLE]
+    given = [one for one in answers if canonical_answer(one, "short_text") is not None]
+    texts = [one.strip() if isinstance(one, str) else _dumped(one) for one in given]
     if not texts:
         return "short_text"
 
@@ -155,54 +184,142 @@ def detect_kind(answers: Iterable[Any]) -> str:
     return "short_text" if statistics.median(map(len, texts)) <= _SHORT else "free_text"
 
 
+def kind_by_scores(answers: Sequence[Sequence[Any]], scores: FloatArray) -> str:
+    """The kind of answers (n, p) whose scores (n, p) are known, NaN where one is not.
+
+    It is what they look like, unless another kind has fewer than half of its contradictions: answers of
+    a row that are equal but not equally right, or both right but not equal, or that it cannot read.
+
+    >>> rows = [["It is 4.", "So 2 + 2 = 4", "5"]] * 9
+    >>> kind_by_scores(rows, np.array([[1, 1, 0]] * 9))
+    'number'
+    """
+    looks = detect_kind(one for row in answers for one in row)
+    known = ~np.isnan(scores) & (answer_codes(answers, "code") >= 0)
+    right = np.asarray(scores) >= 0.5
+    alike, both = right[:, :, None] == right[:, None], right[:, :, None] & right[:, None]
+    # Every pair of two experts once.
+    pairs = known[:, :, None] & known[:, None] & np.tri(known.shape[1], k=-1, dtype=bool)
+
+    def contradictions(kind: str) -> int:
+        found = Answers(kind, answer_codes(answers, kind), np.empty(0))
+        wrong = pairs & np.where(found.agreements(), ~alike, both)
+        return int(wrong.sum() + (known & (found.codes < 0)).sum())
+
+    found = contradictions(looks)
+    if found < _FEW:
+        return looks
+    counts = {kind: contradictions(kind) for kind in KINDS}
+    fewest = min(counts, key=counts.__getitem__)
+    return fewest if 2 * counts[fewest] < found else looks
+
+
 def _number(text: str) -> str | None:
-    values = extract_number(text)
+    values = extract_number(_ends(text))
     if not values:
-        return None
-    try:
-        return f"{float(values[0]):.10g}"
-    except OverflowError:
-        return str(values[0])
+        # Such as "no solution" or "infinity".
+        said = _short_text(text)
+        return said if len(said) <= _SHORT and not extract_number(said) else None
+    top, bottom = values[0].as_integer_ratio()
+    if bottom == 1 and abs(top) < 10**20:
+        return str(top)
+    value = _TEN_DIGITS.divide(decimal.Decimal(top), decimal.Decimal(bottom)).normalize()
+    if abs(value.adjusted()) < 20:
+        return f"{value:f}"
+    return str(value) if abs(value.adjusted()) < 1_000 else None
 
 
 def _choice(text: str) -> str | None:
-    return extract_letter(text, [""] * 10)
+    return extract_letter(_ends(text), [""] * 10)
 
 
-def _json(text: str) -> str:
+def _ends(text: str) -> str:
+    """The start and the end of a long text: there a letter or a number stands that is the answer."""
+    return text if len(text) <= _LONG else f"{text[:1000]}\n{text[-_LONG:]}"
+
+
+def _json(text: str) -> str | None:
     fence = _FENCE.match(text)
     try:
         found = json.loads(fence[1] if fence else text)
+        if isinstance(found, dict) and "role" in found:
+            # A message: its tool calls, or what it says.
+            found = found.get("tool_calls") or found.get("content")
+        if found is None:
+            return None
+        if isinstance(found, str):
+            return _json(found)
+        return json.dumps(_plain([found] if _is_call(found) else found), sort_keys=True)
     except (ValueError, RecursionError):
-        return _short_text(text)
-    return json.dumps(_plain(found), sort_keys=True)
+        said = _short_text(text)
+        return said if said == text else _json(said)
+
+
+def _is_call(value: Any) -> bool:
+    """Whether a value is a tool call of OpenAI, of Anthropic, or a name with arguments."""
+    if not isinstance(value, dict):
+        return False
+    if value.get("type") == "function" and isinstance(value.get("function"), dict):
+        value = value["function"]
+    named = isinstance(value.get("name"), str) and any(name in value for name in _ARGUMENTS)
+    return named and value.keys() <= _CALL_FIELDS
 
 
 def _plain(value: Any) -> Any:
-    """JSON without what does not matter: 2.0 is 2, and calls stand in any order."""
+    """JSON without what does not matter: 2.0 is 2, null is nothing, and calls stand in any order."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):
-        plain = [_plain(one) for one in value]
-        calls = plain and all(isinstance(one, dict) and len(one) <= 3 for one in plain)
-        return sorted(plain, key=lambda one: json.dumps(one, sort_keys=True)) if calls else plain
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+        calls = [_plain_call(one) for one in value if _is_call(one)]
+        if calls or all(
+            isinstance(one, dict) and [*map(type, one.values())] == [dict] for one in value
+        ):
+            # A name as the only key is a call, too; texts beside calls explain them.
+            return sorted(calls or map(_plain, value), key=_dumped)
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and math.isfinite(value):
+        value = float(f"{value:.10g}")
+        return int(value) if value.is_integer() else value
+    return value
+
+
+def _plain_call(call: dict[str, Any]) -> dict[str, Any]:
+    call = call.get("function", call)
+    arguments = next(call[name] for name in _ARGUMENTS if name in call)
+    if isinstance(arguments, str):
+        try:
+            parsed = json.loads(arguments or "{}")
+        except ValueError:
+            parsed = None
+        arguments = parsed if isinstance(parsed, dict) else arguments
+    return {"name": call["name"], "arguments": _plain({} if arguments is None else arguments)}
+
+
+def _dumped(value: Any) -> str:
+    """A value as JSON; empty where it has no such form."""
+    try:
+        return json.dumps(value, sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return ""
 
 
 def _code(text: str) -> str:
     fence = _FENCE.match(text)
-    lines = (fence[1] if fence else text).strip().splitlines()
-    return "\n".join(line.rstrip() for line in lines)
+    return (fence[1] if fence else text).replace("\r\n", "\n").strip("\n")
+
+
+def _folded(text: str) -> str:
+    # Folding may leave what can be normalised.
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return unicodedata.normalize("NFKC", folded)
 
 
 def _short_text(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(folded.split()).strip(" .,:;!?\"'`()[]*") or text.strip()
+    return " ".join(_folded(text).split()).strip(" .,:;!?\"'`()[]*") or text.strip()
 
 
 def _free_text(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(_PUNCTUATION.sub(" ", folded).split()) or text.strip()
+    return " ".join(_PUNCTUATION.sub(" ", _folded(text)).split()) or text.strip()
 
 
 _CANONICAL: dict[str, Callable[[str], str | None]] = {
@@ -224,7 +341,8 @@ def _is_json(text: str) -> bool:
 
 def _is_literal(text: str) -> bool:
     try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        with warnings.catch_warnings(action="ignore"):
+            ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return False
     return True

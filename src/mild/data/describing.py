@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Protocol
 
 import numpy as np
 
 from mild.artifact.frames import as_frame, default_library, html_table
+from mild.core.answers import KINDS, Answers
 from mild.core.arrays import BoolArray, FloatArray
 from mild.core.costs import cheapest_of
 from mild.data.cost_terms import CostTerms, KnownOutcomes
@@ -26,6 +28,8 @@ from mild.money import amount
 
 #: A soft score from here on counts as a right answer.
 RIGHT = 0.5
+#: Pairs of experts that are told apart in a description, and in the text of one.
+MOST_PAIRS, SHOWN_PAIRS = 1_000, 10
 #: The headroom is not given over fewer rows in which every expert was asked.
 MIN_COMPLETE_ROWS = 5
 
@@ -43,6 +47,8 @@ class DescribedOutcomes(KnownOutcomes, Protocol):
     def findings(self) -> tuple[Finding, ...]: ...
     @property
     def library(self) -> str | None: ...
+    @property
+    def answers(self) -> Answers | None: ...
     def fingerprint(self) -> str: ...
 
 
@@ -83,9 +89,29 @@ class Description:
             f"the other {some}, the choice of expert matters.",
             f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
             f"{shares['entropy']:.2f}, where 1 is even; {TIES}).",
+            *(
+                f"Answers, compared {KINDS[report['answers']['kind']]}: {' and '.join(pair['experts'])} "
+                f"agree on {100 * pair['agree']:.1f} % of the queries, with a mean score of "
+                f"{pair['accuracy_agree']:.3f} there."
+                for pair in self.pairs[:1]
+                if pair["agree"]
+            ),
             *(finding["sentence"] for finding in report["findings"]),
             *filter(None, [report["prices_unused"]]),
         ]
+
+    @property
+    def pairs(self) -> list[dict[str, Any]]:
+        """Pairs of experts to show: of those that together cost less than the best expert, the first."""
+        if self.content["answers"] is None:
+            return []
+        prices = {one["name"]: one["mean_price"] for one in self.content["experts"]}
+        best = max(self.content["experts"], key=lambda one: one["accuracy"])["mean_price"]
+        pairs: list[dict[str, Any]] = self.content["answers"]["pairs"]
+        if None not in prices.values():
+            cheap = [one for one in pairs if sum(prices[name] for name in one["experts"]) < best]
+            pairs = cheap or pairs
+        return pairs[:SHOWN_PAIRS]
 
     def __repr__(self) -> str:
         lines = [self.content["explanation"], *(f"- {line}" for line in self.sentences)]
@@ -112,6 +138,10 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     - all_right, all_wrong: share of the rows in which the experts asked all are; some_right: the rest,
       where routing can tell
     - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
+    - answers: None without answers; else their ``kind`` and, for pairs of ``experts``, the ``rows`` that
+      asked both, the share of them in which the answers ``agree``, the mean score of the two there
+      (``accuracy_agree``), and that of the better one elsewhere (``accuracy_disagree``); first the pairs
+      that are right together most often, at most ``MOST_PAIRS``
     - soft_scores: whether some scores lie between 0 and 1
     - prices_unused: sentences about prices that the table has and the cost leaves out
     """
@@ -191,6 +221,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
             "smallest": float(shares.min()),
             "entropy": share_entropy(shares),
         },
+        "answers": None if table.answers is None else _describe_answers(table, table.answers),
         "soft_scores": is_graded(scores),
         "findings": [
             finding.as_dict() for finding in (*table.findings, *unknown, *_over(complete))
@@ -200,6 +231,29 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
         else None,
     }
     return Description(content, table.library)
+
+
+def _describe_answers(table: DescribedOutcomes, answers: Answers) -> dict[str, Any]:
+    scores, codes = table.scores, answers.codes
+    pairs: list[dict[str, Any]] = []
+    said = np.flatnonzero((codes >= 0).any(axis=0)).tolist()
+    for one, other in combinations(said, 2):
+        asked = ~np.isnan(scores[:, [one, other]]).any(axis=1)
+        if not asked.any():
+            continue
+        both, first = scores[asked][:, [one, other]], codes[asked, one]
+        same = (first == codes[asked, other]) & (first >= 0)
+        pairs.append(
+            {
+                "experts": [table.expert_names[one], table.expert_names[other]],
+                "rows": len(both),
+                "agree": float(same.mean()),
+                "accuracy_agree": float(both[same].mean()) if same.any() else None,
+                "accuracy_disagree": None if same.all() else float(both[~same].mean(axis=0).max()),
+            }
+        )
+    pairs.sort(key=lambda pair: -pair["agree"] * (pair["accuracy_agree"] or 0.0))
+    return {"kind": answers.kind, "pairs": pairs[:MOST_PAIRS]}
 
 
 def _over(complete: BoolArray) -> list[Finding]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.data_quality import ROW_ONE, row_number
+from mild.data.formats.base import ANSWER, LOGPROB
 from mild.data.selection import Where, kept_rows
 from mild.data.tables import (
     check_file,
@@ -153,7 +154,8 @@ def _read_columns(
         raise DataFileError(f"{rule}; found {listed(names)}.", parameter="costs")
     if features is None:
         identifiers = [name for name in numeric if _IDENTIFIER.fullmatch(name)]
-        taken = {*cost_columns, *usual, *identifiers}
+        said = [name for name in numeric if name.startswith((ANSWER, LOGPROB))]
+        taken = {*cost_columns, *usual, *identifiers, *said}
         feature_columns = [name for name in numeric if name not in taken]
     else:
         feature_columns = choose_columns("features", features, names)

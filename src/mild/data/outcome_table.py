@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,22 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from mild.artifact.frames import default_library, html_table
+from mild.core.answers import Answers, canonical_answer, kind_by_scores
 from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups, examine, row_number
 from mild.data.describing import Description, describe
-from mild.data.formats.base import CORRECT, LATENCY, PRICE, SCORE
+from mild.data.formats.base import ANSWER, CORRECT, LATENCY, LOGPROB, PRICE, SCORE
 from mild.data.queries import Recipe
 from mild.data.splits import Split, joined_groups, random_splits, time_splits, time_values
+from mild.data.tables import infer_array, numbers
 from mild.errors import DataFileError, InvalidInputError, check_arguments, listed
 
 # Columns of the query and of vectors in the wide format.
 QUERY = "prompt"
 VECTORS = "embedding"
+# Answers that tell how they are to be compared.
+KIND_SAMPLE = 2_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,12 +69,14 @@ class OutcomeTable:
     recipe: Recipe | None = None  # which columns make the query, and how
     row_numbers: IntArray | None = None  # (n,) row numbers in the file, from 0, if not 0 to n - 1
     library: str | None = None  # "pandas", "polars" or "pyarrow" if the source was such a frame
+    answer_kind: str | None = None  # how answers are compared, one of KINDS; None detects it
 
     def __repr__(self) -> str:
         experts = listed(self.expert_names, 4)
         known = [
             name for name in ("prices", "latencies", "vectors") if getattr(self, name) is not None
         ]
+        known += ["answers"] if self.has_answers else []
         more = f", with {', '.join(known)}" if known else ""
         return f"OutcomeTable({self.rows:,} queries, {len(self.expert_names)} experts: {experts}{more})"
 
@@ -77,6 +84,79 @@ class OutcomeTable:
     def rows(self) -> int:
         """Number of queries."""
         return len(self.queries)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether there are columns ``answer__<expert>``."""
+        return any(ANSWER + name in self.columns.column_names for name in self.expert_names)
+
+    @cached_property
+    def answers(self) -> Answers | None:
+        """What the experts answered, from columns ``answer__<expert>`` and ``logprob__<expert>``.
+
+        An expert without a column has no answers; None where there is no answer at all.
+        """
+        if not self.has_answers:
+            return None
+        found = Answers.of(self._answer_rows(), self.kind_of_answers())
+        if not (found.codes >= 0).any():
+            return None
+        for k, name in enumerate(self.expert_names):
+            if LOGPROB + name in self.columns.column_names:
+                means = np.nan_to_num(numbers(LOGPROB + name, self.columns[LOGPROB + name]))
+                found.signals[:, k, -1] = np.where(found.codes[:, k] >= 0, means, 0.0)
+        return found
+
+    def kind_of_answers(self) -> str:
+        """How answers are compared: as set, or as detected."""
+        if self.answer_kind is not None:
+            return self.answer_kind
+        some = self.sample_rows()
+        return kind_by_scores(self._answer_rows(some), self.scores[some])
+
+    def sample_rows(self) -> IntArray:
+        """Rows all over the table that tell of what kind its answers are."""
+        return np.arange(self.rows)[:: max(1, self.scores.size // KIND_SAMPLE)]
+
+    def _answer_rows(self, rows: IntArray | None = None) -> list[tuple[Any, ...]]:
+        """Contents of the answers of all rows or of some, a tuple per row."""
+        columns = self.columns if rows is None else self.columns.take(rows)
+        given = [
+            columns[name].to_pylist() if name in columns.column_names else [None] * columns.num_rows
+            for name in (ANSWER + expert for expert in self.expert_names)
+        ]
+        return list(zip(*given, strict=True))
+
+    def with_equal_answers(self, equal: Callable[[Any, Any], bool]) -> OutcomeTable:
+        """The table with one wording for answers of a row that are the same to ``equal(one, other)``.
+
+        The first wording replaces the others. For free text, ``equal`` may compare embeddings or ask a
+        judge.
+        """
+        kind, rows = self.kind_of_answers(), []
+        for row in self._answer_rows():
+            wordings: list[Any] = []
+            for place, answer in enumerate(row):
+                if canonical_answer(answer, kind) is None:
+                    continue
+                same = next((one for one in wordings if one == answer or equal(one, answer)), None)
+                if same is None:
+                    wordings.append(answer)
+                else:
+                    row = (*row[:place], same, *row[place + 1 :])
+            rows.append(row)
+        columns = self.columns
+        for name, given in zip(self.expert_names, zip(*rows, strict=True), strict=True):
+            if ANSWER + name in columns.column_names:
+                place = columns.column_names.index(ANSWER + name)
+                columns = columns.set_column(place, ANSWER + name, infer_array(list(given)))
+        return replace(self, columns=columns, answer_kind=kind)
+
+    def _carry(self, table: OutcomeTable, change: Callable[[Answers], Answers]) -> OutcomeTable:
+        """A table made from this one, with its answers if they are known already."""
+        if (answers := self.__dict__.get("answers")) is not None:
+            table.__dict__["answers"] = change(answers)
+        return table
 
     def take(self, rows: ArrayLike) -> OutcomeTable:
         """Some of the rows, by number or by a mask, in that order, without the findings."""
@@ -94,7 +174,7 @@ class OutcomeTable:
             name: getattr(self, name) for name in ("scores", "prices", "latencies", "vectors")
         }
         taken = {name: array[index] for name, array in arrays.items() if array is not None}
-        return replace(
+        table = replace(
             self,
             queries=[self.queries[i] for i in index.tolist()],
             columns=self.columns.take(index),
@@ -102,6 +182,7 @@ class OutcomeTable:
             row_numbers=index if self.row_numbers is None else self.row_numbers[index],
             **taken,
         )
+        return self._carry(table, lambda answers: answers.take(index))
 
     def with_experts(self, names: Sequence[str]) -> OutcomeTable:
         """The table with these experts, in this order, and the findings about them.
@@ -129,29 +210,33 @@ class OutcomeTable:
             None if values is None else values[:, order]
             for values in (table.prices, table.latencies)
         )
-        return replace(
+        left = [name for name in self.expert_names if name not in names]
+        chosen = replace(
             table,
             expert_names=list(names),
             scores=scores,
             prices=prices,
             latencies=latencies,
+            columns=without_answers(table.columns, left),
             findings=tuple(
                 examine(table.queries, names, scores, prices, table.has_queries, table.row_numbers)
             ),
         )
+        return table._carry(chosen, lambda answers: answers.of_experts(order))
 
     def in_order(self, order: IntArray) -> OutcomeTable:
         """The table with its experts in another order (n_experts,) of their indices."""
         prices, latencies = (
             None if values is None else values[:, order] for values in (self.prices, self.latencies)
         )
-        return replace(
+        table = replace(
             self,
             expert_names=[self.expert_names[k] for k in order],
             scores=self.scores[:, order],
             prices=prices,
             latencies=latencies,
         )
+        return self._carry(table, lambda answers: answers.of_experts(order.tolist()))
 
     @property
     def has_queries(self) -> bool:
@@ -340,3 +425,9 @@ class OutcomeTable:
                 plain = np.where(np.isnan(values), np.nan, values + 0.0)
                 digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()
+
+
+def without_answers(columns: Any, experts: Sequence[str]) -> Any:
+    """An Arrow table without the columns of the answers of these experts."""
+    gone = {prefix + name for name in experts for prefix in (ANSWER, LOGPROB)}
+    return columns.select([name for name in columns.column_names if name not in gone])

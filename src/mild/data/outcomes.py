@@ -13,6 +13,7 @@ import numpy as np
 
 from mild.artifact.expert_names import match_experts
 from mild.artifact.frames import library_of
+from mild.core.answers import KINDS
 from mild.core.arrays import FloatArray, IntArray
 from mild.data.cost_terms import LARGEST
 from mild.data.data_quality import (
@@ -23,9 +24,9 @@ from mild.data.data_quality import (
     unasked_rows,
 )
 from mild.data.formats import FORMATS, check_options, possible_forms, read_format
-from mild.data.formats.base import Layout, Named, ReadArguments, seconds_per
+from mild.data.formats.base import ANSWER, LOGPROB, Layout, Named, ReadArguments, seconds_per
 from mild.data.formats.nested import parse_objects
-from mild.data.outcome_table import OutcomeTable
+from mild.data.outcome_table import OutcomeTable, without_answers
 from mild.data.queries import Recipe, choose_query, query_texts, usual_query
 from mild.data.selection import PARTS, Where, kept_rows
 from mild.data.tables import (
@@ -45,6 +46,8 @@ from mild.errors import DataFileError, check_arguments, check_option, counted, l
 
 # A text of so many words is a query, and no category.
 WORDS = 3
+# From so many rows with several answers on, it is odd that none agree.
+ENOUGH = 20
 
 
 @check_arguments
@@ -65,6 +68,7 @@ def read_outcomes(
     model_column: str | None = None,
     answer_column: str | None = None,
     id_column: str | None = None,
+    answer_kind: str | None = None,
 ) -> OutcomeTable:
     """Read a table of outcomes in one of the known formats.
 
@@ -114,6 +118,8 @@ def read_outcomes(
     answer_column : column of the answer in such a table, which becomes columns ``answer__<model>``
     id_column : column that tells equal queries apart in such a table; None takes ``id``, ``query_id``,
         ..., if one is there and does not number the rows
+    answer_kind : how the answers in columns ``answer__<model>`` are compared, one of
+        ``mild.core.answers.KINDS``; None detects it
 
     Raises
     ------
@@ -136,7 +142,7 @@ def read_outcomes(
     """
     options = ReadArguments(
         *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where),
-        *(model_column, answer_column, id_column),
+        *(model_column, answer_column, id_column, answer_kind),
     )
     check_options(options)
     if part is not None:
@@ -224,6 +230,7 @@ def build_outcomes(
             f"{listed(free)}.",
             parameter="query",
         )
+    all_experts = list(layout.scores)
     if options.experts is not None:
         layout = layout.of(match_experts(options.experts, list(layout.scores)))
     row_numbers = None
@@ -256,16 +263,44 @@ def build_outcomes(
     used = {*all_taken, vectors}
     if query is not None and not query.choices and len(query.columns) == 1:
         used.update(query.columns)
-    return OutcomeTable(
+    columns = table.select([name for name in table.column_names if name not in used])
+    outcomes = OutcomeTable(
         *(queries, names, scores, prices, latencies),
-        columns=table.select([name for name in table.column_names if name not in used]),
+        columns=without_answers(columns, [name for name in all_experts if name not in names]),
         vectors=None if vectors is None else read_vectors(table, vectors, row_numbers),
         form=layout.form,
         explanation=explanation(layout, len(queries), query, vectors),
         findings=() if is_piece else tuple(findings),
         recipe=replace(query or Recipe(()), vectors=vectors),
         row_numbers=row_numbers,
+        answer_kind=options.answer_kind,
     )
+    return outcomes if is_piece else _with_kind_of_answers(outcomes, options.answer_kind is None)
+
+
+def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
+    """The table with the kind of its answers, which its explanation says, and findings about them."""
+    if not table.has_answers:
+        if detected:
+            return table
+        rule = "is for tables with answers in columns answer__<model>; there are none"
+        raise DataFileError(f"answer_kind {rule}.", parameter="answer_kind", rule=rule)
+    kind, some = table.kind_of_answers(), table.sample_rows()
+    words = f"answers are compared {KINDS[kind]} ({kind}{', detected' if detected else ''})"
+    explanation = f"{table.explanation.removesuffix('.')}; {words}."
+    table = replace(table, answer_kind=kind, explanation=explanation)
+    answers, findings = table.take(some).answers, list(table.findings)
+    if answers is None and table.answers is None:
+        words = "all answers are missing: what the experts said cannot be compared."
+        findings.append(Finding("no_answers", table.rows, words))
+    several = 0 if answers is None else int(((answers.codes >= 0).sum(axis=1) > 1).sum())
+    if answers is not None and several >= ENOUGH and not answers.agreements().any():
+        words = (
+            f"no two answers agree in {several} rows of {len(some)}, compared {KINDS[kind]}; set "
+            f"--answer-kind if another kind fits: {', '.join(KINDS)}."
+        )
+        findings.append(Finding("answers_never_agree", several, words))
+    return replace(table, findings=tuple(findings))
 
 
 def choose_contents(
@@ -274,6 +309,10 @@ def choose_contents(
     """How the query is made, and the column of vectors; at least one of them is there."""
     query = choose_query(table.schema, options.query, options.choices, taken)
     vectors = options.vectors or find_vectors(table)
+    said = [name for name in query.columns if name.startswith((ANSWER, LOGPROB))] if query else []
+    if said:
+        rule = f"the query must be what the experts were asked; column {said[0]!r} holds answers"
+        raise DataFileError(f"{rule}. Name another one.", parameter="query")
     if query is None and vectors is None:
         raise DataFileError(
             f"there must be a query to route by: name its column with --query, or one of vectors with "

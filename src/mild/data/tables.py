@@ -146,8 +146,8 @@ def read_table(source: Any, texts: Collection[str] = ()) -> Any:
     """Arrow table with at least one row, of files or of a frame with ``__arrow_c_stream__``.
 
     A source is a file, a pipe, ``"-"`` for the standard input, a folder, a pattern, or several files
-    separated by commas or in a list. The columns ``texts`` of a file are text whatever they look like: a
-    prompt ``007`` is not a number.
+    separated by commas or in a list. The columns ``texts`` of a file, names or patterns, are text whatever
+    they look like: a prompt ``007`` is not a number.
     """
     if isinstance(source, (str, os.PathLike)):
         files = find_tables(source)
@@ -396,7 +396,9 @@ def _read_csv(source: Path | bytes, texts: Collection[str], mark: str = ",") -> 
         # Arrow reads text that is not UTF-8 as bytes.
         _decode(source)
     _check_separator(names, mark)
-    return table
+    guessed = [field.name for field in table.schema if not is_string(field.type)]
+    meant = {name for name in guessed for text in texts if fnmatchcase(name, text)}
+    return _read_csv(source, {*texts, *meant}, mark) if meant else table
 
 
 def _check_separator(names: Sequence[str], mark: str) -> None:

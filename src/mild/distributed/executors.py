@@ -1,4 +1,4 @@
-"""Pools of workers with one interface: threads, processes and, in ``ray_connection``, tasks on Ray.
+"""Pools of workers with one interface: processes and, in ``ray_connection``, tasks on Ray.
 
 A pool is a function ``submit(function, *arguments)``, giving a Future of ``function(shared, *arguments)``.
 The shared value is sent to each worker once.
@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
@@ -44,18 +44,8 @@ def result_of(future: Future[Any], task: str, remedy: str) -> Any:
 
 
 @contextmanager
-def thread_pool(workers: int, shared: Any) -> Iterator[Submit]:
-    """A pool of threads, for work that Arrow and BLAS do."""
-    pool = ThreadPoolExecutor(workers)
-    try:
-        yield lambda function, *arguments: pool.submit(function, shared, *arguments)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
 def process_pool(workers: int, shared: Any) -> Iterator[Submit]:
-    """A pool of processes, for work that Python does; they end with their parent."""
+    """A pool of processes, which end with their parent."""
     pool = ProcessPoolExecutor(workers, SPAWN, initializer=_start, initargs=(shared,))
     try:
         yield lambda function, *arguments: pool.submit(_call, function, *arguments)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import queue
 import sys
-import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 
 from mild.artifact import Router
+from mild.core.arrays import FloatArray
 from mild.core.threads import thread_count
 from mild.data.queries import QUERY_NAMES, TEXTS, Recipe, RecipeError, type_name
 from mild.data.selection import Where, matching_rows
@@ -33,12 +33,10 @@ from mild.errors import (
 )
 from mild.policies import Decisions
 
-#: Bytes after which a block is full.
-BLOCK_BYTES = 256 << 10
+# Bytes of a block at most, and bytes from which more is likely to be there: a pipe gives up to 64 KiB.
+BLOCK_BYTES, FULL_BYTES = 256 << 10, 16 << 10
 # A longer line is not kept.
 LONGEST_LINE = 32 << 20
-# Bytes of a read, and how many reads may wait.
-PIECE, WAITING = 64 << 10, 16
 FORMATS = ("auto", "json", "text")
 # Files that are tables, not lines; .gz may follow. JSON lines are read line by line.
 TABLES = (".csv", ".tsv", ".json", ".parquet")
@@ -57,55 +55,35 @@ class Block:
 
     lines: list[bytes | None]
     first: int  # number of the first line, from 1
-    full: bool  # whether there was enough to fill the block
+    full: bool  # whether more is likely to be there
 
 
 def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """Blocks of the lines of a binary stream, in order.
 
-    A block holds what has arrived, up to ``block_bytes`` and a line; only its first line is waited for. So
-    memory is bounded, and a caller that sends one line at a time gets one answer at a time.
+    A block holds what one read gives, at most ``block_bytes`` and a line: a caller that sends one line at a
+    time gets one answer at a time.
     """
-    pieces: queue.Queue[bytes | Exception] = queue.Queue(WAITING)
-    # A daemon: at a terminal the read may last for ever.
-    threading.Thread(target=_read_ahead, args=(stream, pieces), daemon=True).start()
+    read = getattr(stream, "read1", stream.read)
     rest = bytearray()
     number = 1
     ended = False
     while not ended:
-        lines: list[bytes | None] = []
-        taken = 0
-        while taken < block_bytes and not ended:
-            try:
-                piece = pieces.get(block=not lines)
-            except queue.Empty:
-                break
-            if isinstance(piece, Exception):
-                reason = getattr(piece, "strerror", None) or piece
-                raise DataFileError(f"cannot read the queries: {reason}.") from piece
-            taken += len(piece)
-            ended = not piece
-            first, *others = piece.split(b"\n")
-            if len(rest) <= LONGEST_LINE:
-                rest += first
-            if others or (ended and rest):
-                lines.append(bytes(rest) if len(rest) <= LONGEST_LINE else None)
-                lines += others[:-1]
-                rest = bytearray(others[-1] if others else b"")
-        if lines:
-            yield Block(lines, number, taken >= block_bytes)
-            number += len(lines)
-
-
-def _read_ahead(stream: Any, pieces: queue.Queue[bytes | Exception]) -> None:
-    read = getattr(stream, "read1", stream.read)
-    piece: bytes | Exception = b" "
-    while piece and not isinstance(piece, Exception):
         try:
-            piece = read(PIECE)
-        except (OSError, ValueError) as error:
-            piece = error
-        pieces.put(piece)
+            piece = read(block_bytes)
+        except (OSError, ValueError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise DataFileError(f"cannot read the queries: {reason}.") from error
+        ended = not piece
+        first, *others = piece.split(b"\n")
+        if len(rest) <= LONGEST_LINE:
+            rest += first
+        if others or (ended and rest):
+            whole = bytes(rest) if len(rest) <= LONGEST_LINE else None
+            block = Block([whole, *others[:-1]], number, len(piece) >= FULL_BYTES)
+            yield block
+            number += len(block.lines)
+            rest = bytearray(others[-1] if others else b"")
 
 
 class BadLineError(ValueError):
@@ -221,52 +199,34 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-class DecisionLines:
-    """Decisions of a router as JSON lines, by a template: ten times as fast as ``json.dumps``."""
+def decision_lines(
+    expert_names: Sequence[str],
+    found: Decisions,
+    queries: Sequence[Query],
+    first_steps: Sequence[Sequence[str]] | None = None,
+    *,
+    echo: bool = False,
+    probabilities: bool = False,
+) -> list[str]:
+    """Decisions as JSON lines, without line breaks; ``first_steps`` are those of a cascade."""
 
-    def __init__(
-        self, expert_names: Sequence[str], echo: bool = False, probabilities: bool = False
-    ) -> None:
-        self._names = [_json(name) for name in expert_names]
-        entries = ", ".join(f"{name.replace('%', '%%')}: %.6g" for name in self._names)
-        self._entries = "{" + entries + "}"
-        self._echo, self._probabilities = echo, probabilities
+    def by_expert(values: FloatArray) -> dict[str, float]:
+        pairs = zip(expert_names, values.tolist(), strict=True)
+        return {name: float(f"{value:.6g}") for name, value in pairs}
 
-    def write(
-        self,
-        found: Decisions,
-        contents: Sequence[Any],
-        keys: Sequence[Any],
-        first_steps: Sequence[Sequence[str]] | None = None,
-    ) -> list[str]:
-        """One line per decision, without line breaks; ``first_steps`` are those of a cascade."""
-        entries, shares = self._entries, found.probabilities.tolist()
-        costs = ["null"] * len(shares)
-        if found.costs is not None:
-            costs = [entries % tuple(row) for row in found.costs.tolist()]
-        lines: list[str] = []
-        rows = zip(found.chosen.tolist(), shares, costs, contents, keys, strict=True)
-        for k, row, cost, content, key in rows:
-            start = "{" if key is None else f'{{"id": {_json(key)}, '
-            if self._echo:
-                start += f'"query": {_json(content)}, '
-            start += f'"expert": {self._names[k]}, '
-            if first_steps is not None:
-                start += f'"first_step": {_json(first_steps[len(lines)])}, '
-            if self._probabilities:
-                start += f'"probabilities": {entries % tuple(row)}, '
-            lines.append(f'{start}"expected_cost": {cost}}}')
-        return lines
-
-
-def blank_line(number: int) -> str:
-    """Output for a blank line, so that there is an answer to every line."""
-    return _json({"line": number, "expert": None, "expected_cost": None, "note": "blank line"})
-
-
-def error_line(number: int, reason: str) -> str:
-    """Output for a line that could not be read."""
-    return _json({"line": number, "error": reason})
+    lines = []
+    for row, query in enumerate(queries):
+        line: dict[str, Any] = {} if query.key is None else {"id": query.key}
+        if echo:
+            line["query"] = query.content
+        line["expert"] = expert_names[found.chosen[row]]
+        if first_steps is not None:
+            line["first_step"] = first_steps[row]
+        if probabilities:
+            line["probabilities"] = by_expert(found.probabilities[row])
+        line["expected_cost"] = None if found.costs is None else by_expert(found.costs[row])
+        lines.append(_json(line))
+    return lines
 
 
 def _json(value: Any) -> str:
@@ -306,7 +266,7 @@ class LineRouter:
         self.router = router
         self.lines = lines
         self.skip_bad = skip_bad
-        self._answers = DecisionLines(router.expert_names, echo, probabilities)
+        self._shown = {"echo": echo, "probabilities": probabilities}
 
     def route(self, block: Block) -> RoutedBlock:
         """Answers to a block, in the order of its lines."""
@@ -322,21 +282,22 @@ class LineRouter:
                     self.router.features([query.content])
             except (BadLineError, MildError) as error:
                 bad.append((number, str(error)))
-                entries.append(error_line(number, str(error)))
+                entries.append(_json({"line": number, "error": str(error)}))
                 continue
             if query is None:
                 blank += 1
-                entries.append(blank_line(number))
+                none = {"expert": None, "expected_cost": None}
+                entries.append(_json({"line": number, **none, "note": "blank line"}))
             else:
                 entries.append(len(queries))
                 queries.append(query)
         answers: list[str] = []
         chosen: list[int] = []
         if queries:
-            contents = [query.content for query in queries]
-            X, keys = self.router.features(contents), [query.key for query in queries]
-            found = self.router.decide_features(X)
-            answers = self._answers.write(found, contents, keys, self.router.first_steps(X))
+            router = self.router
+            X = router.features([query.content for query in queries])
+            found, first = router.decide_features(X), router.first_steps(X)
+            answers = decision_lines(router.expert_names, found, queries, first, **self._shown)
             chosen = found.chosen.tolist()
         output = "".join(
             f"{entry if isinstance(entry, str) else answers[entry]}\n"

@@ -38,6 +38,7 @@ from mild.errors import (
     check_option,
     counted,
 )
+from mild.evaluation.cascades import cascade_outcomes
 from mild.evaluation.document import data_entries, document_header
 from mild.evaluation.figures import minority_recall, named_baselines
 from mild.features import TextFeatures
@@ -50,9 +51,11 @@ from mild.metrics.outcomes import (
     quality_name,
 )
 from mild.metrics.routing import FEWEST_GROUPS
-from mild.metrics.rows import merged_strata
+from mild.metrics.rows import balanced_weights, merged_strata
+from mild.policies import AnswerCascadePolicy
 from mild.report import write_document
 from mild.report.document import Document
+from mild.tuning.cascades import checked_answers
 from mild.tuning.fitting import fit_labels, make_step, reordered_params
 from mild.tuning.tasks import (
     N_SPLITS,
@@ -91,6 +94,9 @@ class Context:
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
+    answered: tuple[Task, Split, int] | None = (
+        None  # whose answers a cascade reads; its calls at most
+    )
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
@@ -103,6 +109,7 @@ class Method:
     what: str  # how it is trained, in one line
     build: Callable[[Context], Any]  # unfitted router for a context
     needs: str | None = None  # package without which it is left out
+    reads: bool = False  # whether it is a cascade, which reads answers and is left out without them
 
 
 def linear_search(
@@ -177,6 +184,7 @@ METHODS = (
     Method("knn", "kNN", "mean costs of the nearest rows", _families(["knn"])),
     Method("mlp", "MLP", "a small network with MILD's loss", _families(["mlp"]), needs="torch"),
     Method("tune", "mild tune", "the best of these families and their stack", _families(FAMILIES)),
+    Method("cascade", "cascade", "asks in steps and reads the answers", _constant, reads=True),
 )  # fmt: skip
 
 
@@ -203,10 +211,18 @@ def chosen_methods(
 class Choices:
     """What a method did on the test rows of one split."""
 
-    chosen: IntArray  # (n_test,) experts
+    chosen: IntArray  # (n_test,) experts; of a cascade, those whose answers are given
     found: dict[str, Any]  # parameters that its search found, JSON-ready
     # time to search, fit and decide, without candidates that an earlier method has judged
     seconds: float
+    outcomes: Outcomes | None = None  # those of a cascade on the test rows, in the last column
+
+    def judged(self, outcomes: Outcomes) -> tuple[Outcomes, IntArray]:
+        """Outcomes of test rows and the column (n_test,) of the choices in them."""
+        own = self.outcomes
+        if own is None:
+            return outcomes, self.chosen
+        return own, np.full(len(self.chosen), own.costs.shape[1] - 1)
 
 
 def run_method(
@@ -226,6 +242,8 @@ def run_method(
         with warnings.catch_warnings():
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
+            if method.reads and context.answered is not None:
+                return _run_cascade(*context.answered, X_train, X_test)
             router = method.build(context)
             labels = fit_labels(router, context.strata, "", context.topics, context.groups)
             costs = train_costs if order is None else train_costs[:, order]
@@ -242,6 +260,27 @@ def run_method(
     return Choices(chosen, found, time.perf_counter() - start)
 
 
+def _run_cascade(task: Task, split: Split, max_calls: int, X_train: Any, X_test: Any) -> Choices:
+    """Fit a cascade on the training rows, with what asking costs as prices, and run it on the others."""
+    from mild.routers.answer_cascade import AnswerCascadeRouter
+
+    start, table, answers = time.perf_counter(), task.table, task.table.answers
+    assert answers is not None
+    (train, test), errors, strata = (split.train, split.test), 1 - table.scores, task.strata
+    weight = None if strata is None else balanced_weights(strata[train])
+    # Rounded, or 1.6 - 1 and 0.6 would differ.
+    asking = np.round(task.costs - errors, 12)
+    router = AnswerCascadeRouter(1.0, max_calls)
+    router.fit(X_train, errors[train], weight, answers=answers.take(train), prices=asking[train])
+    policy: AnswerCascadePolicy = router.policy_
+    run = policy.run(X_test, answers.take(test))
+    steps = [[table.expert_names[k] for k in step] for step in policy.steps]
+    found = {"steps": steps, "threshold": float(policy.threshold)}
+    known = replace(task, training_scores=mean_scores(table.scores[train])).outcomes.take(test)
+    known = cascade_outcomes(known, table.take(test), task.terms, run)
+    return Choices(run.expert, found, time.perf_counter() - start, known)
+
+
 @dataclass(frozen=True, eq=False)
 class SplitResult(Stratified):
     """The test rows of one split and what each method chose on them."""
@@ -253,7 +292,10 @@ class SplitResult(Stratified):
 
     def paid(self, key: str) -> FloatArray:
         """Costs (n_test,) of a method's choices, NaN where unknown."""
-        return metrics.chosen_costs(self.costs, self.choices[key].chosen)
+        own = self.choices[key]
+        if own.outcomes is not None:
+            return own.outcomes.costs[:, -1]
+        return metrics.chosen_costs(self.costs, own.chosen)
 
     def level(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost."""
@@ -262,7 +304,8 @@ class SplitResult(Stratified):
 
     def same(self, key: str, other: str) -> bool:
         """Whether two methods made the same choices."""
-        return np.array_equal(self.choices[key].chosen, self.choices[other].chosen)
+        chosen = np.array_equal(self.choices[key].chosen, self.choices[other].chosen)
+        return chosen and np.array_equal(self.paid(key), self.paid(other), equal_nan=True)
 
 
 class SplitInputs:
@@ -314,6 +357,8 @@ class ComparedRows:
     named: bool = (
         True  # whether the experts have names of their own, so that their order may not matter
     )
+    task: Task | None = None  # whose answers a cascade reads; None if there are none
+    max_calls: int = 4  # experts that a cascade asks about one query at most
 
     def order(self, train: IntArray) -> IntArray | None:
         """The order of the experts in which methods are fitted on training rows; None if as they are."""
@@ -331,6 +376,13 @@ class ComparedRows:
         means, names = mean_scores(self._quality[split.train]), self.expert_names
         return replace(taken, mean_scores=means, expert_names=names)
 
+    def readable(self, splits: Sequence[Split]) -> bool:
+        """Whether a cascade can learn from the answers of every split."""
+        answers = None if self.task is None else self.task.table.answers
+        if answers is None or not answers.ever_agree or len(self.expert_names) < 2:
+            return False
+        return all((answers.codes[split.train] >= 0).any() for split in splits)
+
     @property
     def _quality(self) -> FloatArray:
         scores = self.outcomes.scores
@@ -347,7 +399,7 @@ def task_rows(
     if step.kind == "vectors":
         inputs = matrix_inputs(table.vectors)
     known = (table.expert_names, task.groups, task.counted, labels, task.largest)
-    return ComparedRows(inputs, task.outcomes, *known), step.kind
+    return ComparedRows(inputs, task.outcomes, *known, task=task), step.kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,6 +425,8 @@ class Row:
     rows: int  # rows compared over all splits
     n_groups: int  # distinct queries or groups among them
     identical: bool  # whether it made the best constant's choices throughout
+    # (n_experts,) share of the rows in which a cascade asks each expert; None for other methods
+    asked: FloatArray | None = None
 
     @property
     def mean(self) -> float:
@@ -408,6 +462,7 @@ class Row:
             "mean_cost": self.mean,
             "costs": self.costs.tolist(),
             "shares": self.shares.tolist(),
+            "asked": None if self.asked is None else self.asked.tolist(),
             "recall": [None if np.isnan(value) else float(value) for value in self.recall],
             "balanced_cost": self.balanced,
             "worst_recall": self.worst_recall,
@@ -630,6 +685,7 @@ def compare(
     latency_weight: float | None = None,
     text: str | TextFeatures | None = None,
     cv: int = 5,
+    max_calls: int = 4,
     confidence: float = 0.95,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -649,7 +705,8 @@ def compare(
         ``costs``, features (n_samples, n_features)
     costs : (n_samples, n_experts), NaN where an expert was not asked
     methods : keys of the methods, as a list or as "ce,mild": ce, cwce, ldam, tdef, mild, mild_tuned,
-        regression, knn, mlp, tune; None for all
+        regression, knn, mlp, tune, cascade; None for all. A cascade needs a table with answers (columns
+        ``answer__<expert>``), and counts what it pays for every expert that it asks
     n_splits : number of splits; None for 5, or for 1 with ``time``
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split; with ``costs``, (n_samples,) labels
@@ -659,6 +716,7 @@ def compare(
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
     cv : folds in which each method chooses its strength
+    max_calls : experts that a cascade asks about one query at most
     confidence : of the intervals
     random_state : seed
     n_jobs : parallel workers, -1 for all cores; None for all cores if there are 800 rows or more
@@ -678,6 +736,7 @@ def compare(
     """
     check_folds(cv)
     check_integer("random_state", random_state, 0)
+    check_integer("max_calls", max_calls, 1)
     check_jobs(n_jobs)
     chosen, left_out = chosen_methods(methods)
     jobs, table = n_jobs, None
@@ -689,6 +748,8 @@ def compare(
         for name, value in given.items():
             if value is not None:
                 raise invalid(name, "is for tables of outcomes; these are features and costs.")
+        if methods and any(method.reads for method in chosen):
+            raise invalid("methods", "must be without cascade: features and costs have no answers.")
         rows, splits = _number_rows(data, costs, groups, n_splits, test_size, random_state)
         n_folds = cv
     else:
@@ -699,6 +760,9 @@ def compare(
         n_folds = possible_folds(task, cv, splits=splits)
         topic, labels = topics(table, topic)
         rows, kind = task_rows(task, text, labels)
+        rows = replace(rows, max_calls=max_calls)
+        if methods and any(method.reads for method in chosen):
+            checked_answers(table)
         notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
         jobs = parallel_jobs(n_jobs, table.rows)
         settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
@@ -767,6 +831,8 @@ def compare_methods(
     # Of whole splits: a row that can be compared is tested as often as one that cannot.
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     splits, not_compared = _comparable_splits(array, splits)
+    reads = rows.readable(splits)
+    methods = [method for method in methods if reads or not method.reads]
     report = progress or (lambda done, of, text: None)
     report(0, len(splits) * len(methods), "features")
     contexts = []
@@ -781,7 +847,9 @@ def compare_methods(
         subjects = None if rows.topics is None else np.asarray(rows.topics)[split.train]
         parts = None if strata is None else strata[split.train]
         drawn = groups[split.train]
-        contexts.append(Context(inner, rows.largest, seed, jobs, parts, subjects, drawn))
+        answered = (rows.task, split, rows.max_calls) if reads and rows.task is not None else None
+        known = (parts, subjects, drawn, answered)
+        contexts.append(Context(inner, rows.largest, seed, jobs, *known))
     orders = [rows.order(split.train) for split in splits]
     results: list[SplitResult] = []
     interrupted = False
@@ -818,7 +886,8 @@ def compare_methods(
             axis=0,
         ),
         baselines=_mean_baselines(
-            tested, [one.choices[chosen].chosen for one in results], rows.expert_names
+            [one.choices[chosen].judged(known) for one, known in zip(results, tested, strict=True)],
+            rows.expert_names,
         ),
         n_rows=len(array),
         n_train=float(np.mean([len(split.train) for split in splits])),
@@ -909,10 +978,10 @@ def _run_split(
 
 
 def _mean_baselines(
-    tested: Sequence[Outcomes], chosen: Sequence[IntArray], expert_names: Sequence[str]
+    judged: Sequence[tuple[Outcomes, IntArray]], expert_names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Means over splits of ``baselines``; the expert is named where it is the same in all."""
-    parts = [baselines(*pair, expert_names) for pair in zip(tested, chosen, strict=True)]
+    parts = [baselines(*pair, expert_names) for pair in judged]
     found = []
     for rows in zip(*parts, strict=True):
         experts = {row["expert"] for row in rows}
@@ -973,14 +1042,21 @@ def _row(
             for pair, weight, best in zip(pairs, weights, perfect, strict=True)
         ]
     )
-    figures = [one.means(choices.chosen) for one, choices in zip(outcomes, own, strict=True)]
+    judged = [choices.judged(one) for choices, one in zip(own, outcomes, strict=True)]
+    figures = [one.means(chosen) for one, chosen in judged]
+    asked = [
+        np.average(one.asked, axis=0, weights=one.weight)
+        for one, _ in judged
+        if one.asked is not None
+    ]
 
     def mean(name: str) -> float | None:
         values = [figure[name] for figure in figures]
         return None if None in values else float(np.mean(values))  # type: ignore[arg-type]
 
     known = (~np.isnan(recall)).sum(axis=0)
-    tested, chosen = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    tested = np.concatenate([one.costs for one, _ in judged])
+    chosen = np.concatenate([column for _, column in judged])
     # Distinct rows and groups, over all splits, behind the difference to the constant.
     paid = np.zeros((len(groups), 2), dtype=bool)
     for split, result in zip(splits, results, strict=True):
@@ -1019,6 +1095,7 @@ def _row(
         rows=n_rows,
         n_groups=n_groups,
         identical=all(one.same(key, "constant") for one in results),
+        asked=np.mean(asked, axis=0) if asked else None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,8 +14,10 @@ from mild._version import __version__
 from mild.artifact import Router
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
+from mild.evaluation.cascades import cascade_figures, cascade_outcomes
 from mild.evaluation.figures import RoutingFigures, routing_figures, task_figures
 from mild.metrics.outcomes import Outcomes
+from mild.policies.answers import CascadeRun
 from mild.report.document import SCHEMA, Document
 from mild.tuning.tasks import Task
 from mild.tuning.training_rows import constant_at_fit, training_overlap
@@ -31,11 +33,13 @@ class JudgedRows:
     router: Router
     costs: FloatArray  # (n_samples, n_experts), NaN where an expert was not asked
     X: Any  # (n_samples, n_features) features of the inputs
-    chosen: IntArray  # (n_samples,) the router's choices
+    # (n_samples,) the router's choices; of a cascade, the column behind those of the experts
+    chosen: IntArray
     task: Task | None = None  # None if only costs are known
     # the table before rows that the router was trained on were left out; None if none were
     given: OutcomeTable | None = None
     seen_left_out: int = 0  # number of these rows
+    run: CascadeRun | None = None  # what a cascade does with the rows; None for another router
 
     @property
     def table(self) -> OutcomeTable | None:
@@ -45,7 +49,10 @@ class JudgedRows:
     @property
     def outcomes(self) -> Outcomes:
         """What is known of every expert."""
-        return Outcomes(self.costs) if self.task is None else self.task.outcomes
+        task = self.task
+        if task is None or self.run is None:
+            return Outcomes(self.costs) if task is None else task.outcomes
+        return cascade_outcomes(task.outcomes, task.table, task.terms, self.run)
 
     def figures(self, confidence: float, seed: int) -> RoutingFigures:
         """The figures of the router's choices."""
@@ -53,10 +60,19 @@ class JudgedRows:
         target = self.router.info.target
         if target is not None and target.best_expert in names:
             fitted = names.index(target.best_expert)
-        if self.task is not None:
-            return task_figures(self.task, self.chosen, confidence, seed, fitted, target)
+        task, known = self.task, self.outcomes
+        if task is not None:
+            found = task_figures(task, self.chosen, confidence, seed, fitted, target, known)
+            if self.run is None:
+                return found
+            direct = self.router.direct.predict(self.X)
+            about = (known, found.rows, direct, confidence, seed)
+            own, means = cascade_figures(self.run, task, *about, target is not None)
+            line = {"key": "direct", "expert": None, **means}
+            lines = [found.baselines[0], line, *found.baselines[1:]]
+            return replace(found, baselines=lines, cascade=own)
         return routing_figures(
-            self.outcomes, self.chosen, names, confidence=confidence, seed=seed, fitted=fitted
+            known, self.chosen, names, confidence=confidence, seed=seed, fitted=fitted
         )
 
     @property

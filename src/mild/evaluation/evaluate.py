@@ -19,6 +19,7 @@ from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import check_arguments, listed
 from mild.evaluation import sections
+from mild.evaluation.cascades import known_answers
 from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
 from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, document_header
 from mild.evaluation.figures import RoutingFigures, named_baselines
@@ -64,6 +65,15 @@ class Evaluation:
         """Whether the router does what was asked for on these rows: its target, or a lower loss."""
         return self.figures.verdict
 
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict in words; of a cascade also that against the router without answers."""
+        cascade = self.figures.cascade
+        return [
+            self.verdict.sentence,
+            *([] if cascade is None else [cascade["direct"]["sentence"]]),
+        ]
+
     @cached_property
     def overlap(self) -> dict[str, Any]:
         """Whether the router was fitted on these rows (``same_data_as_fit``, ``seen_in_fit``)."""
@@ -87,7 +97,10 @@ class Evaluation:
         return {**found, "notes": list(self.notes)}
 
     def to_frame(self) -> Any:
-        """The router, the best single expert, the same mix at random and perfect choice, one row each."""
+        """The router, the best single expert, the same mix at random and perfect choice, one row each.
+
+        A cascade has one more: the same router without answers.
+        """
         task = self.judged.task
         library = None if task is None else task.table.library
         return as_frame(self.figures.baselines, library or default_library())
@@ -118,7 +131,8 @@ class Evaluation:
         names, table = list(router.expert_names), None if task is None else task.table
         cost = {} if task is None else task.cost
         balance = None if task is None else task.balance
-        shares = router.predict_proba(X).astype(np.float64)
+        # A cascade decides by answers; it estimates no shares.
+        shares = None if judged.run else router.predict_proba(X).astype(np.float64)
         texts = None if table is None or not table.has_queries else table.queries
         numbers = None if table is None else table.row_numbers
         routed = sections.RoutedRows(names, judged.outcomes, judged.chosen, shares, texts, numbers)
@@ -136,9 +150,11 @@ class Evaluation:
         confidence = found.verdict.confidence
         constant = found.summary["constant_expert"]
         n = len(routed.costs)
+        name = "router" if judged.run is None else "router without answers"
+        sweep = [] if judged.run is None else [(name, router.direct.predict(X))]
         frontier = sections.frontier(
             routed,
-            sections.operating_points(router, X, routed, cost),
+            [*sweep, *sections.operating_points(router.direct, X, routed, cost, name)],
             sections.method_points(comparison, names),
             sections.target_limits(router.info.target, found.verdict.target),
         )
@@ -168,6 +184,7 @@ class Evaluation:
                 },
                 "baselines": found.baselines,
             },
+            "cascade": found.cascade,
             "frontier": frontier,
             "prices_unused": sections.unused_prices(frontier, cost) if unused else None,
             "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),
@@ -232,13 +249,13 @@ class Evaluation:
 
     def __repr__(self) -> str:
         lines = [] if self.warning is None else [f"Warning: {self.warning}"]
-        return "\n".join([*lines, self.verdict.sentence, *(f"Note: {one}" for one in self.notes)])
+        return "\n".join([*lines, *self.sentences, *(f"Note: {one}" for one in self.notes)])
 
     def _repr_html_(self) -> str:
         warning = [] if self.warning is None else [f"Warning: {self.warning}"]
         rows = f"{self.figures.summary['n_known']:,} rows"
         table = named_baselines(self.figures.baselines)
-        return html_table(rows, table, [*warning, self.verdict.sentence, *self.notes])
+        return html_table(rows, table, [*warning, *self.sentences, *self.notes])
 
 
 @check_arguments
@@ -262,6 +279,10 @@ def evaluate(
     is compared with the expert that is best on this very data, a strict baseline. Use data that the router
     was not fitted on. The cost is counted as in the fit, unless its terms are given; a router with
     separate heads for errors and prices then decides by the new prices.
+
+    A cascade is judged by the answers of the table (columns ``answer__<expert>``): what counts are the
+    answer that it gives and everything that it paid. It is also compared with the same router without
+    answers, and ``figures.cascade`` has its steps.
 
     Parameters
     ----------
@@ -347,13 +368,19 @@ def _known_rows(
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
     X = router.features(contents(task.table, router.text))
-    seen = whole.rows - table.rows
-    judged = JudgedRows(router, task.costs, X, router.predict(X), task, whole, seen)
-    return judged, tuple(notes)
+    seen, policy = whole.rows - table.rows, router.cascade
+    if policy is None:
+        return JudgedRows(router, task.costs, X, router.predict(X), task, whole, seen), tuple(notes)
+    run = policy.run(X, known_answers(task.table, policy))
+    chosen = np.full(len(run.expert), len(router.expert_names))
+    return JudgedRows(router, task.costs, X, chosen, task, whole, seen, run), tuple(notes)
 
 
 def _numbers(router: Router, data: Any, costs: Any) -> JudgedRows:
     """Rows of features and costs."""
+    if router.cascade is not None:
+        rule = "must be a table of outcomes with answers (answer__<expert>) to judge a cascade by"
+        raise invalid("data", f"{rule}; got features and costs.")
     if isinstance(data, Matrices):
         X, known = data.X, data.costs_of(router.expert_names)
     elif costs is None:

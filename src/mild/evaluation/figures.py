@@ -15,6 +15,7 @@ from mild.metrics import (
     Verdict,
     common_rows,
     constant_losses,
+    deferral_loss,
     expert_recall,
     expert_shares,
     summary,
@@ -56,6 +57,7 @@ class RoutingFigures:
     constant_price: float | None
     left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
     quality_name: str = "accuracy"  # what the mean of the scores is called
+    cascade: dict[str, Any] | None = None  # ``cascade_figures``; None for another router
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not known."""
@@ -76,6 +78,8 @@ class RoutingFigures:
             "left_out": self.left_out,
             "verdict": self.verdict.as_dict(),
         }
+        if self.cascade is not None:
+            found["cascade"] = self.cascade
         return as_python(found, finite=True)
 
 
@@ -86,11 +90,15 @@ def task_figures(
     seed: int = 0,
     fitted: int | None = None,
     target: TargetInfo | None = None,
+    outcomes: Outcomes | None = None,
 ) -> RoutingFigures:
-    """Evaluate choices on a task. Rows with equal queries, or of one group, count as one."""
-    names = task.table.expert_names
+    """Evaluate choices on a task. Rows with equal queries, or of one group, count as one.
+
+    ``outcomes`` are those of the task with a cascade's; None for those of the task.
+    """
+    names, known = task.table.expert_names, outcomes or task.outcomes
     return routing_figures(
-        task.outcomes, chosen, names, task.groups, task.counted, confidence, seed, fitted, target
+        known, chosen, names, task.groups, task.counted, confidence, seed, fitted, target
     )
 
 
@@ -111,9 +119,10 @@ def routing_figures(
     ``fitted`` is the best constant of the rows that the router was fitted on. With a ``target`` the verdict
     is on this, against the expert that was best when the router was tuned, in means over rows. Where
     experts tie in loss, the oracle's shares and the recall take the one of ``outcomes.oracle``. With
-    ``outcomes.strata`` every other mean is over these strata.
+    ``outcomes.strata`` every other mean is over these strata. Where the choices are a cascade's, shares
+    and recall are those of the experts whose answers are given.
     """
-    costs, prices = outcomes.costs, outcomes.prices
+    costs, prices, experts = outcomes.costs, outcomes.prices, outcomes.experts
     common = common_rows(costs, chosen)
     rows = common.rows
     known_rows, known_choices = outcomes.take(rows), chosen[rows]
@@ -122,9 +131,9 @@ def routing_figures(
     if weight is not None:
         weights = np.zeros(len(costs))
         weights[rows] = weight
-    figures = summary(costs, chosen, weights, missing="skip")
-    perfect = known_rows.oracle()
-    recall = expert_recall(known_rows.costs, known_choices, weight, perfect)
+    figures = summary(experts.costs, outcomes.answering(chosen), weights, missing="skip")
+    perfect, answering = known_rows.oracle(), known_rows.answering(known_choices)
+    recall = expert_recall(known_rows.experts.costs, answering, weight, perfect)
     figures = replace(
         figures,
         oracle_shares=expert_shares(perfect, len(expert_names), weight),
@@ -132,11 +141,17 @@ def routing_figures(
         balanced_recall=float(np.nanmean(recall)),
         constant_expert=known_rows.best_constant(),
     )
+    if outcomes.given is not None:
+        loss = deferral_loss(known_rows.costs, known_choices, weight, missing="skip")
+        gain = (figures.constant_loss - loss) / (figures.headroom or math.nan)
+        captured = math.nan if math.isnan(figures.headroom_captured) else gain
+        n_known = int((~np.isnan(known_rows.costs[:, -1])).sum())
+        figures = replace(figures, loss=loss, headroom_captured=captured, n_known=n_known)
     expert = figures.constant_expert
     router_price = constant_price = expert_prices = None
     if prices is not None:
         prices = prices[rows]
-        means = [mean_known(column, weight) for column in prices.T]
+        means = [mean_known(column, weight) for column in prices.T[: len(expert_names)]]
         expert_prices = 1000 * np.array(means, dtype=np.float64)
         paid = np.column_stack([prices[np.arange(len(prices)), chosen[rows]], prices[:, expert]])
         both = ~np.isnan(paid).any(axis=1)
@@ -157,13 +172,16 @@ def routing_figures(
         dollars=None if router_price is None else (router_price - constant_price) / 1000,
         strata=known_rows.strata,
     )
+    if outcomes.given is not None:
+        verdict = replace(verdict, router="the cascade")
     if target is not None and target.best_expert in expert_names and known_rows.scores is not None:
         over = "these rows" if known_rows.strata is None else "these rows (in means over rows)"
+        reference = list(expert_names).index(target.best_expert)
         judged = target_of_choices(
             known_rows.scores,
             known_rows.prices,
             known_choices,
-            list(expert_names).index(target.best_expert),
+            reference,
             expert_names,
             target.target,
             guarantee=target.guarantee,
@@ -171,13 +189,16 @@ def routing_figures(
             confidence=confidence,
             random_state=seed,
             judged_on=over,
+            asks_reference=None
+            if known_rows.asked is None
+            else np.broadcast_to(known_rows.asked[:, [reference]], known_rows.costs.shape),
         )
         verdict = replace(verdict, target=judged)
     return RoutingFigures(
         expert_names,
         rows,
         figures.as_dict(),
-        constant_losses(costs[rows], weight),
+        constant_losses(known_rows.experts.costs, weight),
         baselines(known_rows, known_choices, expert_names, fitted),
         verdict,
         minority_recall(figures.recall, figures.oracle_shares),
@@ -205,6 +226,7 @@ def named_baselines(
     same = "fit_constant" in experts and best == at_fit
     names = {
         "router": "router",
+        "direct": "router without answers",
         "best_single": f"always {best}, best here{' and at fit' if same else ''}"
         if best
         else "always the best single expert",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import NormalDist
 from typing import Any
@@ -35,7 +35,9 @@ class RoutedRows:
 
     expert_names: list[str]  # names of the experts, in the router's order
     outcomes: Outcomes
-    chosen: IntArray  # (n_samples,) the router's choices
+    chosen: (
+        IntArray  # (n_samples,) the router's choices; of a cascade, the column behind the experts'
+    )
     # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
     probabilities: FloatArray | None = None
     queries: list[str] | None = None  # texts, or None
@@ -47,6 +49,11 @@ class RoutedRows:
     def costs(self) -> FloatArray:
         """Costs (n_samples, n_experts), NaN where an expert was not asked."""
         return self.outcomes.costs
+
+    @property
+    def answering(self) -> IntArray:
+        """Expert (n_samples,) whose answer is given."""
+        return self.outcomes.answering(self.chosen)
 
     @property
     def asking(self) -> FloatArray | None:
@@ -86,7 +93,9 @@ class RoutedRows:
             "asking": None
             if asking is None
             else mean_known(asking[np.arange(len(chosen)), chosen], weight),
-            "shares": metrics.expert_shares(chosen, len(self.expert_names), weight).tolist(),
+            "shares": metrics.expert_shares(
+                self.outcomes.answering(chosen), len(self.expert_names), weight
+            ).tolist(),
         }
 
 
@@ -132,7 +141,7 @@ def frontier(
 
 
 def operating_points(
-    router: Any, X: Any, rows: RoutedRows, cost: Mapping[str, Any]
+    router: Any, X: Any, rows: RoutedRows, cost: Mapping[str, Any], name: str = "router"
 ) -> list[tuple[str, IntArray]]:
     """The router's choices at other price weights, each with its name, if it can compute them.
 
@@ -140,6 +149,7 @@ def operating_points(
     price of each expert is added at the new weight minus the weight of the fit. Prices are dollars if
     the cost has no other asking term, and asking costs otherwise.
     """
+    rows = replace(rows, outcomes=rows.outcomes.experts)
     mixed = any((cost.get("beta") or {}).values()) or bool(cost.get("latency_weight"))
     if rows.outcomes.prices is not None and not mixed:
         values, fitted = rows.outcomes.prices, float(cost.get("price_weight") or 0.0)
@@ -166,7 +176,7 @@ def operating_points(
     for weight, chosen in zip(weights, choices, strict=True):
         if not any(np.array_equal(chosen, other) for other in known):
             number = f"{weight:,.0f}" if weight >= 100 else f"{weight:.3g}"
-            points.append((f"router, {label.format(number)}", chosen))
+            points.append((f"{name}, {label.format(number)}", chosen))
             known.append(chosen)
     return points
 
@@ -357,7 +367,7 @@ def _group(
     if rows.queries is not None:
         equal = [duplicate_groups([rows.queries[i] for i in index])]
     estimate, low, high = metrics.difference_intervals([difference], equal, confidence).row(0)
-    asked = np.bincount(rows.chosen[index], minlength=len(rows.expert_names))
+    asked = np.bincount(rows.answering[index], minlength=len(rows.expert_names))
     return {
         "name": name,
         "rows": len(index),
@@ -517,8 +527,8 @@ def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) ->
     regrets, rows come first in which the router preferred its choice to the best one most clearly. A
     text that is in several rows is shown once.
     """
-    names, chosen, shares = rows.expert_names, rows.chosen, rows.probabilities
-    paid = metrics.chosen_costs(rows.costs, chosen)
+    names, chosen, shares = rows.expert_names, rows.answering, rows.probabilities
+    paid = metrics.chosen_costs(rows.costs, rows.chosen)
     best = rows.outcomes.oracle()
     regret = np.nan_to_num(paid - np.nanmin(rows.costs, axis=1))
     # Costs are sums of decimals: less than this is rounding.

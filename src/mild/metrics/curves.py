@@ -16,6 +16,9 @@ from mild.errors import ArtifactError
 from mild.metrics.routing import expert_shares
 from mild.metrics.rows import known_rows, number_vector
 
+#: What stands in place of an expert for a learned setting of a curve.
+TRADE_OFF, CASCADE = -1, -2
+
 
 @dataclass(frozen=True, eq=False)
 class CurveErrors:
@@ -59,14 +62,14 @@ class CurveErrors:
 
 @dataclass(frozen=True, eq=False)
 class TradeoffCurve:
-    """What m settings do on held-out rows: trade-offs t, and single experts.
+    """What m settings do on held-out rows: trade-offs t, cascades at price weights t, and single experts.
 
     At the trade-off t a row goes to the expert of least ``expected error + t * expected price``.
 
     Attributes
     ----------
-    weights : (m,) trade-offs; NaN where the setting is a single expert
-    experts : (m,) that expert; -1 where the setting is a trade-off
+    weights : (m,) trade-offs or price weights; NaN where the setting is a single expert
+    experts : (m,) that expert; ``TRADE_OFF`` or ``CASCADE`` for the others, which are below 0
     quality : (m,) mean quality
     dollars : (m,) dollars per 1,000 queries; None if there are none
     shares : (m,) share of the best expert
@@ -166,7 +169,7 @@ def tradeoff_choices(
     array([[0, 1]])
     """
     columns = [argmax_last(-(expected_errors + t * expected_prices)) for t in np.asarray(weights)]
-    return np.column_stack(columns)
+    return np.column_stack(columns) if columns else np.empty((len(expected_errors), 0), np.intp)
 
 
 @dataclass(frozen=True, eq=False)

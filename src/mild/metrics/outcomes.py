@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ROUNDING, cheapest_of, mean_known_costs
 from mild.metrics.routing import best_constant, expert_shares
 from mild.metrics.rows import balanced_weights
@@ -42,12 +42,35 @@ class Outcomes(Stratified):
         None  # (n_experts,) over the rows of the fit, which decide ties
     )
     expert_names: Sequence[str] | None = None  # which decide ties in the end
+    # (n_samples,) expert whose answer is given, where the last column is a cascade and no expert
+    given: IntArray | None = None
+    asked: BoolArray | None = None  # (n_samples, n_experts) which experts that cascade asks
+
+    @property
+    def experts(self) -> Outcomes:
+        """The outcomes of the experts, without those of a cascade."""
+        if self.given is None:
+            return self
+        return replace(self._each(lambda values: values[:, :-1]), given=None, asked=None)
+
+    def answering(self, chosen: IntArray) -> IntArray:
+        """Expert (n_samples,) whose answer is given: the chosen one, or the one that a cascade takes."""
+        cascade = self.costs.shape[1] - 1
+        return chosen if self.given is None else np.where(chosen == cascade, self.given, chosen)
 
     def take(self, rows: Any) -> Outcomes:
         """Some of the rows."""
-        rest = (self.scores, self.prices, self.latencies, self.strata)
-        taken = Outcomes(self.costs[rows], *(None if part is None else part[rows] for part in rest))
-        return replace(taken, mean_scores=self.mean_scores, expert_names=self.expert_names)
+        parts = (self.strata, self.given, self.asked)
+        strata, given, asked = (None if part is None else part[rows] for part in parts)
+        taken = self._each(lambda values: values[rows])
+        return replace(taken, strata=strata, given=given, asked=asked)
+
+    def _each(self, change: Callable[[FloatArray], FloatArray]) -> Outcomes:
+        rest = (self.scores, self.prices, self.latencies)
+        scores, prices, latencies = (None if part is None else change(part) for part in rest)
+        return replace(
+            self, costs=change(self.costs), scores=scores, prices=prices, latencies=latencies
+        )
 
     def oracle(self) -> IntArray:
         """Expert (n_samples,) of least loss in every row.
@@ -55,16 +78,18 @@ class Outcomes(Stratified):
         Ties go to the lower price in that row, then to the higher mean score in training, then by name, so
         that they do not depend on the order of the experts.
         """
-        return self.least(self.costs, self.prices)
+        known = self.experts
+        return known.least(known.costs, known.prices)
 
     def best_constant(self) -> int:
         """The expert of least mean loss; ties are decided as those of ``oracle``, by the mean prices."""
-        return best_constant(self.costs, self.weight, **self.mean_ties).expert
+        return best_constant(self.experts.costs, self.weight, **self.mean_ties).expert
 
     @property
     def mean_ties(self) -> dict[str, Any]:
         """What decides between experts with equal means, as arguments of ``cheapest_of``."""
-        prices = None if self.prices is None else rounded(mean_known_costs(self.prices))
+        prices = self.experts.prices
+        prices = None if prices is None else rounded(mean_known_costs(prices))
         return {"prices": prices, "scores": self.mean_scores, "names": self.expert_names}
 
     def least(self, values: FloatArray, prices: FloatArray | None = None) -> IntArray:
@@ -164,15 +189,16 @@ def baselines(
     """Choices beside what they are compared with: key, expert or None, and the figures of each.
 
     These are always asking the best single expert of these rows, always asking the one that was best when
-    the router was fitted (``fitted``), the same shares at random, and perfect choice.
+    the router was fitted (``fitted``), the same shares at random, and perfect choice. The shares of a
+    cascade are those of the experts whose answers are given.
     """
-    n, p = outcomes.costs.shape
+    n, experts = len(chosen), outcomes.experts
     best = outcomes.best_constant()
-    shares = expert_shares(chosen, p, outcomes.weight)
+    shares = expert_shares(outcomes.answering(chosen), experts.costs.shape[1], outcomes.weight)
     found: list[tuple[str, int | None, dict[str, float | None]]] = [
         ("router", None, outcomes.means(chosen)),
         ("best_single", best, outcomes.means(np.full(n, best))),
-        ("same_mix", None, outcomes.mixture(shares)),
+        ("same_mix", None, experts.mixture(shares)),
         ("perfect", None, outcomes.means(outcomes.oracle())),
     ]
     if fitted is not None:

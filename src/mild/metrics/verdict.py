@@ -501,6 +501,7 @@ def target_of_choices(
     confidence: float = 0.95,
     random_state: int = 0,
     judged_on: str = "these rows",
+    asks_reference: BoolArray | None = None,
 ) -> TargetVerdict | None:
     """What choices do of what was asked for, against always asking a reference.
 
@@ -521,6 +522,8 @@ def target_of_choices(
     sample_weight : (n_samples,) weights of the rows in the means
     confidence, random_state : of the intervals
     judged_on : what the rows are, for the sentence
+    asks_reference : (n_samples, n_experts) whether a choice asks the reference, for columns that ask
+        several experts; None if only the reference does
 
     Examples
     --------
@@ -553,6 +556,9 @@ def target_of_choices(
         share = rows.mean(axis=0) / base if base > 0 else None
         return None if share is None else share + (rows - share * other) / base
 
+    strong = columns == reference
+    if asks_reference is not None:
+        strong = np.take_along_axis(asks_reference, columns, axis=1)
     own, best, means = level(scores)
     if np.isnan(means).any():
         return None
@@ -570,7 +576,7 @@ def target_of_choices(
         reference=expert_names[reference],
         quality_kept=None if kept is None else interval(kept),
         quality_loss=interval(best - own),
-        strong_share=interval(linearised_rows((columns == reference).astype(float), sample_weight)),
+        strong_share=interval(linearised_rows(strong.astype(float), sample_weight)),
         dollars_saved=saved,
         dollars_per_1000=dollars,
         quality=float(means[0]),

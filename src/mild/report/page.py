@@ -40,6 +40,7 @@ from mild.report.document import SCHEMA, optimism, write_text
 
 SUFFIXES = (".html", ".htm")
 LINKS = {
+    "steps": "Steps",
     "frontier": "Quality and price",
     "shares": "Experts",
     "groups": "Where it helps",
@@ -121,6 +122,7 @@ def _page(document: dict[str, Any]) -> str:
     lead = HYPHEN.sub("−", (sentence.partition(": ")[2] or sentence).replace(" %", "\u00a0%"))
     compared = [one for one in (comparison or {}).get("methods", ()) if one["minus_constant"]]
     parts: dict[str, Any] = {
+        "steps": (document.get("cascade") or {}).get("steps"),
         "frontier": _frontier(document) if document.get("frontier") else None,
         "shares": _shares(document),
         "groups": forest([(row["estimate"], row["low"], row["high"]) for row in groups["rows"]], 4)
@@ -228,6 +230,9 @@ def _facts(document: Mapping[str, Any]) -> list[dict[str, str]]:
     if own is not None and other is not None:
         text = f"{_dollars(own)} per 1,000 queries; {always}: {_dollars(other)}. "
         found.append({"name": "Dollars:", "text": f"{text}The router {saved_words(own, other)}."})
+    if document.get("cascade"):
+        words = str(document["cascade"]["direct"]["sentence"]).partition(": ")[2]
+        found.append({"name": "Answers:", "text": _capitalised(HYPHEN.sub("−", words))})
     if document.get("prices_unused"):
         found.append({"name": "Prices:", "text": str(document["prices_unused"])})
     return found
@@ -335,6 +340,8 @@ def _beside(document: Mapping[str, Any]) -> dict[str, Any] | None:
     if not known:
         return None
     rows = [{**known["router"], "name": "router"}]
+    if "direct" in known:
+        rows.append({**known["direct"], "name": "router without answers"})
     notes = {known["best_single"]["expert"]: "best single expert of these rows"}
     fitted = known.get("fit_constant", {}).get("expert")
     if fitted is not None:
@@ -359,7 +366,7 @@ def _beside(document: Mapping[str, Any]) -> dict[str, Any] | None:
     for row in rows:
         row.setdefault("note", None)
         other = row["dollars_per_1000"]
-        told = row["key"] == "constant" and paid is not None and other is not None
+        told = row["key"] in ("constant", "direct") and paid is not None and other is not None
         row["saves"] = saved_words(paid, other) if told else ""
     figures = {"quality": "accuracy", "dollars": "dollars_per_1000", "seconds": "seconds"}
     shown = {name: any(row[key] is not None for row in rows) for name, key in figures.items()}

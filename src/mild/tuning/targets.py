@@ -3,7 +3,8 @@
 A router with separate heads for error and price decides for the least ``error + t * price``. ``solve``
 searches the trade-off t on held-out rows, with a margin, so that the target is met on new rows with a given
 probability, an estimate; ``certify_loss`` finds one whose quality loss is below a limit with a given
-probability, on calibration rows that were used for nothing else.
+probability, on calibration rows that were used for nothing else. Cascades at several price weights are
+settings, too: each is one more column of quality and dollars.
 """
 
 from __future__ import annotations
@@ -21,11 +22,18 @@ from mild.artifact.targets import QUALITY_TARGETS, Target, always, margin_words
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import InvalidInputError
 from mild.metrics import simultaneous_intervals
-from mild.metrics.curves import CurveErrors, TradeoffCurve, tradeoff_choices
+from mild.metrics.curves import (
+    CASCADE,
+    TRADE_OFF,
+    CurveErrors,
+    TradeoffCurve,
+    tradeoff_choices,
+)
 from mild.metrics.risk_control import Certificate, betting_p_values, certify
 from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads
+from mild.tuning.cascades import CascadeOutcomes, FittedCascades
 from mild.tuning.fitting import Fitted, contents
 from mild.tuning.tasks import Task
 
@@ -47,12 +55,14 @@ class HeldOut:
     groups: IntArray  # (n_samples,) labels of rows that count once together
     # (n_samples,) labels of rows whose estimates are of one fit; None if all are
     folds: IntArray | None = None
+    cascades: CascadeOutcomes | None = None  # what cascades do with these rows
 
     @property
     def known(self) -> BoolArray:
         """Mask (n_samples,) of the rows in which everything is known about every expert."""
         parts = [self.errors, self.prices, self.quality]
         parts += [] if self.dollars is None else [self.dollars]
+        parts += [] if self.cascades is None else [self.cascades.quality]
         return ~np.any([np.isnan(part).any(axis=1) for part in parts], axis=0)
 
     def comparable(self) -> HeldOut:
@@ -71,7 +81,27 @@ class HeldOut:
             None if self.dollars is None else self.dollars[known],
             self.groups[known],
             None if self.folds is None else self.folds[known],
+            None if self.cascades is None else self.cascades.take(known),
         )
+
+    @property
+    def all_quality(self) -> FloatArray:
+        """Quality (n_samples, n_experts + m) of the experts and of m cascades."""
+        own = [] if self.cascades is None else [self.cascades.quality]
+        return np.column_stack([self.quality, *own])
+
+    @property
+    def all_dollars(self) -> FloatArray | None:
+        """Dollars (n_samples, n_experts + m) of the experts and of m cascades; None if there are none."""
+        if self.dollars is None or self.cascades is None or self.cascades.dollars is None:
+            return self.dollars
+        return np.column_stack([self.dollars, self.cascades.dollars])
+
+    def asked(self, expert: int) -> BoolArray:
+        """Whether an expert is asked (n_samples, n_experts + m) by each expert itself and m cascades."""
+        itself = np.broadcast_to(np.arange(self.quality.shape[1]) == expert, self.quality.shape)
+        own = [] if self.cascades is None else [self.cascades.asked[:, :, expert]]
+        return np.column_stack([itself, *own])
 
     def by_group(self, values: Any) -> FloatArray:
         """Means (n_groups, m) of values (n_samples, m) over the rows of each group, in order."""
@@ -100,25 +130,29 @@ class Frontier:
 
     curve: TradeoffCurve  # the settings and their means
     held: HeldOut  # the rows
-    chosen: IntArray  # (n_samples, m) expert of each row under each setting
+    # (n_samples, m) expert of each row under each setting; n_experts + j for the cascade j
+    chosen: IntArray
+
+    def of_settings(self, values: Any) -> Any:
+        """Values (n_samples, m) of the settings, of those of experts and cascades."""
+        return np.take_along_axis(values, self.chosen, axis=1)
 
     @property
     def losses(self) -> FloatArray:
         """(n_groups, m) quality of the best expert minus that of the setting."""
-        quality = np.take_along_axis(self.held.quality, self.chosen, axis=1)
+        quality = self.of_settings(self.held.all_quality)
         return self.held.by_group(self.held.quality[:, [self.curve.best]] - quality)
 
     @property
     def dollars(self) -> FloatArray | None:
         """(n_groups, m) dollars per query; None if there are none."""
-        if self.held.dollars is None:
-            return None
-        return self.held.by_group(np.take_along_axis(self.held.dollars, self.chosen, axis=1))
+        dollars = self.held.all_dollars
+        return None if dollars is None else self.held.by_group(self.of_settings(dollars))
 
     @property
     def shares(self) -> FloatArray:
-        """(n_groups, m) share of the best expert."""
-        return self.held.by_group(self.chosen == self.curve.best)
+        """(n_groups, m) share of the rows in which the best expert is asked."""
+        return self.held.by_group(self.of_settings(self.held.asked(self.curve.best)))
 
 
 @dataclass(frozen=True)
@@ -142,7 +176,7 @@ class Solution:
     quality: float  # mean quality on the held-out rows
     quality_loss: Bounds  # that of the best expert minus it
     dollars_per_1000: Bounds | None  # None without prices
-    strong_share: Bounds  # share of the queries that the best expert gets
+    strong_share: Bounds  # share of the queries in which the best expert is asked
     saved: float | None  # share of the best expert's dollars that is saved; None without prices
     best_expert: str  # the expert that is compared with
     best_quality: float
@@ -156,6 +190,13 @@ class Solution:
     probability: float | None = None
     likely: bool | None = None  # whether the setting has the margins for that
     margins: Mapping[str, float] | None = None  # target -> margin in its unit
+    cascade: bool = False  # whether ``t`` is the price weight of a cascade
+
+    @property
+    def setting(self) -> str:
+        """The setting, for a sentence."""
+        learned = "a cascade" if self.cascade else "a trade-off"
+        return f"always {self.expert}" if self.t is None else learned
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; ``estimate``, ``low`` and ``high`` are of what the target is about."""
@@ -178,7 +219,6 @@ class Solution:
     def sentence(self) -> str:
         """The solution in words."""
         wanted = self.target.words
-        setting = f"always {self.expert}" if self.t is None else "a trade-off"
         loss = self.quality_loss
         figures = [
             f"quality {self.quality:.4f}, {abs(loss.estimate):.4f} "
@@ -196,7 +236,7 @@ class Solution:
             figures.append(
                 f"{share.estimate:.1%} to {self.best_expert} ({share.low:.1%} to {share.high:.1%})"
             )
-        described = f"{setting}, with {'; '.join(figures)}; {self.n_groups:,} held-out queries"
+        described = f"{self.setting}, with {'; '.join(figures)}; {self.n_groups:,} held-out queries"
         return f"Target {wanted}: {described}. {self.promise}"
 
     @property
@@ -244,37 +284,41 @@ def trade_off_weights(held: HeldOut) -> FloatArray:
 def measure(
     held: HeldOut, weights: ArrayLike | None = None, reference: int | None = None
 ) -> Frontier:
-    """What trade-offs and every single expert do on comparable held-out rows.
+    """What trade-offs, cascades and every single expert do on comparable held-out rows.
 
     ``weights`` are by default those of ``trade_off_weights``; ``reference`` is the expert that is compared
     with, by default the best on these rows.
     """
     weights = trade_off_weights(held) if weights is None else np.asarray(weights, float)
-    p, m = held.quality.shape[1], len(weights)
-    every = np.broadcast_to(np.arange(p), held.quality.shape)
-    chosen = np.column_stack([held.choices(weights), every])
+    cascades = np.zeros(0) if held.cascades is None else held.cascades.weights
+    (n, p), m, c = held.quality.shape, len(weights), len(cascades)
+    every = np.broadcast_to(np.concatenate([p + np.arange(c), np.arange(p)]), (n, c + p))
     best = held.best_expert() if reference is None else reference
     first = np.unique(held.groups, return_index=True)[1]
     folds = None if held.folds is None else np.unique(held.folds[first], return_inverse=True)[1]
+    chosen = np.column_stack([held.choices(weights), every])
 
-    def settings(values: FloatArray, unit: float) -> FloatArray:
-        """Mean, its error, and the error of its difference to the best expert (3, m + p)."""
-        own = held.by_group(values)  # a group counts once
-        parts = own, own - own[:, [m + best]]
-        return np.array([own.mean(axis=0), *(_new_rows_errors(x, folds, unit, m) for x in parts)])
+    gaps = np.zeros((2, m + c + p))
+    if held.cascades is not None and held.cascades.gaps is not None:
+        gaps[:, m : m + c] = held.cascades.gaps
 
-    def of_chosen(values: FloatArray) -> FloatArray:
-        return np.take_along_axis(values, chosen, axis=1)
+    def settings(values: Any, unit: float, gap: FloatArray | float = 0.0) -> FloatArray:
+        """Mean, its error, and the error of its difference to the best expert (3, m + c + p)."""
+        own = held.by_group(np.take_along_axis(values, chosen, axis=1))  # a group counts once
+        parts = own, own - own[:, [m + c + best]]
+        errors = (np.hypot(_new_rows_errors(x, folds, unit, m + c), gap) for x in parts)
+        return np.array([own.mean(axis=0), *errors])
 
-    quality, share = settings(of_chosen(held.quality), 1.0), settings(chosen == best, 1.0)
+    quality, share = settings(held.all_quality, 1.0, gaps[0]), settings(held.asked(best), 1.0)
     dollars: list[FloatArray | None] = [None, None, None]
-    if held.dollars is not None:
+    paid = held.all_dollars
+    if held.dollars is not None and paid is not None:
         unit = float(np.ptp(held.dollars.mean(axis=0)))
-        dollars = [*(1000 * settings(of_chosen(held.dollars), unit))]
+        dollars = [*(1000 * settings(paid, unit, gaps[1]))]
     n_folds = 0 if folds is None else int(folds.max()) + 1
     curve = TradeoffCurve(
-        np.concatenate([weights, np.full(p, np.nan)]),
-        np.concatenate([np.full(m, -1), np.arange(p)]),
+        np.concatenate([weights, cascades, np.full(p, np.nan)]),
+        np.concatenate([np.full(m, TRADE_OFF), np.full(c, CASCADE), np.arange(p)]),
         quality[0],
         dollars[0],
         share[0],
@@ -316,10 +360,10 @@ def solve(
 ) -> Solution:
     """The setting that meets a target at the least dollars; a target of dollars, with the best quality.
 
-    Settings are trade-offs and single experts. The target is met by a margin, so that on as many new rows
-    it is met with ``target.target_probability``, by an estimate. Where no setting has the margin, the
-    nearest is returned, with ``likely`` False, and with ``met`` False if it does not meet the target on
-    these rows either.
+    Settings are trade-offs, cascades where ``held`` has them, and single experts. The target is met by a
+    margin, so that on as many new rows it is met with ``target.target_probability``, by an estimate. Where
+    no setting has the margin, the nearest is returned, with ``likely`` False, and with ``met`` False if it
+    does not meet the target on these rows either.
 
     >>> errors = np.array([[0.1, 0.1], [0.9, 0.1]] * 10)
     >>> prices = np.full((20, 2), [0.0, 0.01])
@@ -348,8 +392,9 @@ def certify_loss(
 ) -> Solution:
     """The cheapest setting whose quality loss is certified to be at most ``target.max_quality_loss``.
 
-    The reference, the expert of the highest quality, and the sequence of settings are fixed on the held-out
-    rows of the fitting part: trade-offs from the one that is safest there on, upwards. They are tested in
+    The reference, the expert of the highest quality, the choice between trade-offs and cascades, and the
+    sequence of settings are fixed on the held-out rows of the fitting part: settings of the kind that meets
+    the target there at the least dollars, from the one that is safest there on, upwards. They are tested in
     this sequence on the calibration rows until one fails (Learn-then-Test). A group counts once, with the
     mean of its rows. Where nothing is certified, the setting is the reference.
     """
@@ -360,12 +405,24 @@ def certify_loss(
     limit, guarantee = target.max_quality_loss, target.guarantee
     reference = fitting.best_expert()
     weights = trade_off_weights(fitting)
-    tried = measure(fitting, weights, reference).losses[:, : len(weights)]
+    if fitting.cascades is not None:
+        frontier = measure(fitting, weights, reference)
+        if frontier.curve.experts[target.choose(frontier.curve).index] == CASCADE:
+            weights = np.zeros(0)
+        else:
+            fitting, calibration = (replace(part, cascades=None) for part in (fitting, calibration))
+
+    def learned(held: HeldOut, first: int = 0) -> tuple[Frontier, FloatArray]:
+        """Settings from the place ``first`` in the sequence on, and their losses (n_groups, m)."""
+        cascades = None if held.cascades is None else held.cascades.take(slice(None), first)
+        frontier = measure(replace(held, cascades=cascades), weights[first:], reference)
+        return frontier, frontier.losses[:, frontier.curve.experts < 0]
+
+    _, tried = learned(fitting)
     rng = np.random.default_rng([seed, 2])
     p_values = betting_p_values(rng.permutation(tried), limit, 1 - guarantee)
     safest = int(np.lexsort((tried.mean(axis=0), p_values))[0])
-    frontier = measure(calibration, weights[safest:], reference)
-    losses = frontier.losses[:, : len(weights) - safest]
+    frontier, losses = learned(calibration, safest)
     certificate = certify(rng.permutation(losses), limit, guarantee)
     allowed = [*range(certificate.n_certified), losses.shape[1] + reference]
     curve = frontier.curve
@@ -422,6 +479,7 @@ def _solution(
         len(losses),
         confidence,
         needed,
+        cascade=expert == CASCADE,
     )
 
 
@@ -459,25 +517,29 @@ def check_prices(expert_names: Sequence[str], prices: FloatArray) -> None:
         raise InvalidInputError(f"{rule}; {names} has none. {remedy}.", parameter="prices")
 
 
+def traded_prices(task: Task) -> FloatArray:
+    """Prices (n_samples, n_experts) that are traded for quality, in dollars.
+
+    Where the table has no prices and two experts, asking the better one costs 1.
+    """
+    table = task.table
+    if table.prices is not None:
+        check_prices(table.expert_names, table.prices)
+        return table.prices
+    strong = int(np.argmax(np.nanmean(table.scores, axis=0)))
+    return np.broadcast_to(np.eye(table.scores.shape[1])[strong], table.scores.shape)
+
+
 def fit_tradeoff(
     task: Task,
     fitted: Fitted,
     folds: Sequence[tuple[IntArray, IntArray]],
     n_jobs: int | None = None,
 ) -> Tradeoff:
-    """Learn separate heads for error and price of a task, on the features of a fitted router.
-
-    The price is in dollars. Where the table has no prices and two experts, asking the better one costs 1.
-    """
-    table = task.table
+    """Learn separate heads for error and price of a task, on the features of a fitted router."""
+    table, prices = task.table, traded_prices(task)
     scaler = fitted.model[0] if hasattr(fitted.model, "steps") else None
     X = fitted.features if scaler is None else scaler.transform(fitted.features)
-    prices = table.prices
-    if prices is not None:
-        check_prices(table.expert_names, prices)
-    else:
-        strong = int(np.argmax(np.nanmean(table.scores, axis=0)))
-        prices = np.broadcast_to(np.eye(table.scores.shape[1])[strong], table.scores.shape)
     weight = float(task.terms.price_weight or 0.0)
     found = fit_heads(X, 1 - table.scores, prices, folds, weight, n_jobs, task.weight)
     policy: Policy = found.router.policy_
@@ -498,6 +560,7 @@ class PricedFit:
     notes: dict[str, Any]
     solution: Solution | None = None
     held: HeldOut | None = None  # the rows that the solution was found on
+    direct: Solution | None = None  # the solution without answers; the same unless it is a cascade
 
 
 def with_price_heads(
@@ -509,12 +572,14 @@ def with_price_heads(
     n_jobs: int | None = None,
     confidence: float = 0.95,
     seed: int = 0,
+    cascades: FittedCascades | None = None,
 ) -> PricedFit:
     """Add separate heads for error and price to a router that was fitted on a task.
 
     Without a target the router decides as before, under other prices by the heads; where the task has no
     prices, nothing is added. With a target it decides as the solution says. A target with a guarantee
-    needs a ``calibration`` task, whose rows are used for nothing else.
+    needs a ``calibration`` task, whose rows are used for nothing else. With ``cascades`` the solution may
+    be one of them; the router then decides as the solution without answers, with a guarantee the reference.
     """
     names = task.table.expert_names
     notes: dict[str, Any]
@@ -526,19 +591,25 @@ def with_price_heads(
         notes = {"price_head": "dollars", **_curve_notes(tradeoff.held, names)}
         return PricedFit(_with_policy(fitted, policy, task), notes)
     tradeoff = fit_tradeoff(task, fitted, folds, n_jobs)
+    rows = held = replace(tradeoff.held, cascades=None if cascades is None else cascades.held)
     if calibration is None:
-        rows = tradeoff.held
-        solution = solve(target, rows, names, confidence, seed)
+        solution = direct = solve(target, held, names, confidence, seed)
+        if solution.cascade:
+            direct = solve(target, tradeoff.held, names, confidence, seed)
     else:
-        rows = _calibration_rows(tradeoff, calibration, fitted)
-        solution = certify_loss(target, tradeoff.held, rows, names, confidence, seed)
-    notes = {"target": solution.as_dict(), **_curve_notes(tradeoff.held, names)}
+        rows = _calibration_rows(tradeoff, calibration, fitted, cascades)
+        solution = direct = certify_loss(target, held, rows, names, confidence, seed)
+        if solution.cascade:
+            direct = replace(solution, t=None, expert=solution.best_expert, cascade=False)
+    # The price weight of a cascade is no trade-off of the heads.
+    own = {"t": None} if solution.cascade else {}
+    notes = {"target": {**solution.as_dict(), **own}, **_curve_notes(tradeoff.held, names)}
     if task.table.prices is not None:
         notes["price_head"] = "dollars"
-    policy = tradeoff.decide_as(solution, names)
+    policy = tradeoff.decide_as(direct, names)
     # The calibration is that of the router that was found, and the heads decide.
     fitted = _with_policy(replace(fitted, calibration=None), policy, task)
-    return PricedFit(fitted, notes, solution, rows)
+    return PricedFit(fitted, notes, solution, rows, direct)
 
 
 def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
@@ -549,11 +620,14 @@ def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
         return {}
 
 
-def _calibration_rows(tradeoff: Tradeoff, task: Task, fitted: Fitted) -> HeldOut:
+def _calibration_rows(
+    tradeoff: Tradeoff, task: Task, fitted: Fitted, cascades: FittedCascades | None
+) -> HeldOut:
     X = fitted.step.vectorize(contents(task.table, fitted.step))
     heads, table = tradeoff.policy, task.table
     estimates = heads.expected_errors(X), heads.expected_prices(X)
-    return HeldOut(*estimates, table.scores, table.prices, task.groups)
+    own = None if cascades is None else cascades.of(task, X)
+    return HeldOut(*estimates, table.scores, table.prices, task.groups, cascades=own)
 
 
 def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,15 +12,33 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.targets import Target
-from mild.core.arrays import FloatArray, IntArray, as_python, check_share, invalid
+from mild.core.arrays import (
+    FloatArray,
+    IntArray,
+    as_python,
+    check_integer,
+    check_share,
+    invalid,
+)
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.describing import describe_prices, has_unused_prices
+from mild.errors import TuningInterruptedWarning
 from mild.features import TextFeatures
 from mild.metrics import Verdict, target_of_choices, verdict_of_choices
 from mild.metrics.curves import TradeoffCurve, prices_unused
 from mild.metrics.outcomes import all_priced, mean_known
+from mild.metrics.verdict import ROUNDING
 from mild.money import amount
+from mild.tuning.cascades import (
+    CascadeJudge,
+    FittedCascades,
+    TunedCascade,
+    as_given,
+    checked_answers,
+    fit_cascades,
+    unused_answers,
+)
 from mild.tuning.fit import fit_constant, in_matrix_order, matrix_router
 from mild.tuning.fitting import (
     contents,
@@ -31,7 +50,14 @@ from mild.tuning.fitting import (
     set_order,
     standardized,
 )
-from mild.tuning.targets import PricedFit, Solution, check_prices, measure, with_price_heads
+from mild.tuning.targets import (
+    PricedFit,
+    Solution,
+    check_prices,
+    measure,
+    traded_prices,
+    with_price_heads,
+)
 from mild.tuning.tasks import (
     Progress,
     Task,
@@ -68,6 +94,8 @@ def tune(
     target_probability: float = 0.8,
     guarantee: float | None = None,
     calibration_share: float = 0.5,
+    cascade: bool = False,
+    max_calls: int = 4,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
@@ -110,6 +138,10 @@ def tune(
         meets them on the held-out rows by a margin. It is an estimate; at least 0.5
     guarantee : probability with which ``max_quality_loss`` holds, by calibration rows
     calibration_share : share of the rows that a guarantee keeps for calibration
+    cascade : whether cascades, which ask several experts and read their answers (columns
+        ``answer__<expert>``), are considered beside routers that ask one; the router is a cascade if it is
+        better on held-out rows
+    max_calls : experts that a cascade asks about one query at most
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
     groups : column whose equal values stay in one fold, such as a subject or a customer
@@ -153,6 +185,7 @@ def tune(
         target_probability,
     )
     check_folds(cv)
+    check_integer("max_calls", max_calls, 1)
     params = {
         "estimator": make_router("linear", params, random_state, tune),
         "alphas": alphas,
@@ -170,6 +203,9 @@ def tune(
             name = next(iter(target.wanted))
             rule = "is for tables of outcomes with prices; this is a table of features and costs."
             raise invalid(name, rule)
+        if cascade:
+            rule = "needs a table of outcomes with answers; this is a table of features and costs."
+            raise invalid("cascade", rule)
         params |= {"cv": cv, "n_jobs": n_jobs}
         search, (order, costs) = _search(families, params), in_matrix_order(data)
         set_order(search, order)
@@ -181,6 +217,8 @@ def tune(
         raise invalid("balance", rule)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
     terms = CostTerms(beta, price_weight, latency_weight)
+    if cascade:
+        checked_answers(table)
     if target.wanted:
         target.check(len(table.expert_names), table.prices is not None)
         if table.prices is not None:
@@ -212,26 +250,58 @@ def tune(
     scale = step.kind == "vectors" if standardize is None else standardize
     fitted = fit_task(task, standardized(search, scale), step, labels)
     wanted = target if target.wanted else None
+    cascades = hint = None
+    stopped = search.interrupted_
+    if cascade and not stopped:
+        try:
+            cascades = _fit_cascades(task, fitted.features, wanted, folds, max_calls, n_jobs)
+        except KeyboardInterrupt:
+            stopped = True
+            rule = "the search was stopped before a cascade was found; the best router is kept."
+            warnings.warn(rule, TuningInterruptedWarning, stacklevel=2)
+    elif not stopped:
+        hint = unused_answers(task, fitted.features, random_state)
     priced = with_price_heads(
-        fitted, task, folds, wanted, calibration, n_jobs, confidence, random_state
+        fitted, task, folds, wanted, calibration, n_jobs, confidence, random_state, cascades
     )
-    fitted = priced.fitted
-    if priced.solution is None:
+    fitted, solution = priced.fitted, priced.solution
+    judged = task if calibration is None else calibration
+    if solution is None:
         verdict = _verdict(search, table.expert_names, order, task)
     else:
-        judged = task if calibration is None else calibration
-        verdict = _target_verdict(priced.solution, priced, judged, confidence, random_state)
+        verdict = _target_verdict(solution, priced, judged, confidence, random_state)
         # The index is that of the given table, whatever the order of the experts in the task is.
         verdict = replace(verdict, constant_expert=table.expert_names.index(verdict.constant))
+    tuned = None
+    if cascades is not None:
+        rows = CascadeJudge(
+            judged.outcomes, judged.groups, judged.counted, confidence, random_state
+        )
+        tuned, own = _judge_cascade(rows, search, cascades, priced, task, fitted.features, verdict)
+        if solution is None and tuned is not None:
+            certain = tuned.cost_difference.high < 0 and own.pays is True
+            better = tuned.cost_difference.estimate < -ROUNDING
+            tuned = replace(tuned, used=bool(better and (certain or not safe)))
+        verdict = own if tuned is not None and tuned.used else verdict
+    uses_cascade = tuned is not None and tuned.used
+    if cascade and not uses_cascade:
+        notes.append("no cascade is better on held-out rows than the router without answers.")
     if calibration is not None:
         fitted = replace(fitted, features=step.vectorize(contents(table, step)))
+    router = router_of(fitted, whole, {**priced.notes, "verdict": verdict.as_dict()})
+    if cascades is not None and uses_cascade:
+        policy = as_given(cascades.policy_of(solution), order, router.policy)
+        # The calibration and the usual shares are those of the router without answers.
+        router = replace(
+            router, policy=policy, calibration=None, info=replace(router.info, shares=None)
+        )
     return _result(
         search,
-        router_of(fitted, whole, {**priced.notes, "verdict": verdict.as_dict()}),
+        router,
         verdict,
         order,
         notes,
-        target=priced.solution,
+        target=solution,
         prices_unused=None if wanted else _prices_unused(task, priced.notes.get("tradeoffs")),
         cost=task.cost,
         text=step.kind,
@@ -239,7 +309,62 @@ def tune(
         balance=task.balance,
         n_folds=len(folds),
         library=table.library,
+        cascade=tuned,
+        answers_unused=hint,
+        interrupted=stopped,
+        **({"routes_as_constant": False} if uses_cascade else {}),
     )
+
+
+def _fit_cascades(
+    task: Task,
+    X: Any,
+    target: Target | None,
+    folds: Sequence[tuple[IntArray, IntArray]],
+    max_calls: int,
+    n_jobs: int | None,
+) -> FittedCascades | None:
+    """Cascades for a target, at several price weights; without one, for the cost of the task."""
+    if target is not None:
+        return fit_cascades(task, X, traded_prices(task), folds, max_calls, None, n_jobs)
+    # What asking costs, in wrong answers.
+    paid = np.maximum(task.costs - (1 - task.table.scores), 0.0)
+    return fit_cascades(task, X, paid, folds, max_calls, [1.0], n_jobs)
+
+
+def _judge_cascade(
+    rows: CascadeJudge,
+    search: Any,
+    cascades: FittedCascades,
+    priced: PricedFit,
+    task: Task,
+    X: Any,
+    verdict: Verdict,
+) -> tuple[TunedCascade | None, Verdict]:
+    """The cascade that was found, beside the router without answers, and the verdict on it.
+
+    ``rows`` are those that it is judged on, ``task`` and ``X`` those that it was fitted on.
+    """
+    solution, direct, held = priced.solution, priced.direct, priced.held
+    if solution is None or direct is None or held is None:
+        column, chosen = cascades.held.take(slice(None)), search.held_out_
+        name = f"{search.best_family_} router"
+        if search.decides_as_constant_:
+            chosen, name = search.held_out_constants_, f"always {verdict.constant}"
+        verdict = rows.verdict(column, search.held_out_constants_, verdict)
+    elif not solution.cascade or held.cascades is None:
+        return None, verdict
+    else:
+        place = int(np.flatnonzero(held.cascades.weights == solution.t)[0])
+        column, name = held.cascades.take(slice(None), place), direct.setting
+        if direct.t is None:
+            chosen = np.full(len(held.known), task.table.expert_names.index(direct.expert or ""))
+        else:
+            chosen = held.choices([direct.t])[:, 0]
+        chosen = np.where(held.known, chosen, -1)
+    policy = cascades.policy_of(solution)
+    found = rows.compared(column, chosen, policy, task.table, X, name)
+    return replace(found, used=solution is not None), verdict
 
 
 def _search(families: str | Sequence[str] | None, params: Mapping[str, Any]) -> Any:
@@ -292,6 +417,9 @@ class TuneResult:
     target: Solution | None = None  # the setting that meets the target; None without a target
     # prices that the loss leaves out: what they could save, and a sentence; None where there are none
     prices_unused: Mapping[str, Any] | None = None
+    cascade: TunedCascade | None = None  # the cascade that was considered; None if there is none
+    # what a cascade would keep and save, and a sentence; None with ``cascade``, or without answers
+    answers_unused: Mapping[str, Any] | None = None
     cost: Mapping[str, Any] | None = None  # terms of the cost; None for a table of numbers
     text: str | None = None  # kind of the text features
     topic: str | None = None  # column of topics
@@ -324,7 +452,11 @@ class TuneResult:
 
     @property
     def decides_as(self) -> str:
-        """What the router is: a family, a trade-off, or always one expert."""
+        """What the router is: a family, a trade-off, a cascade, or always one expert."""
+        if self.cascade is not None and self.cascade.used:
+            return (
+                "a cascade" if self.target is None else f"a cascade for {self.target.target.words}"
+            )
         if self.target is None:
             return f"always {self.verdict.constant}" if self.routes_as_constant else self.family
         expert = self.target.expert
@@ -332,7 +464,7 @@ class TuneResult:
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict and the target in words, what is saved, and which prices are not used."""
+        """The verdict and the target in words, what is saved, and what in the table is not used."""
         found = [self.verdict.sentence]
         if self.target is not None:
             found.append(self.target.promise)
@@ -342,7 +474,10 @@ class TuneResult:
                 why = "its mean cost on held-out rows is not lower; constant_if_better=False, or "
                 why += "--no-constant-if-better, keeps it"
             found.append(f"* is not used ({why}): the router decides as {self.decides_as}.")
-        return found if self.prices_unused is None else [*found, self.prices_unused["sentence"]]
+        if self.cascade is not None:
+            found += self.cascade.sentences
+        unused = (self.prices_unused, self.answers_unused)
+        return [*found, *(one["sentence"] for one in unused if one is not None)]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not finite."""
@@ -362,6 +497,8 @@ class TuneResult:
             "verdict": self.verdict.as_dict(),
             "target": None if self.target is None else self.target.as_dict(),
             "prices_unused": self.prices_unused,
+            "cascade": None if self.cascade is None else self.cascade.as_dict(),
+            "answers_unused": self.answers_unused,
             "notes": list(self.notes),
         }
         return as_python(found, finite=True)
@@ -436,14 +573,18 @@ def _target_verdict(
     reference = names.index(solution.best_expert)
     if solution.t is None:
         chosen = np.full((len(costs), 1), names.index(solution.expert or ""))
+    elif solution.cascade and held.cascades is not None:
+        costs = np.column_stack([costs, held.cascades.costs])
+        place = np.flatnonzero(held.cascades.weights == solution.t)[0]
+        chosen = np.full((len(costs), 1), len(names) + place)
     else:
         chosen = held.choices([solution.t])
     certified = solution.target.guarantee is not None
     settings = chosen if certified else np.column_stack([chosen, measure(held).chosen])
     _, group, sizes = np.unique(held.groups, return_inverse=True, return_counts=True)
     target = target_of_choices(
-        held.quality,
-        held.dollars,
+        held.all_quality,
+        held.all_dollars,
         settings,
         reference,
         names,
@@ -455,12 +596,14 @@ def _target_verdict(
         confidence=confidence,
         random_state=seed,
         judged_on="calibration rows" if certified else "held-out rows",
+        asks_reference=held.asked(reference),
     )
     dollars = None
     expert = task.outcomes.take(priced.held.known).best_constant()
-    if held.dollars is not None:
+    paid = held.all_dollars
+    if paid is not None:
         every = np.arange(len(costs))
-        dollars = float((held.dollars[every, chosen[:, 0]] - held.dollars[:, expert]).mean())
+        dollars = float((paid[every, chosen[:, 0]] - paid[:, expert]).mean())
     verdict = verdict_of_choices(
         costs,
         chosen[:, 0],
@@ -477,7 +620,8 @@ def _target_verdict(
     if known > len(costs):
         left = f"{known - len(costs):,} of {known:,} rows are left out because not every score and price "
         left += "is known."
-    return replace(verdict, target=target, left_out=left)
+    name = "the cascade" if solution.cascade else verdict.router
+    return replace(verdict, router=name, target=target, left_out=left)
 
 
 def _prices_unused(task: Task, record: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -523,6 +667,7 @@ def _result(
     ``about`` are more fields of the result.
     """
     places, skipped = np.argsort(order), tuple(search.skipped_families_)
+    constant = search.decides_as_constant_ if target is None else target.t is None
     results = dict(search.cv_results_)
     results["params"] = [reordered_params(found, places) for found in results["params"]]
     if skipped:
@@ -537,13 +682,11 @@ def _result(
             for i, row in enumerate(zip(*results.values(), strict=True))
         ),
         choice=search.choice_,
-        routes_as_constant=search.decides_as_constant_ if target is None else target.t is None,
         target=target,
         skipped_families=skipped,
         dropped_margins=search.dropped_margins_,
-        interrupted=search.interrupted_,
         notes=tuple(notes),
-        **about,
+        **{"routes_as_constant": constant, "interrupted": search.interrupted_, **about},
     )
 
 

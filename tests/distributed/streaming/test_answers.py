@@ -1,4 +1,4 @@
-"""The template writes what a JSON writer would."""
+"""Decisions as JSON lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from mild.distributed.streaming import DecisionLines, error_line
+from mild.distributed.streaming import Query, decision_lines
 from mild.policies import Decisions
 
 
@@ -18,8 +18,9 @@ def decisions(costs=None):
 
 @pytest.mark.parametrize("names", [["a", "b"], ['100 % "sure"', "ü\n{}"], ["%s", "%(x)d"]])
 def test_answers_are_json_whatever_the_names(names):
-    every = DecisionLines(names, probabilities=True)
-    lines = every.write(decisions(np.array([[0.5, 1], [2, 3]])), ["x", "y"], [None, 7])
+    queries = [Query("x"), Query("y", 7)]
+    costs = np.array([[0.5, 1], [2, 3]])
+    lines = decision_lines(names, decisions(costs), queries, probabilities=True)
     first, second = map(json.loads, lines)
     assert first == {
         "expert": names[1],
@@ -28,18 +29,15 @@ def test_answers_are_json_whatever_the_names(names):
     }
     assert second["id"] == 7
     assert second["probabilities"][names[0]] == 1e-9
-    (plain, _) = DecisionLines(names).write(decisions(), ["x", "y"], [None, 7])
+    plain, _ = decision_lines(names, decisions(), queries)
     assert json.loads(plain) == {"expert": names[1], "expected_cost": None}
 
 
 def test_queries_come_back_if_asked_for():
-    lines = DecisionLines(["a", "b"], echo=True).write(decisions(), ['"q"', "\ud800"], [None, None])
+    queries = [Query('"q"'), Query("\ud800")]
+    lines = decision_lines(["a", "b"], decisions(), queries, echo=True)
     assert json.loads(lines[0])["query"] == '"q"'
     assert json.loads(lines[0])["expected_cost"] is None
     assert json.loads(lines[1])["query"] == "\ud800"
     # Lone surrogates have no UTF-8.
     assert lines[1].encode()
-
-
-def test_a_bad_line_is_answered_by_its_number():
-    assert json.loads(error_line(17, "not JSON")) == {"line": 17, "error": "not JSON"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import threading
@@ -65,3 +66,10 @@ def test_a_stream_that_breaks_is_an_error_of_one_sentence():
 
     with pytest.raises(DataFileError, match="cannot read the queries: Input/output error"):
         list(read_blocks(Broken()))
+
+
+def test_a_gzipped_file_that_is_cut_off_is_an_error_of_one_sentence(tmp_path):
+    path = tmp_path / "queries.txt.gz"
+    path.write_bytes(gzip.compress(os.urandom(50_000))[:20_000])
+    with gzip.open(path) as stream, pytest.raises(DataFileError, match="cannot read the queries: "):
+        list(read_blocks(stream))

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from mild.core.answers import KINDS
 from mild.core.arrays import invalid
 from mild.data.data_quality import Finding
 from mild.data.formats.base import (
@@ -46,6 +47,8 @@ def check_options(options: ReadArguments) -> None:
     """Refuse options that no table could fit, before one is read."""
     if options.form is not None:
         check_option("form", options.form, FORMS)
+    if options.answer_kind is not None:
+        check_option("answer_kind", options.answer_kind, tuple(KINDS))
     for what in ("query", "experts", "scores", "prices", "latencies", "vectors", "tokens", "where"):
         value = getattr(options, what)
         if not isinstance(value, Iterable | None):

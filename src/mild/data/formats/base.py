@@ -20,6 +20,7 @@ LATENCY = "latency_ms__"
 TOKENS_IN = "tokens_in__"
 TOKENS_OUT = "tokens_out__"
 ANSWER = "answer__"
+LOGPROB = "logprob__"
 
 #: Usual names of what is known about an answer, without regard to case, spaces and dashes.
 MODEL_NAMES = ("model", "model_name", "expert", "expert_name", "engine", "model_id", "llm")
@@ -62,9 +63,10 @@ class ReadArguments:
     model_column: str | None = None
     answer_column: str | None = None
     id_column: str | None = None
+    answer_kind: str | None = None
 
     def texts(self) -> set[str]:
-        """Columns that are read as text whatever they look like."""
+        """Columns that are read as text whatever they look like, also as patterns."""
 
         def names(what: str) -> set[str]:
             columns = getattr(self, what)
@@ -75,7 +77,7 @@ class ReadArguments:
         query = {self.query.strip()} if isinstance(self.query, str) else set()
         outcomes = names("scores") | names("prices") | names("latencies")
         named = {name for name in (self.model_column, self.answer_column) if name is not None}
-        return {*TEXTS, *query, *names("query"), *named} - outcomes
+        return {*TEXTS, *query, *names("query"), *named, ANSWER + "*"} - outcomes
 
 
 @dataclass(frozen=True)

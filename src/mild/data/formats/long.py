@@ -220,9 +220,10 @@ def widen_rows(
 
 
 def answer_columns(table: Any) -> list[str]:
-    """Texts that are named as answers."""
-    texts = [name for name in table.column_names if is_string(table.schema.field(name).type)]
-    return usual_columns(texts, ANSWER_NAMES)
+    """Texts and objects, such as tool calls, that are named as answers."""
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_nested)
+    said = [field.name for field in table.schema if any(one(field.type) for one in kinds)]
+    return usual_columns(said, ANSWER_NAMES)
 
 
 def long_columns(table: Any, options: ReadArguments) -> LongColumns:

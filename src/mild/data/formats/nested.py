@@ -16,6 +16,7 @@ import pyarrow.types as kinds
 
 from mild.data.data_quality import Finding
 from mild.data.formats.base import (
+    ANSWER,
     LATENCY,
     PRICE,
     SCORE,
@@ -36,6 +37,8 @@ OBJECTS = {
     **dict.fromkeys(("tokens_in", "input_tokens", "prompt_tokens"), TOKENS_IN),
     **dict.fromkeys(("tokens_out", "output_tokens", "completion_tokens"), TOKENS_OUT),
 }
+#: Columns that hold an object of models -> answer, where there is one of scores, too.
+ANSWER_OBJECTS = ("answers", "responses", "outputs")
 #: Columns of two lists of the same length: the models, and their scores.
 MODEL_LIST, SCORE_LIST = "llm_name_list", "perf_list"
 #: Columns that hold an object or a list of records as text, in a CSV file.
@@ -119,10 +122,11 @@ def detect_nested(schema: Any) -> Layout | None:
 
 
 def _objects(schema: Any) -> dict[str, str]:
-    """Columns that are objects of numbers -> prefix; those of scores first."""
+    """Columns that are objects of numbers or answers -> prefix; those of scores first."""
+    prefixes = {**OBJECTS, **dict.fromkeys(ANSWER_OBJECTS, ANSWER)}
     return {
         name: prefix
-        for name, prefix in OBJECTS.items()
+        for name, prefix in prefixes.items()
         if name in schema.names and _is_object(schema.field(name).type)
     }
 

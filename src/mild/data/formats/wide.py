@@ -13,9 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from mild.data.formats.base import (
+    ANSWER,
     CORRECT,
     LATENCY,
     LATENCY_NAMES,
+    LOGPROB,
     PRICE,
     PRICE_NAMES,
     SCORE,
@@ -30,7 +32,9 @@ from mild.errors import DataFileError, listed
 
 #: Prefixes of columns that hold outcomes; those behind the scores need a score of the same model.
 PREFIXES = (CORRECT, SCORE, PRICE, LATENCY, TOKENS_IN, TOKENS_OUT)
-# A prefix that is so similar to one of them is a mistake.
+# Prefixes of columns about answers, which need a score of the same model, too.
+ANSWER_PREFIXES = (ANSWER, LOGPROB)
+# A prefix that is so similar to one of PREFIXES is a mistake.
 SIMILAR = 0.8
 
 
@@ -61,6 +65,7 @@ def detect_wide(schema: Any) -> Layout | None:
         for prefix, mark, expert in [name.partition("__")]
         if mark
         and name not in layout.taken
+        and prefix + mark not in ANSWER_PREFIXES
         and (expert in scores or prefix + mark in (PRICE, LATENCY))
     )
     if others:
@@ -75,7 +80,7 @@ def check_prefixes(names: Sequence[str], experts: Sequence[str]) -> None:
         prefix, mark, expert = column.partition("__")
         if not expert or not prefix:
             continue
-        if prefix + mark in PREFIXES:
+        if prefix + mark in PREFIXES + ANSWER_PREFIXES:
             if expert in experts:
                 continue
             wanted = [CORRECT + expert, SCORE + expert]

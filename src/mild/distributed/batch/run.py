@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import os
 import secrets
-import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import ExitStack, closing
@@ -35,7 +34,7 @@ from mild.distributed.batch.output import (
     digest,
     job_fingerprint,
 )
-from mild.distributed.executors import SPAWN, process_pool, result_of, thread_pool
+from mild.distributed.executors import SPAWN, process_pool, result_of
 from mild.distributed.locks import folder_lock
 from mild.distributed.partitions import (
     FoundFile,
@@ -60,7 +59,7 @@ from mild.errors import (
 
 # Bytes of output that make a row group.
 GROUP_BYTES = 64 << 20
-# Bytes of texts from which processes are worth their start, of a second or two.
+# Bytes from which processes are worth their start, of a second or two.
 PROCESS_BYTES = 8 << 20
 
 
@@ -286,15 +285,12 @@ def _route(
         else:
             stack.enter_context(threadpool_limits(1))
             workers = workers or cores()
-            if workers == 1 or len(todo) == 1:
+            if min(workers, len(todo)) == 1 or sum(part.size for part in todo) <= PROCESS_BYTES:
                 for partition in todo:
                     yield route_partition(job, partition)
                 return
-            # Processes where Python does most of the work, and there is much of it.
-            texts = job.inputs.kind == "texts" and sum(part.size for part in todo) > PROCESS_BYTES
-            stop: Any = SPAWN.Event() if texts else threading.Event()
-            pool = (process_pool if texts else thread_pool)(workers, replace(job, stop=stop))
-            submit = stack.enter_context(pool)
+            stop = SPAWN.Event()
+            submit = stack.enter_context(process_pool(workers, replace(job, stop=stop)))
             stack.callback(stop.set)
         futures = {submit(route_partition, part): part for part in todo}
         for future in as_completed(futures):
@@ -421,12 +417,6 @@ def _without_bad_rows(
     X: NDArray[Any], empty: NDArray[np.bool_] | None
 ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     """X with zeros in rows that are empty or not finite, and which these are; None if there are none."""
-    if empty is None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            flat = X.ravel(order="K")
-            # Faster than isfinite: squares add up to a finite number only if all are finite.
-            if np.isfinite(np.dot(flat, flat)):
-                return X, None
     bad = ~np.isfinite(X).all(axis=1)
     if empty is not None:
         bad |= empty

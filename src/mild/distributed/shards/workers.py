@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +40,6 @@ from mild.routers.objective import (
     LinearObjective,
     LossParameters,
     MarginSums,
-    RowLoss,
     fixed_margins,
     margin_sums,
     raw_rewards,
@@ -213,7 +212,6 @@ class ShardWorker:
     def __post_init__(self) -> None:
         # Arrays by the number of a partition and a name, or the files that they are mapped from.
         self._arrays: dict[tuple[int, str], Any] = {}
-        self._losses: dict[int, RowLoss] = {}
         self._scaled: set[int] = set()
         self._lock = threading.Lock()
 
@@ -325,14 +323,15 @@ class ShardWorker:
         X = self._features(part, setup)
         if not len(X):
             return (0.0, np.zeros(W.shape)), None
-        return LinearObjective(X, self._loss(part, setup), 0.0)(W), None
+        costs = np.asarray(self._get(part, "costs"))
+        targets = row_targets(setup.options, costs, np.ones(len(costs)), setup.whole)
+        return LinearObjective(X, row_loss(targets, np.float32), 0.0)(W), None
 
     def _check_room(self, setup: Setup) -> None:
         """Keep small features in memory, and refuse those that would fill the disk."""
         rows = sum(setup.rows[part.number] for part in self.partitions)
         p, d = len(self.dataset.expert_names), setup.step.n_features_
-        # Features, costs, rewards, and which experts were asked.
-        wanted = rows * (4 * d + 8 * p + 4 * p + p)
+        wanted = rows * (4 * d + 8 * p)
         if self.folder is None or wanted <= IN_MEMORY:
             self.folder = None
             return
@@ -371,24 +370,6 @@ class ShardWorker:
             self._scaled.add(number)
         # A plain view: slices of a memmap are slow to make.
         return np.asarray(self._get(part, "X"))
-
-    def _loss(self, part: Partition, setup: Setup) -> RowLoss:
-        """The loss of a partition's rows, whose arrays are kept as the features are."""
-        if part.number not in self._losses:
-            costs = np.asarray(self._get(part, "costs"))
-            targets = row_targets(setup.options, costs, np.ones(len(costs)), setup.whole)
-            loss = row_loss(targets, np.float32)
-            for name, array in (("rewards", loss.rewards), ("asked", loss.asked)):
-                if array is not None:
-                    self._new(part, name, array.shape, array.dtype)[:] = array
-            nothing = np.zeros((0, 0), np.float32)
-            self._losses[part.number] = replace(loss, rewards=nothing, asked=None)
-        asked = (part.number, "asked") in self._arrays
-        return replace(
-            self._losses[part.number],
-            rewards=np.asarray(self._get(part, "rewards")),
-            asked=np.asarray(self._get(part, "asked")) if asked else None,
-        )
 
 
 def _known(piece: OutcomeTable, costs: FloatArray) -> tuple[OutcomeTable, FloatArray]:
@@ -436,15 +417,9 @@ class RayWorkers(Workers):
 
     def __init__(self, ray: Any, actors: list[Any]) -> None:
         self.ray, self.actors = ray, actors
-        self._sent: dict[int, tuple[Any, Any]] = {}
 
     def _answers(self, method: str, *arguments: Any) -> list[Any]:
-        # Arguments of the last call are in Ray's store already. They are kept, so that ids stay unique.
-        self._sent = {
-            id(value): self._sent.get(id(value)) or (value, self.ray.put(value))
-            for value in arguments
-        }
-        refs = [self._sent[id(value)][1] for value in arguments]
+        refs = [self.ray.put(value) for value in arguments]
         answers = [actor.each.remote(method, *refs) for actor in self.actors]
         remedy = "Use more workers, on more machines, or smaller shards."
         return [result_of(answer.future(), "some shards", remedy) for answer in answers]

@@ -20,7 +20,7 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
 from mild.gateway.selection.needs import missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
-from mild.policies.answers import AnswerCascadePolicy
+from mild.policies.answers import AnswerCascadePolicy, Ask
 
 # Texts that are scored at a time: the event loop has other things to do, too.
 MAX_TOGETHER = 16
@@ -47,6 +47,11 @@ class Climb(NamedTuple):
     json_policy: AnswerCascadePolicy  # the same for answers that are JSON or tool calls
     features: FloatArray | None  # of the text
     skipped: frozenset[int]  # experts of the cascade that are not asked
+
+    def first_step(self) -> tuple[int, ...]:
+        """Experts that are asked first, at the same time; none where nobody can be asked."""
+        found = self.policy.next(self.features, dict.fromkeys(self.skipped))
+        return found.experts if isinstance(found, Ask) else ()
 
 
 class Selection(NamedTuple):
@@ -242,7 +247,7 @@ class ExpertSelector:
                 chosen = sorted(able)[self._random.randrange(len(able))]
                 return self._selection(scores, missing, chosen, explore / len(able), explored=True)
             found = self._selection(scores, missing, scores.best, 1 - explore)
-            return found._replace(chosen=CASCADE, climb=climb)
+            return found._replace(chosen=CASCADE, climb=climb, expected=None)
         pin = self._find_pin(session, scores)
         best = scores.best
         if pin is not None:

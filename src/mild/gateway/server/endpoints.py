@@ -37,7 +37,6 @@ from mild.gateway.server.completions import (
     run_until_disconnect,
 )
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send, authorization_of
-from mild.policies.answers import Ask
 
 if TYPE_CHECKING:
     from mild.artifact import Router
@@ -174,11 +173,9 @@ class Endpoints:
         router = selector.at_weight(wanted.price_weight) if climb is None else selector.whole
         found = await self._explain(router, part)
         why = {name: value for name, value in asdict(found).items() if name in _WHY}
-        order, first = scores.order, {}
-        step = climb and climb.policy.next(climb.features, dict.fromkeys(climb.skipped))
-        if isinstance(step, Ask):
-            order = list(dict.fromkeys([*step.experts, *order]))
-            first = {"first_step": [names[k] for k in step.experts]}
+        step = () if climb is None else climb.first_step()
+        order = list(dict.fromkeys([*step, *scores.order]))
+        first = {"first_step": [names[k] for k in step]} if step else {}
         best = order[0]
         reason = "on_novel" if scores.novel else "cannot_serve"
         if names[best] == found.expert:
@@ -194,7 +191,8 @@ class Endpoints:
                 **first,
                 **shares,
                 "expected_costs": None if costs is None else dict(zip(names, costs, strict=True)),
-                "expected_cost": None if costs is None else costs[best],
+                # What a cascade costs depends on the answers.
+                "expected_cost": None if costs is None or step else costs[best],
                 "cannot_serve": missing,
                 "available": {
                     name: context.clients[configured_name(name)].is_free() for name in names

@@ -1,0 +1,126 @@
+"""Figures of a cascade on rows whose answers are known: its steps, and what answers add."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mild.core.answers import Answers
+from mild.core.arrays import BoolArray, IntArray, as_python
+from mild.data import CostTerms, OutcomeTable
+from mild.data.cascades import cascade_costs, with_cascade
+from mild.errors import InvalidInputError, listed
+from mild.metrics import expert_shares
+from mild.metrics.outcomes import Outcomes, mean_known
+from mild.metrics.verdict import STARTS
+from mild.policies.answers import AnswerCascadePolicy, CascadeRun
+from mild.tuning.cascades import CascadeJudge
+from mild.tuning.tasks import Task
+
+DIRECT = "the router without answers"
+_STARTS = {
+    True: "The cascade pays",
+    False: "The cascade does not pay",
+    None: "It is not clear whether the cascade pays",
+}
+
+
+def known_answers(table: OutcomeTable, policy: AnswerCascadePolicy) -> Answers:
+    """The answers of a table, compared as the cascade does; refused if an expert of a step has none."""
+    answers = replace(table, answer_kind=policy.answer_kind).answers
+    silent = [k for k in policy.order if answers is None or (answers.codes[:, k] < 0).all()]
+    if answers is None or silent:
+        names = listed([repr(table.expert_names[k]) for k in silent], 6)
+        raise InvalidInputError(
+            f"the table must hold the answers of the experts that the cascade asks; there are none of "
+            f"{names}. Add columns answer__<expert>, as mild collect writes them, or judge router.direct.",
+            parameter="table",
+        )
+    return answers
+
+
+def cascade_outcomes(
+    known: Outcomes, table: OutcomeTable, terms: CostTerms, run: CascadeRun
+) -> Outcomes:
+    """Outcomes of the experts of a table with one more column, that of the run."""
+    wide = with_cascade(table, run)
+    return replace(
+        known,
+        costs=np.column_stack([known.costs, cascade_costs(table, terms, run)]),
+        scores=wide.scores,
+        prices=wide.prices,
+        latencies=wide.latencies,
+        given=run.expert,
+        asked=run.asked,
+    )
+
+
+def cascade_figures(
+    run: CascadeRun,
+    task: Task,
+    outcomes: Outcomes,
+    rows: BoolArray,
+    direct: IntArray,
+    confidence: float,
+    seed: int,
+    has_target: bool,
+) -> tuple[dict[str, Any], dict[str, float | None]]:
+    """Figures of a run on a mask of rows, JSON-ready, and the means of the choices without answers.
+
+    ``direct`` (n_samples,) are these choices. ``steps`` has the rows that end in each, ``asked`` and
+    ``given`` (n_experts,) the shares of the rows in which an expert is asked, and its answer given,
+    ``calls`` the experts per query, and ``direct`` the verdict against the choices without answers. Where
+    the router has a target, that decides, and the losses are only compared.
+    """
+    known, other, asked = outcomes.take(rows), direct[rows], run.asked[rows]
+    weight, names = known.weight, task.table.expert_names
+    judge = CascadeJudge(known.experts, task.groups[rows], task.counted, confidence, seed)
+    verdict = judge.difference(known.costs[:, -1:], known.costs, other)
+    means = known.means(other)
+    paid = known.means(np.full(len(other), len(names)))["dollars_per_1000"]
+    old = means["dollars_per_1000"]
+    dollars = None if paid is None or old is None else paid - old
+    verdict = replace(verdict, router="the cascade", constant=DIRECT, dollars_per_1000=dollars)
+    headline = "For comparison" if has_target else _STARTS[verdict.pays]
+    words = verdict.sentence.removeprefix(STARTS[verdict.pays])
+    sentence = headline + words.replace("that of always", "that of", 1)
+    figures = {
+        "steps": _steps(run, known, rows, names),
+        "asked": np.average(asked, axis=0, weights=weight),
+        "given": expert_shares(run.expert[rows], len(names), weight),
+        "calls": np.average(asked.sum(axis=1), weights=weight),
+        "direct": {**verdict.as_dict(), "headline": headline, "sentence": sentence},
+    }
+    return as_python(figures, finite=True), means
+
+
+def _steps(
+    run: CascadeRun, known: Outcomes, rows: BoolArray, names: Sequence[str]
+) -> list[dict[str, Any]]:
+    step, last, weight = run.step[rows], len(run.steps) - 1, known.weight
+    begins = np.argmax([run.asked[rows, experts[0]] for experts in run.steps], axis=0)
+    columns = {
+        "accuracy": known.scores,
+        "dollars_per_1000": None if known.prices is None else 1000 * known.prices,
+        "seconds": known.latencies,
+    }
+    values = {name: None if part is None else part[:, -1] for name, part in columns.items()}
+    found = []
+    for number, experts in enumerate(run.steps):
+        ends = step == number
+        # The answer of the last step is given whatever the gate says.
+        own = {**values, "estimated": None if number == last else run.probability[rows]}
+        part = None if weight is None else weight[ends]
+        found.append(
+            {
+                "experts": [names[k] for k in experts],
+                "rows": int(ends.sum()),
+                "begin": int((begins == number).sum()),
+                "share": float(np.average(ends, weights=weight)),
+                **{key: None if x is None else mean_known(x[ends], part) for key, x in own.items()},
+            }
+        )
+    return found

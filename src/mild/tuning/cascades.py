@@ -1,0 +1,400 @@
+"""Cascades in tuning: fitted without each fold, judged on held-out rows, beside routers without answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from mild.artifact.facts import cascade_words
+from mild.core.answers import KINDS, Answers
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.data import OutcomeTable
+from mild.data.cascades import cascade_costs, cascade_scores
+from mild.data.splits import random_splits
+from mild.errors import counted
+from mild.metrics import Verdict, verdict_of_choices
+from mild.metrics.outcomes import Outcomes
+from mild.metrics.routing import FEWEST_GROUPS
+from mild.metrics.verdict import ROUNDING
+from mild.policies import AnswerCascadePolicy, OrderedPolicy, Policy
+from mild.routers.answer_cascade import AnswerCascadeRouter, Candidate
+from mild.tuning.tasks import Task
+
+# Rows, experts and calls, at most, by which is said what a cascade would do where none was asked for.
+SAID_ROWS, SAID_EXPERTS, SAID_CALLS = 2_000, 8, 3
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeOutcomes:
+    """What cascades at m price weights do with n rows that they were not fitted on."""
+
+    weights: FloatArray  # (m,) ascending
+    quality: FloatArray  # (n_samples, m) scores of the given answers, NaN where they are not known
+    dollars: (
+        FloatArray | None
+    )  # (n_samples, m) of all experts that were asked; None if there are none
+    costs: FloatArray  # (n_samples, m) under the terms of the task
+    asked: BoolArray  # (n_samples, m, n_experts) which experts were asked
+    # (2, m) quality and dollars by which the cascades of all rows do worse than these, those of the folds
+    gaps: FloatArray | None = None
+
+    @classmethod
+    def of(
+        cls, policies: Sequence[AnswerCascadePolicy], weights: FloatArray, task: Task, X: Any
+    ) -> CascadeOutcomes:
+        """What policies, one for each price weight, do with the rows of a task."""
+        table, answers = task.table, checked_answers(task.table)
+        runs = [policy.run(X, answers) for policy in policies]
+        prices = table.prices
+        return cls(
+            weights,
+            np.column_stack([cascade_scores(table.scores, run) for run in runs]),
+            None if prices is None else np.column_stack([run.paid(prices) for run in runs]),
+            np.column_stack([cascade_costs(table, task.terms, run) for run in runs]),
+            np.stack([run.asked for run in runs], axis=1),
+        )
+
+    def take(self, rows: Any, first: int = 0) -> CascadeOutcomes:
+        """Some of the rows, and the price weights from the place ``first`` on."""
+        return CascadeOutcomes(
+            self.weights[first:],
+            self.quality[rows, first:],
+            None if self.dollars is None else self.dollars[rows, first:],
+            self.costs[rows, first:],
+            self.asked[rows, first:],
+            None if self.gaps is None else self.gaps[:, first:],
+        )
+
+    def with_gaps(self, fitted: CascadeOutcomes) -> CascadeOutcomes:
+        """The same beside what the cascades do that were fitted on these rows."""
+        known = ~np.isnan(self.quality).any(axis=1)
+        less = (self.quality - fitted.quality)[known].mean(axis=0)
+        more = np.zeros(len(less))
+        if self.dollars is not None and fitted.dollars is not None:
+            more = np.nanmean((fitted.dollars - self.dollars)[known], axis=0)
+        return replace(self, gaps=np.maximum([less, more], 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedCascades:
+    """Cascades of a task at several price weights, and what they do with its rows when held out."""
+
+    router: AnswerCascadeRouter  # fitted on all rows
+    held: CascadeOutcomes  # NaN in rows that no fold holds out
+
+    def policy_of(self, solution: Any) -> AnswerCascadePolicy:
+        """The policy at the price weight of a solution; without one at the first."""
+        return self.router.at(float(self.held.weights[0]) if solution is None else solution.t)
+
+    def of(self, task: Task, X: Any) -> CascadeOutcomes:
+        """What they do with other rows."""
+        weights = self.held.weights
+        return CascadeOutcomes.of([self.router.at(t) for t in weights], weights, task, X)
+
+
+def checked_answers(table: OutcomeTable) -> Answers:
+    """The answers of a table; refused where there are none, or nothing to ask in steps."""
+    if len(table.expert_names) < 2:
+        raise invalid("cascade", f"needs at least two experts; got {table.expert_names[0]} only.")
+    answers = table.answers
+    if answers is None:
+        raise invalid(
+            "cascade",
+            "needs the answers of the experts, and the table has none. Add columns answer__<expert>, as "
+            "mild collect writes them.",
+        )
+    if not answers.ever_agree:
+        raise invalid(
+            "cascade",
+            f"needs experts that agree in some rows; compared {KINDS[answers.kind]}, no two answers do. "
+            f"Set another kind of answers than {answers.kind} (answer_kind, --answer-kind).",
+        )
+    return answers
+
+
+def price_weights(candidates: Sequence[Candidate]) -> FloatArray:
+    """One price weight, ascending, for each cascade that costs least at some.
+
+    >>> price_weights([Candidate(((k,),), 0.0, *cost) for k, cost in enumerate([(0.3, 1), (0.1, 2)])])
+    array([0.1, 0.4])
+    """
+    at = min(candidates, key=lambda one: (one.cost, one.paid))
+    turns = []
+    while cheaper := [one for one in candidates if one.paid < at.paid]:
+        turn, at = min(((one.cost - at.cost) / (at.paid - one.paid), one) for one in cheaper)
+        turns.append(turn)
+    if not turns:
+        return np.zeros(1)
+    middle = [float(np.sqrt(low * high)) for low, high in pairwise(turns)]
+    return np.unique([float(f"{t:.6g}") for t in (turns[0] / 2, *middle, 2 * turns[-1])])
+
+
+def fit_cascades(
+    task: Task,
+    X: Any,
+    prices: FloatArray,
+    folds: Sequence[tuple[IntArray, IntArray]],
+    max_calls: int,
+    weights: Sequence[float] | None = None,
+    n_jobs: int | None = None,
+) -> FittedCascades | None:
+    """Fit cascades on a task, and without each fold, at price weights; by default where they differ.
+
+    ``prices`` (n_samples, n_experts) are what is paid for asking. Experts, order, gate and threshold are
+    found anew without each fold. None where asking one expert is best at every weight.
+    """
+    router = _fit(task, X, prices, max_calls)
+    grid = price_weights(router.candidates_) if weights is None else np.array(weights, float)
+    grid = grid[[len(router.at(t).order) > 1 for t in grid]]
+    if not grid.size:
+        return None
+    parts = Parallel(n_jobs=n_jobs)(
+        delayed(_held_out)(task, X, prices, max_calls, grid, train, test) for train, test in folds
+    )
+    (n, p), m = task.table.scores.shape, len(grid)
+    quality, costs, dollars = (np.full((n, m), np.nan) for _ in range(3))
+    asked = np.zeros((n, m, p), bool)
+    for (_, test), part in zip(folds, parts, strict=True):
+        quality[test], costs[test], asked[test] = part.quality, part.costs, part.asked
+        if part.dollars is not None:
+            dollars[test] = part.dollars
+    paid = None if task.table.prices is None else dollars
+    found = FittedCascades(router, CascadeOutcomes(grid, quality, paid, costs, asked))
+    return replace(found, held=found.held.with_gaps(found.of(task, X)))
+
+
+def _fit(
+    task: Task, X: Any, prices: FloatArray, max_calls: int, rows: Any = slice(None)
+) -> AnswerCascadeRouter:
+    weight = None if task.weight is None else task.weight[rows]
+    return AnswerCascadeRouter(max_calls=max_calls).fit(
+        X[rows],
+        1 - task.table.scores[rows],
+        weight,
+        answers=checked_answers(task.table).take(rows),
+        prices=prices[rows],
+    )
+
+
+def _held_out(
+    task: Task,
+    X: Any,
+    prices: FloatArray,
+    max_calls: int,
+    weights: FloatArray,
+    train: IntArray,
+    test: IntArray,
+) -> CascadeOutcomes:
+    router = _fit(task, X, prices, max_calls, train)
+    part = replace(task, table=task.table.take(test))
+    return CascadeOutcomes.of([router.at(t) for t in weights], weights, part, X[test])
+
+
+def as_given(
+    policy: AnswerCascadePolicy, order: IntArray | None, direct: Policy
+) -> AnswerCascadePolicy:
+    """A cascade that was fitted on experts in an order, for the experts as they were given."""
+    if order is None:
+        return replace(policy, direct=direct)
+    return replace(
+        policy,
+        steps=[[int(order[k]) for k in step] for step in policy.steps],
+        heads=None if policy.heads is None else OrderedPolicy(order, policy.heads),
+        direct=direct,
+    )
+
+
+@dataclass(frozen=True)
+class TunedCascade:
+    """A cascade that was considered in tuning, and what it does on held-out rows.
+
+    Differences are those to the router that would be saved without answers; ``router_cost`` is the
+    cascade's own mean.
+    """
+
+    steps: tuple[tuple[str, ...], ...]  # experts that are asked together, step by step
+    threshold: float  # least probability of an answer that is accepted
+    path: str  # what it does, in words
+    rows: tuple[int, ...]  # training rows that end at each step
+    used: bool  # whether the router is the cascade
+    direct: str  # what the router without answers is
+    cost_difference: Verdict
+    quality_difference: Verdict
+    dollars_difference: Verdict | None  # per 1,000 queries
+
+    @property
+    def sentences(self) -> list[str]:
+        """Its path, and how it differs from the router without answers."""
+        parts = ", ".join(f"{n:,} end at step {k}" for k, n in enumerate(self.rows, 1))
+        used = "The cascade" if self.used else "A cascade, which is not used,"
+        level = f"{100 * self.cost_difference.confidence:g} % interval "
+        money = self.dollars_difference
+        differences = [
+            f"mean loss {_span(self.cost_difference, '+.4f', level)}",
+            f"quality {_span(self.quality_difference, '+.4f')}",
+            *([] if money is None else [f"dollars per 1,000 queries {_span(money, '+.4g')}"]),
+        ]
+        return [
+            f"{used} {self.path}. Of {counted(sum(self.rows), 'training row')}, {parts}.",
+            f"Compared with the router without answers ({self.direct}), on held-out rows: "
+            f"{', '.join(differences)}.",
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+
+        def difference(one: Verdict | None) -> dict[str, float] | None:
+            names = ("estimate", "low", "high", "confidence")
+            return None if one is None else {name: getattr(one, name) for name in names}
+
+        money = self.dollars_difference
+        return {
+            "used": self.used,
+            "path": self.path,
+            "steps": [
+                {"experts": list(step), "rows": n}
+                for step, n in zip(self.steps, self.rows, strict=True)
+            ],
+            "threshold": self.threshold,
+            "mean_cost": self.cost_difference.router_cost,
+            "quality": self.quality_difference.router_cost,
+            "dollars_per_1000": money and money.router_cost,
+            "without_answers": {
+                "router": self.direct,
+                "cost": difference(self.cost_difference),
+                "quality": difference(self.quality_difference),
+                "dollars_per_1000": difference(money),
+            },
+            "sentences": self.sentences,
+        }
+
+
+def _span(one: Verdict, form: str, level: str = "") -> str:
+    return f"{one.estimate:{form}} ({level}{one.low:{form}} to {one.high:{form}})"
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeJudge:
+    """Held-out rows, on which a cascade is compared with choices of experts."""
+
+    outcomes: Outcomes  # of the experts
+    groups: IntArray  # (n_samples,) labels of rows that count once together
+    counted: str  # what a group is
+    confidence: float
+    seed: int
+
+    def difference(self, own: FloatArray, values: FloatArray, chosen: IntArray) -> Verdict:
+        """A column (n_samples, m) minus the values of chosen experts, -1 for rows that are not held out."""
+        other = np.where(chosen >= 0, values[np.arange(len(values)), chosen], np.nan)
+        both = np.column_stack([own[:, 0], other])
+        known, strata = ~np.isnan(both).any(axis=1), self.outcomes.strata
+        return verdict_of_choices(
+            both[known],
+            np.zeros(int(known.sum()), np.intp),
+            1,
+            ["the cascade", "the router"],
+            groups=self.groups[known],
+            counted=self.counted,
+            strata=None if strata is None else strata[known],
+            confidence=self.confidence,
+            random_state=self.seed,
+        )
+
+    def dollars(self, cascade: CascadeOutcomes, chosen: IntArray) -> Verdict | None:
+        """Difference of dollars per 1,000 queries; None if there are none."""
+        if cascade.dollars is None or self.outcomes.prices is None:
+            return None
+        return self.difference(1000 * cascade.dollars, 1000 * self.outcomes.prices, chosen)
+
+    def verdict(self, cascade: CascadeOutcomes, constants: IntArray, known: Verdict) -> Verdict:
+        """The verdict on a cascade against the best constants, of which something is ``known``."""
+        found = self.difference(cascade.costs, self.outcomes.costs, constants)
+        money = self.dollars(cascade, constants)
+        return replace(
+            found,
+            router="the cascade",
+            constant=known.constant,
+            constant_expert=known.constant_expert,
+            dollars_per_1000=None if money is None else money.estimate,
+        )
+
+    def compared(
+        self,
+        cascade: CascadeOutcomes,
+        chosen: IntArray,
+        policy: AnswerCascadePolicy,
+        table: OutcomeTable,
+        X: Any,
+        name: str,
+    ) -> TunedCascade:
+        """A cascade beside chosen experts. ``table`` and ``X`` are what its policy was fitted on."""
+        cost = self.difference(cascade.costs, self.outcomes.costs, chosen)
+        assert self.outcomes.scores is not None
+        quality = self.difference(cascade.quality, self.outcomes.scores, chosen)
+        money, names = self.dollars(cascade, chosen), table.expert_names
+        ends = policy.run(X, checked_answers(table)).step
+        return TunedCascade(
+            tuple(tuple(names[k] for k in step) for step in policy.steps),
+            policy.threshold,
+            cascade_words(policy, names),
+            tuple(np.bincount(ends, minlength=len(policy.steps)).tolist()),
+            False,
+            name,
+            cost,
+            quality,
+            money,
+        )
+
+
+def unused_answers(task: Task, X: Any, seed: int) -> dict[str, Any] | None:
+    """What a cascade would keep and save, on half of some rows; None where it would do neither.
+
+    It is the cheapest that is as good as the best expert on the other half, of a few experts.
+    """
+    table = task.table
+    if not table.has_answers or len(table.expert_names) < 2:
+        return None
+    rows = np.random.default_rng([seed, 3]).permutation(table.rows)[:SAID_ROWS]
+    rows = np.sort(rows[~np.isnan(table.scores[rows]).any(axis=1)])
+    groups = np.unique(task.groups[rows], return_inverse=True)[1]
+    if groups.max(initial=0) < 2 * FEWEST_GROUPS:
+        return None
+    prices = np.zeros(table.scores.shape) if table.prices is None else table.prices
+    price, quality = np.nanmean(prices, axis=0), np.nanmean(table.scores, axis=0)
+    parts = np.array_split(np.argsort(price, kind="stable"), SAID_EXPERTS)
+    some = [int(part[np.argmax(quality[part])]) for part in parts if part.size]
+    part = table.take(rows).in_order(np.array(some))
+    answers = part.answers
+    if answers is None or not answers.ever_agree:
+        return None
+    (halves,) = random_splits(groups, 1, 0.5, seed)
+    fit, judged = halves.train, halves.test
+    inputs, paid, errors = X[rows], prices[rows][:, some], 1 - part.scores
+    router = AnswerCascadeRouter(max_calls=min(SAID_CALLS, len(some)))
+    router.fit(inputs[fit], errors[fit], answers=answers.take(fit), prices=paid[fit])
+    best = int(np.argmin(errors[fit].mean(axis=0)))
+    good = [one for one in router.candidates_ if one.cost <= errors[fit, best].mean() + ROUNDING]
+    policy = router.policy_of(good[0])
+    run = policy.run(inputs[judged], answers.take(judged))
+    own, other = run.given(part.scores[judged]).mean(), part.scores[judged, best].mean()
+    money = np.nanmean(run.paid(paid[judged])), np.nanmean(paid[judged, best])
+    kept = float(own / other) if other > 0 else 1.0
+    saved = float(1 - money[0] / money[1]) if money[1] > 0 else 0.0
+    if len(policy.order) < 2 or (kept <= 1 and saved <= 0):
+        return None
+    names = part.expert_names
+    path = cascade_words(policy, names)
+    dollars = "" if table.prices is None else f", and saves {100 * saved:.0f} % of its dollars"
+    sentence = (
+        f"Answers are not used. On {counted(len(judged), 'held-out row')}, a cascade keeps "
+        f"{100 * kept:.1f} % of the quality of always {names[best]}{dollars}: it {path}. cascade=True "
+        "(--cascade) considers cascades, which send a query to several experts."
+    )
+    figures = {"best_expert": names[best], "rows": len(judged), "kept": kept}
+    figures |= {"saved": None if table.prices is None else saved, "path": path}
+    return {**figures, "sentence": sentence}

@@ -1,0 +1,64 @@
+"""A table with answers, and routers that read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+import mild
+from mild.artifact import Router
+from mild.data import OutcomeTable
+from mild.features import HashingFeatures
+from mild.routers.answer_cascade import AnswerCascadeRouter
+from mild.routers.linear import LinearRouter
+from mild.tuning.fitting import contents
+
+NAMES = ["small", "other", "large"]
+RIGHT = {"small": 0.8, "other": 0.75, "large": 0.95}
+PRICES = {"small": 0.001, "other": 0.001, "large": 0.02}
+SECONDS = {"small": 0.2, "other": 0.4, "large": 2.0}
+
+
+def answer_columns(rows: int = 300, seed: int = 0) -> dict[str, list[object]]:
+    """Sums whose wrong answers differ: who agrees is nearly always right."""
+    rng = np.random.default_rng(seed)
+    first, second = rng.integers(10, 99, size=(2, rows))
+    columns: dict[str, list[object]] = {
+        "prompt": [
+            f"What is {a} + {b}? ({i})" for i, (a, b) in enumerate(zip(first, second, strict=True))
+        ],
+        "topic": ["even" if i % 2 == 0 else "odd" for i in range(rows)],
+    }
+    for name in NAMES:
+        right = rng.random(rows) < RIGHT[name]
+        said = np.where(right, first + second, first + second + rng.integers(1, 50, rows))
+        columns[f"correct__{name}"] = right.astype(int).tolist()
+        columns[f"cost__{name}"] = [PRICES[name]] * rows
+        columns[f"latency_ms__{name}"] = [1000 * SECONDS[name]] * rows
+        columns[f"answer__{name}"] = [str(value) for value in said]
+    return columns
+
+
+def answer_table(rows: int = 300, seed: int = 0, **without: bool) -> OutcomeTable:
+    """The table, perhaps without its answers."""
+    columns = answer_columns(rows, seed)
+    if without.get("answers") is False:
+        columns = {name: cells for name, cells in columns.items() if "answer" not in name}
+    return mild.read_outcomes(pa.table(columns))
+
+
+def cascade_router(table: OutcomeTable, price_weight: float = 5.0, **options: object) -> Router:
+    """A cascade with a linear router as the one without answers."""
+    direct = mild.fit(
+        table,
+        router=LinearRouter(),
+        price_weight=price_weight,
+        text=HashingFeatures(dimensions=16),
+    )
+    X = direct.features(contents(table, direct.text))
+    fitted = AnswerCascadeRouter(price_weight, **options).fit(  # type: ignore[arg-type]
+        X, 1 - table.scores, answers=table.answers, prices=table.prices, direct=direct.policy
+    )
+    return replace(direct, policy=fitted.policy_)

@@ -1,0 +1,225 @@
+"""Answers of experts: what they say, which are equal, and of what kind they are."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mild.core.answers import (
+    KINDS,
+    Answer,
+    Answers,
+    answer_codes,
+    canonical_answer,
+    detect_kind,
+    kind_by_scores,
+)
+from mild.errors import InvalidInputError
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+KIND = st.sampled_from(list(KINDS))
+ARGUMENTS = {"city": "Oslo", "days": [1, 2.0]}
+CALLS = {
+    "plain": {"name": "weather", "arguments": ARGUMENTS},
+    "parameters": {"name": "weather", "parameters": {"days": [1, 2], "city": "Oslo"}},
+    "OpenAI": [
+        {
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": "weather", "arguments": '{"days": [1, 2], "city": "Oslo"}'},
+        }
+    ],
+    "OpenAI message": {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "type": "function",
+                "function": {"name": "weather", "arguments": json.dumps(ARGUMENTS)},
+            }
+        ],
+    },
+    "OpenAI Responses": {
+        "type": "function_call",
+        "call_id": "c",
+        "name": "weather",
+        "arguments": json.dumps(ARGUMENTS),
+    },
+    "Anthropic": [
+        {"type": "text", "text": "Let me look."},
+        {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": ARGUMENTS},
+    ],
+    "Anthropic message": {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "t", "name": "weather", "input": ARGUMENTS}],
+    },
+}
+
+
+@given(st.text() | JSON.map(json.dumps), KIND)
+def test_what_an_answer_says_says_the_same(text, kind):
+    said = canonical_answer(text, kind)
+    if said is not None:
+        assert canonical_answer(said, kind) == said
+
+
+@given(JSON | st.binary() | st.dictionaries(st.tuples(st.integers()), st.text()), KIND)
+def test_any_value_is_an_answer_or_none(value, kind):
+    said = canonical_answer(value, kind)
+    assert said is None or isinstance(said, str)
+    assert Answers.of([[value, value]], kind).codes[0, 0] == (-1 if said is None else 0)
+
+
+@given(JSON)
+def test_the_order_of_keys_does_not_matter(value):
+    def turned(one):
+        if isinstance(one, dict):
+            return {key: turned(one[key]) for key in reversed(one)}
+        return [turned(part) for part in one] if isinstance(one, list) else one
+
+    pair = [canonical_answer(json.dumps(one), "json") for one in (value, turned(value))]
+    assert pair[0] == pair[1]
+
+
+@pytest.mark.parametrize("form", CALLS)
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("kind", ["json", "number"])
+def test_tool_calls_of_all_providers_are_equal(form, as_text, kind):
+    if kind != "json" and as_text:
+        return
+    call = json.dumps(CALLS[form]) if as_text else CALLS[form]
+    assert canonical_answer(call, kind) == canonical_answer(CALLS["plain"], "json")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"name": "forecast", "arguments": ARGUMENTS},
+        {"name": "weather", "arguments": {**ARGUMENTS, "city": "Rome"}},
+        {"name": "weather", "arguments": {**ARGUMENTS, "days": [2, 1]}},
+        {"name": "weather", "arguments": "not JSON"},
+        [CALLS["plain"], CALLS["plain"]],
+    ],
+)
+def test_other_tool_calls_differ(other):
+    assert canonical_answer(other, "json") != canonical_answer(CALLS["plain"], "json")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        ("1,200.0", 1200, "number"),
+        ("\u22125", "-5.0", "number"),
+        (r"\frac{3}{4}", "0.75", "number"),
+        ("The answer is 7.", "#### 7", "number"),
+        ("1e400", "10e399", "number"),
+        ("No solution", "no solution.", "number"),
+        ("(b)", "Answer: **B**", "choice"),
+        ("Paris.", " paris ", "short_text"),
+        ("The cat; it SAT!", "the cat\nit sat", "free_text"),
+        ("```python\n[1, 2]\n```", "[1, 2]\n", "code"),
+        ('{"a": 1.0, "b": 2}', '{"b": 2, "a": 1}', "json"),
+        ('{"a": 0.30000000000000004}', '{"a": 0.3}', "json"),
+        ('[{"f": {"x": 1}}, {"g": {}}]', '[{"g": {}}, {"f": {"x": 1}}]', "json"),
+        ('{"a": NaN}', '{"a":NaN}', "json"),
+        ("no call", "No call", "json"),
+        ("[" * 100_000, "[" * 100_000, "json"),
+        ("\ud800", "\ud800", "short_text"),
+    ],
+)
+def test_equal_answers(one, other, kind):
+    assert canonical_answer(one, kind) == canonical_answer(other, kind) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        ("1e400", "1e401", "number"),
+        ("1e-400", "0", "number"),
+        ("123456789012", "123456789013", "number"),
+        ("True", "true", "code"),
+        (" x", "x", "code"),
+        ('{"a": true}', '{"a": 1}', "json"),
+        ('{"a": "1"}', '{"a": 1}', "json"),
+        ("[1, 2]", "[2, 1]", "json"),
+        ('[{"a": 1}, {"a": 2}]', '[{"a": 2}, {"a": 1}]', "json"),
+    ],
+)
+def test_different_answers(one, other, kind):
+    assert canonical_answer(one, kind) != canonical_answer(other, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "missing", [None, float("nan"), np.float32("nan"), "", "no answer", "Undetermined"]
+)
+def test_missing_answers_never_agree(kind, missing):
+    assert (answer_codes([[missing, missing]], kind) == -1).all()
+
+
+def test_words_for_nothing_are_what_a_program_may_print():
+    assert canonical_answer("None", "short_text") is None
+    assert canonical_answer("None", "code") == "None"
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(InvalidInputError) as refused:
+        canonical_answer("1", "numbr")
+    assert refused.value.code == "invalid_answer_kind"
+
+
+@pytest.mark.parametrize("text", ["1,234,", "answer is ", "\\frac{1}{", "A or ", "[", "'\"([*"])
+def test_long_answers_are_read_fast(text):
+    start = time.perf_counter()
+    for kind in KINDS:
+        canonical_answer(text * 100_000, kind)
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        (["12", 3.5, "no answer", "-1,000"], "number"),
+        (["A", "(b)", "C."], "choice"),
+        (['[{"f": {}}]', "no call"], "json"),
+        ([{"name": "f", "arguments": {}}], "json"),
+        (["(1, 'a')", "True", "'x'"], "code"),
+        (["Paris", "Rome"], "short_text"),
+        (["It is a long story that begins in a small town far away from here. " * 2], "free_text"),
+        ([None, ""], "short_text"),
+        (["{'a': {{}: 1}}", r"'\d'"], "short_text"),
+    ],
+)
+def test_the_kind_is_what_answers_look_like(answers, kind):
+    assert detect_kind(answers) == kind
+
+
+@pytest.mark.parametrize(
+    ("row", "scores", "kind"),
+    [
+        (["True", "true", "True"], [1, 0, 1], "code"),
+        (["True", "true", "True"], [1, 1, 1], "short_text"),
+        (["It makes 4.", "2 + 2 = 4", "maybe 5"], [1, 1, 0], "number"),
+        (["I choose B because it fits", "Answer: B", "C"], [1, 1, 0], "choice"),
+        (["It makes 4.", "2 + 2 = 4", None], [1, np.nan, 0], "short_text"),
+    ],
+)
+def test_scores_tell_the_kind(row, scores, kind):
+    assert kind_by_scores([row] * 20, np.array([scores] * 20, float)) == kind
+
+
+def test_signals_are_of_answers_that_are_there():
+    answers = Answers.of([["I am sorry", Answer("x", -0.5), None]], "json")
+    assert answers.signals[0, 0, 1:].tolist() == [1, 1, 0]
+    assert answers.signals[0, 1, 3] == -0.5
+    assert not answers.signals[0, 2].any()
+    assert answers.of_experts([1, 0]).codes.tolist() == [[1, 0]]

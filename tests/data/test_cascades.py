@@ -1,0 +1,64 @@
+"""A run of a cascade as one more column of a table."""
+
+import numpy as np
+import pyarrow as pa
+from numpy.testing import assert_allclose
+
+from mild.data import CostTerms, OutcomeTable
+from mild.data.cascades import cascade_costs, with_cascade
+from mild.policies.answers import CascadeRun
+
+NAN = np.nan
+SCORES = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, NAN, 0.0]])
+PRICES = np.array([[1.0, 2.0, 10.0], [1.0, 2.0, 10.0], [1.0, NAN, 10.0]])
+SECONDS = np.array([[0.3, 0.1, 2.0], [0.1, 0.2, 2.0], [0.1, NAN, 2.0]])
+# The first row ends with the pair, the second with the third expert, the third skips the pair.
+RUN = CascadeRun(
+    [[0, 1], [2]],
+    np.array([0, 1, 1]),
+    np.array([0, 2, 2]),
+    np.array([0.9, 0.4, 0.5]),
+    np.array([[True, True, False], [True, True, True], [False, False, True]]),
+)
+
+
+def table(**changes: object) -> OutcomeTable:
+    names = ["small", "middle", "large"]
+    fields: dict[str, object] = {"prices": PRICES, "latencies": SECONDS, **changes}
+    return OutcomeTable(["a", "b", "c"], names, SCORES, columns=pa.table({}), **fields)  # type: ignore[arg-type]
+
+
+def test_every_expert_that_was_asked_is_paid_and_parallel_ones_take_the_time_of_the_slowest() -> (
+    None
+):
+    found = with_cascade(table(), RUN)
+    assert found.expert_names == ["small", "middle", "large", "cascade"]
+    assert_allclose(found.scores[:, 3], [1, 1, 0])
+    assert found.prices is not None
+    assert found.latencies is not None
+    assert_allclose(found.prices[:, 3], [3, 13, 10])
+    assert_allclose(found.latencies[:, 3], [0.3, 2.2, 2.0])
+
+
+def test_the_cost_adds_what_asking_each_expert_costs() -> None:
+    terms = CostTerms({"small": 0.1, "middle": 0.2, "large": 0.4}, 0.01, 0.5)
+    assert_allclose(
+        cascade_costs(table(), terms, RUN),
+        [0.3 + 0.03 + 0.15, 0.7 + 0.13 + 1.1, 1 + 0.4 + 0.1 + 1.0],
+    )
+    assert_allclose(cascade_costs(table(), CostTerms(), RUN), [0, 0, 1])
+
+
+def test_a_row_is_unknown_where_the_outcome_of_an_asked_expert_is() -> None:
+    asked = RUN.asked.copy()
+    asked[2, 1] = True
+    found = with_cascade(table(), RUN._replace(asked=asked))
+    assert_allclose(found.scores[:, 3], [1, 1, NAN])
+    assert np.isnan(cascade_costs(table(), CostTerms(), RUN._replace(asked=asked))[2])
+
+
+def test_a_table_without_prices_gets_none_and_names_stay_different() -> None:
+    found = with_cascade(table(prices=None, latencies=None), RUN, "small")
+    assert found.prices is None
+    assert found.latencies is None
+    assert found.expert_names == ["small", "middle", "large", "small_"]
