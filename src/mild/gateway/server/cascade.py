@@ -60,13 +60,18 @@ class ExpertCall:
 class Cascade:
     """The steps of one request."""
 
-    def __init__(self, handler: CompletionHandler, climb: Climb, *, is_json: bool) -> None:
+    def __init__(self, handler: CompletionHandler, climb: Climb) -> None:
         self._handler = handler
         self._names = handler.serving.selector.names
-        self._clients = handler.context.clients
         self._policy, self._json_policy, self._features, skipped = climb
-        self._is_json = is_json
         self._answers: dict[int, Answer | None] = dict.fromkeys(skipped)
+        request, steps = handler.request, self._policy.steps
+        for expert in self._policy.order:
+            if not request.is_able(self._client(expert).expert):
+                self._answers[expert] = None
+        most = handler.context.settings.cascade.stuck_after
+        if most is not None and len(steps) > 1 and repeated_calls(request.document) >= most:
+            self._answers |= dict.fromkeys(steps[0])
         self._calls: dict[int, ExpertCall] = {}
         self._judged_until = 0.0
         self.refusal: Refusal | None = None  # of the last step
@@ -116,7 +121,8 @@ class Cascade:
     def _judge(self) -> AnswerCascadePolicy:
         given = self._answers.values()
         calls_tools = any(one is not None and not isinstance(one.content, str) for one in given)
-        return self._json_policy if self._is_json or calls_tools else self._policy
+        is_json = calls_tools or self._handler.request.is_json
+        return self._json_policy if is_json else self._policy
 
     def _best(self) -> ExpertCall | None:
         """The call with the best answer so far."""
@@ -133,7 +139,7 @@ class Cascade:
         return sum(self._handler.worst_case(self._client(expert).expert) for expert in left)
 
     def _client(self, expert: int) -> ExpertClient:
-        return self._clients[configured_name(self._names[expert])]
+        return self._handler.context.clients[configured_name(self._names[expert])]
 
     def _new_call(self, expert: int) -> ExpertCall:
         name, steps = self._names[expert], self._policy.steps
