@@ -128,7 +128,8 @@ class CompletionRequest:
         self._answers = asked_answers(document)
         # Whether answers of several experts can be compared: one text, or tool calls.
         self.comparable = endpoint != EMBEDDINGS and self._answers == 1
-        self.is_json = bool({"json_schema", "json_object"} & set(answer_formats(document)))
+        formats = answer_formats(document)
+        self.is_json = any(one in ("json_schema", "json_object") for one in formats)
         self.deadline = _read_deadline(headers)
         self.number = random.randbytes(12)
         self.request_id = name_request(self.number)
