@@ -7,6 +7,8 @@ medians of the rounds, with one core for the gateway:
 - on SQLite, and on PostgreSQL, which syncs every commit: added p50 at most 4 ms, one request at a time;
   memory of a worker at most 120 MB after the load;
 - on PostgreSQL: at least half of SQLite's rate;
+- a cascade on SQLite that asks two experts at the same time and then a third: at most 5 ms more at p50 than
+  two calls of the expert, one after the other;
 - at least 15 times the rate of LiteLLM's proxy, which checks a key and has nothing else on.
 
 The bare relay is plain ASGI on uvicorn with aiohttp as its client. Servers have one core for themselves;
@@ -33,6 +35,7 @@ from typing import Any
 
 from benchmarks.gateway_files import (
     free_port,
+    save_cascade,
     save_router,
     serving_memory,
     serving_seconds,
@@ -46,9 +49,10 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 CONNECTIONS = 32
 # What is asked: connections, requests, streamed.
 PARTS = {"one": (1, 2000, False), "many": (CONNECTIONS, 8000, False), "stream": (1, 600, True)}
-SQLITE, POSTGRES, RELAY, LITELLM = (
+SQLITE, POSTGRES, CASCADE, RELAY, LITELLM = (
     "mild, SQLite",
     "mild, PostgreSQL",
+    "cascade",
     "bare relay",
     "LiteLLM's proxy",
 )
@@ -76,6 +80,7 @@ def run(repeat: int = 3, share: float = 1.0, litellm: str | None = None) -> Repo
             RELAY: setup.start_relay(),
             SQLITE: setup.start_sqlite(repeat),
             POSTGRES: setup.start_postgres(),
+            CASCADE: setup.start_cascade(),
             LITELLM: setup.start_litellm(litellm),
         }
         found = {name: one for name, one in servers.items() if one is not None}
@@ -118,6 +123,12 @@ class _Setup:
             with started(command, port, {self._core}) as (_, seconds):
                 self.start_seconds.append(seconds)
         return self.start(command, port)
+
+    def start_cascade(self) -> tuple[int, int]:
+        """The gateway on SQLite with a cascade that never accepts before its last step."""
+        save_cascade(self._folder / "router", self._folder / "cascade-router")
+        store = f"{self._folder}/cascade.sqlite"
+        return self.start(*self._gateway("cascade", store, "cascade-router"))
 
     def start_postgres(self) -> tuple[int, int] | None:
         """The gateway with keys, budgets and ledger in PostgreSQL; None where that is not installed."""
@@ -168,7 +179,7 @@ class _Setup:
     def _url(self) -> str:
         return f"http://127.0.0.1:{self.upstream}/v1"
 
-    def _gateway(self, name: str, store: str) -> tuple[list[str], int]:
+    def _gateway(self, name: str, store: str, router: str = "router") -> tuple[list[str], int]:
         """Command and port of a gateway whose store has the key."""
         from mild.gateway.access import AccessStore
         from mild.gateway.access.keys import Key, digest_of, hint_of
@@ -176,7 +187,7 @@ class _Setup:
 
         folder, port = self._folder / name, free_port()
         folder.mkdir()
-        (folder / "router").symlink_to(self._folder / "router")
+        (folder / "router").symlink_to(self._folder / router)
         access = ["[access]", "require_key = true", "budget_day = 1000000.0"]
         lines = [f"port = {port}", f'store = "{store}"', *access]
         file = write_settings(folder, EXPERTS, self._url, lines)
@@ -229,9 +240,10 @@ def _add_rows(report: Report, figures: dict[str, Figures], start_seconds: list[f
         """A figure of two servers, round by round."""
         return zip(figures[name][figure], figures[other][figure], strict=True)
 
-    def added(name: str, part: str = "one") -> list[float]:
-        """Milliseconds more than asking directly."""
-        return [(one - two) * 1000 for one, two in against(name, "direct", (part, "p50"))]
+    def added(name: str, part: str = "one", calls: int = 1) -> list[float]:
+        """Milliseconds more than asking directly, so many times."""
+        pairs = against(name, "direct", (part, "p50"))
+        return [(one - calls * two) * 1000 for one, two in pairs]
 
     def over(name: str, other: str) -> list[float]:
         """Requests/s over the other's."""
@@ -246,6 +258,8 @@ def _add_rows(report: Report, figures: dict[str, Figures], start_seconds: list[f
     _add(report, f"{SQLITE}: start to ready", start_seconds, "s", most=1.6)
     if POSTGRES in figures:
         _add(report, f"{POSTGRES}: {theirs} SQLite", over(POSTGRES, SQLITE), least=0.5)
+    what = f"{CASCADE}: p50 added by two calls at the same time and an escalation"
+    _add(report, what, added(CASCADE, calls=2), "ms", most=5.0)
     if LITELLM in figures:
         _add(report, f"{SQLITE}: {theirs} {LITELLM}", over(SQLITE, LITELLM), least=15)
     for name in figures:
@@ -257,7 +271,7 @@ def _add_rows(report: Report, figures: dict[str, Figures], start_seconds: list[f
         _add(report, f"{name}: processor time of those", figures[name]["many", "cpu"], "ms")
         streamed = added(name, "stream")
         _add(report, f"{name}: p50 added to the first streamed byte", streamed, "ms")
-        if name not in ours:
+        if name not in (*ours, CASCADE):
             _add(report, f"{name}: p50 added to asking directly", added(name), "ms")
             _add(report, f"{name}: memory", figures[name]["stream", "memory"], "MB")
 

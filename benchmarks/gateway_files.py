@@ -12,7 +12,14 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["free_port", "save_router", "serving_memory", "started", "write_settings"]
+__all__ = [
+    "free_port",
+    "save_cascade",
+    "save_router",
+    "serving_memory",
+    "started",
+    "write_settings",
+]
 
 FIT = """
 import sys
@@ -33,6 +40,30 @@ router.fit(X, (X @ taste > 0).astype(float), prices=[0.01 * (k + 1) for k in ran
 notes = {"cost": {"price_weight": 1.0}}
 save(router, Path(folder), expert_names=names, text=features, notes=notes, overwrite=True)
 """
+
+CASCADE = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+import numpy as np
+from mild.artifact import load
+from mild.policies.answers import AgreementTable, AnswerCascadePolicy
+router = load(Path(sys.argv[1]))
+rng = np.random.default_rng(0)
+codes, scores = rng.integers(0, 3, (500, 3)), (rng.random((500, 3)) < 0.8).astype(float)
+table = AgreementTable.of_rows(codes, scores, np.ones(500))
+# Nothing is ever accepted: the last step is always needed.
+gate = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -20.0])
+policy = AnswerCascadePolicy(
+    "free_text", [[0, 1], [2]], 0.9, table, router.policy, gate, router.policy, 1e9
+)
+replace(router, policy=policy).save(Path(sys.argv[2]))
+"""
+
+
+def save_cascade(router: Path, folder: Path) -> None:
+    """Save a cascade over the experts of a router: two at the same time, then always the third."""
+    subprocess.run([sys.executable, "-c", CASCADE, str(router), str(folder)], check=True)
 
 
 def save_router(

@@ -8,7 +8,10 @@ probability. The heads for error and price do not depend on what the search trie
 linear router. Guarantees: heads are fitted on half of a table, and a limit is certified on queries that are
 drawn with replacement from the whole table, which is the population: a query that is drawn twice counts
 twice, and its rows stay together. The limit is broken if the loss over the population is above it.
-The figures are kept in ``results/targets.json`` (``--out``); without a folder they are printed again.
+With ``--cascade`` the same is measured on tables with answers, one of them made here: cascades are settings
+beside trade-offs and single experts, and each target is also solved without them.
+The figures are kept in ``results/targets.json``, those of cascades in ``results/target_cascades.json``
+(``--out``); without a folder they are printed again.
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from joblib import Parallel, delayed
 
 import mild
@@ -33,17 +37,36 @@ from mild.artifact.targets import Target
 from mild.data import OutcomeTable, read_outcomes
 from mild.errors import InvalidInputError
 from mild.routers import ConstantRouter
-from mild.tuning.fitting import contents, fit_task, make_step
-from mild.tuning.targets import HeldOut, certify_loss, fit_tradeoff, measure
+from mild.tuning.cascades import FittedCascades, fit_cascades
+from mild.tuning.fitting import Fitted, contents, fit_task, make_step
+from mild.tuning.targets import (
+    HeldOut,
+    Solution,
+    Tradeoff,
+    certify_loss,
+    fit_tradeoff,
+    measure,
+    solve,
+    traded_prices,
+)
 from mild.tuning.tasks import CostTerms, make_task, search_folds
 
-KEPT = Path(__file__).parent.parent / "results" / "targets.json"
+RESULTS = Path(__file__).parent.parent / "results"
+KEPT, KEPT_CASCADES = RESULTS / "targets.json", RESULTS / "target_cascades.json"
 TABLES = (
     "swebench_verified",
     "zellinger_mmlu",
     "zellinger_triviaqa",
     "zeroeval_gsm8k_answers",
 )
+ANSWER_TABLES = (
+    "bfcl_answers",
+    "zeroeval_crux_answers",
+    "zeroeval_gsm8k_answers",
+    "zeroeval_math_l5_answers",
+    "synthetic",
+)
+MAX_CALLS = 4
 DRAWS = 40
 # Of 200 draws the share has a standard error of two points; the first 200 are shown, too.
 CERTIFIED_DRAWS, FIRST = 1000, 200
@@ -127,18 +150,104 @@ def judged(router: Router, wanted: dict[str, float], X: Any, test: OutcomeTable)
     }
 
 
-def certified_draws(file: Path, number: int, samples: int) -> list[dict[str, Any]]:
+def read(file: Path) -> OutcomeTable:
+    """A table of a file, or the synthetic one."""
+    return synthetic() if file.stem == "synthetic" else read_outcomes(file)
+
+
+def synthetic(rows: int = 2_000, seed: int = 0) -> OutcomeTable:
+    """Five experts whose errors depend on a common difficulty, and who err alike in a tenth of the rows."""
+    rng = np.random.default_rng(seed)
+    hard, biased = rng.normal(size=rows), rng.random(rows) < 0.1
+    columns: dict[str, Any] = {"query": [f"question {i}" for i in range(rows)]}
+    for k, (skill, price) in enumerate([(0.6, 1), (0.8, 2), (1.0, 4), (1.4, 15), (1.9, 60)]):
+        right = skill + rng.normal(size=rows) > hard
+        wrong = np.where(biased, "x", rng.integers(0, 50, rows).astype(str))
+        columns[f"correct__e{k}"] = right.astype(int)
+        columns[f"cost__e{k}"] = price * 1e-4 * rng.uniform(0.5, 1.5, rows)
+        columns[f"answer__e{k}"] = np.where(right, "right", wrong)
+    return read_outcomes(pa.table(columns))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Heads for error and price, and cascades, of a part of a table."""
+
+    heads: Tradeoff
+    cascades: FittedCascades | None
+    fitted: Fitted
+
+    @classmethod
+    def of(cls, part: OutcomeTable, cascade: bool) -> Part:
+        task = make_task(part, CostTerms())
+        fitted = fit_task(task, ConstantRouter(), make_step(part))
+        folds = search_folds(task, 5)
+        found = None
+        if cascade:
+            prices = traded_prices(task)
+            found = fit_cascades(task, fitted.features, prices, folds, MAX_CALLS, None, 1)
+        return cls(fit_tradeoff(task, fitted, folds, n_jobs=1), found, fitted)
+
+    @property
+    def held(self) -> HeldOut:
+        """The rows of the part, each held out."""
+        own = None if self.cascades is None else self.cascades.held
+        return replace(self.heads.held, cascades=own)
+
+    def on(self, table: OutcomeTable) -> HeldOut:
+        """Other rows, with what the heads expect of them and what the cascades do."""
+        X = self.fitted.step.vectorize(contents(table, self.fitted.step))
+        task, heads = make_task(table, CostTerms()), self.heads.policy
+        own = None if self.cascades is None else self.cascades.of(task, X)
+        estimates = heads.expected_errors(X), heads.expected_prices(X)
+        return HeldOut(*estimates, table.scores, table.prices, task.groups, cascades=own)
+
+
+def figures(rows: HeldOut, solved: Solution, names: Sequence[str]) -> tuple[float, ...]:
+    """Quality and dollars per 1,000 queries of a solution on rows, and of its reference."""
+    best, every = names.index(solved.best_expert), np.arange(len(rows.quality))
+    chosen: Any
+    if solved.cascade and rows.cascades is not None:
+        chosen = len(names) + int(np.flatnonzero(rows.cascades.weights == solved.t)[0])
+    elif solved.t is None:
+        chosen = names.index(solved.expert or "")
+    else:
+        chosen = rows.choices([solved.t])[:, 0]
+    paid = rows.all_dollars
+    assert paid is not None
+    own = rows.all_quality[every, chosen].mean(), 1000 * paid[every, chosen].mean()
+    return *own, rows.quality[:, best].mean(), 1000 * paid[:, best].mean()
+
+
+def cascade_draw(file: Path, draw: int) -> list[dict[str, Any]]:
+    """Every target of one draw, with cascades and without."""
+    warnings.simplefilter("ignore")
+    table = read(file)
+    train, test = table.split(0.5, random_state=draw)
+    part = Part.of(train, True)
+    held, rows = part.held, part.on(test)
+    found = []
+    for wanted in targets(table):
+        target = Target(**wanted, target_probability=PROBABILITY)
+        for rule, own in (("margin", held), ("no cascade", replace(held, cascades=None))):
+            solved = solve(target, own, table.expert_names)
+            quality, dollars, other, price = figures(rows, solved, table.expert_names)
+            least, most = target.limits(other, price)
+            one = {"target": wanted, "rule": rule, "stated": bool(solved.met and solved.likely)}
+            one |= {"met": bool(quality >= least - 1e-9 and dollars <= most + 1e-9)}
+            one |= {"kept": quality / other, "saved": 1 - dollars / price}
+            found.append({**one, "single": solved.t is None, "cascade": solved.cascade})
+    return found
+
+
+def certified_draws(
+    file: Path, number: int, samples: int, cascade: bool = False
+) -> list[dict[str, Any]]:
     """Guarantees of one fit of the heads: limits on several calibration samples."""
     warnings.simplefilter("ignore")
-    table = read_outcomes(file)
-    part, _ = table.split(0.5, random_state=number)
-    task = make_task(part, CostTerms())
-    fitted = fit_task(task, ConstantRouter(), make_step(part))
-    heads = fit_tradeoff(task, fitted, search_folds(task, 5), n_jobs=1)
-    X = fitted.step.vectorize(contents(table, fitted.step))
-    estimates = heads.policy.expected_errors(X), heads.policy.expected_prices(X)
-    groups = table.groups()
-    everything = HeldOut(*estimates, table.scores, table.prices, groups)
+    table = read(file)
+    part = Part.of(table.split(0.5, random_state=number)[0], cascade)
+    everything, groups = part.on(table), table.groups()
     order = np.argsort(groups, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(groups))[:-1])
     names, found = table.expert_names, []
@@ -149,20 +258,35 @@ def certified_draws(file: Path, number: int, samples: int) -> list[dict[str, Any
         rows = np.concatenate(drawn)
         copies = np.repeat(np.arange(len(drawn)), [len(one) for one in drawn])
         values = (everything.errors, everything.prices, everything.quality, table.prices)
-        calibration = HeldOut(*(None if v is None else v[rows] for v in values), copies)  # type: ignore[arg-type]
+        own = None if everything.cascades is None else everything.cascades.take(rows)
+        calibration = HeldOut(
+            *(None if v is None else v[rows] for v in values),  # type: ignore[arg-type]
+            copies,
+            cascades=own,
+        )
         for limit in LIMITS:
             target = Target(max_quality_loss=limit, guarantee=GUARANTEE)
-            solved = certify_loss(target, heads.held, calibration, names, seed=seed)
-            best = names.index(solved.best_expert)
+            solved = certify_loss(target, part.held, calibration, names, seed=seed)
             loss, saved = 0.0, 0.0
             if solved.t is not None:
-                population = measure(everything, [solved.t], best)
-                loss = float(population.losses[:, 0].mean())
-                saved = float(1 - population.curve.dollars[0] / population.curve.dollars[1 + best])
-            broken = loss > limit
+                loss, saved = population_figures(everything, solved, names)
             one = {"limit": limit, "certified": solved.certified, "loss": loss, "saved": saved}
-            found.append({**one, "broken": broken})
+            found.append({**one, "broken": loss > limit, "cascade": solved.cascade})
     return found
+
+
+def population_figures(
+    everything: HeldOut, solved: Solution, names: Sequence[str]
+) -> tuple[float, float]:
+    """Quality loss and share of dollars saved over the groups of a population, each counted once."""
+    best = names.index(solved.best_expert)
+    population = measure(everything, [] if solved.cascade else [solved.t or 0.0], best)
+    places = np.flatnonzero(population.curve.weights == solved.t)
+    dollars = population.curve.dollars
+    assert dollars is not None
+    place = int(places[-1 if solved.cascade else 0])
+    saved = 1 - dollars[place] / dollars[population.curve.best_index]
+    return float(population.losses[:, place].mean()), float(saved)
 
 
 def points(name: str, draws: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -174,7 +298,7 @@ def points(name: str, draws: Sequence[list[dict[str, Any]]]) -> list[dict[str, A
         row: dict[str, Any] = {"table": name, "target": wanted, "rule": rule, "draws": len(draws)}
         row |= {"stated": len(stated)}
         if stated:
-            columns = ("met", "saved", "kept", "single")
+            columns = [k for k in ("met", "saved", "kept", "single", "cascade") if k in stated[0]]
             row |= {key: float(np.mean([entry[key] for entry in stated])) for key in columns}
         if len(stated) > 1 and "keep_quality" in wanted:
             gaps = np.array([entry["kept"] for entry in stated]) - wanted["keep_quality"]
@@ -190,20 +314,23 @@ def guarantees(name: str, draws: Sequence[dict[str, Any]]) -> list[dict[str, Any
     for limit in LIMITS:
         own = [entry for entry in draws if entry["limit"] == limit]
         row: dict[str, Any] = {"table": name, "limit": limit, "draws": len(own)}
-        columns = ("broken", "certified", "loss", "saved")
+        columns = ("broken", "certified", "loss", "saved", "cascade")
         row |= {key: float(np.mean([entry[key] for entry in own])) for key in columns}
         found.append(row | {"broken_first": float(np.mean([e["broken"] for e in own[:FIRST]]))})
     return found
 
 
 def run_all(
-    files: Sequence[Path], draws: int, certified: int, jobs: int
+    files: Sequence[Path], draws: int, certified: int, jobs: int, cascade: bool = False
 ) -> dict[str, list[dict[str, Any]]]:
     """All tables, the tasks of all of them side by side."""
     fits = math.ceil(certified / SAMPLES)
-    tasks = [delayed(point_draw)(file, draw) for file in files for draw in range(draws)]
+    point = cascade_draw if cascade else point_draw
+    tasks = [delayed(point)(file, draw) for file in files for draw in range(draws)]
     tasks += [
-        delayed(certified_draws)(file, number, SAMPLES) for file in files for number in range(fits)
+        delayed(certified_draws)(file, number, SAMPLES, cascade)
+        for file in files
+        for number in range(fits)
     ]
     done = Parallel(n_jobs=jobs, batch_size=1)(tasks)
     result: dict[str, list[dict[str, Any]]] = {"points": [], "guarantees": []}
@@ -220,7 +347,7 @@ def report(result: dict[str, Any]) -> Report:
     """The figures beside the bars."""
     found = Report("Targets on new rows")
     found.notes = [result["environment"], f"{result['seconds']:.0f} s."]
-    without = [row for row in result["points"] if row["rule"] == "no margin"]
+    without = [row for row in result["points"] if row["rule"] != "margin"]
     margin = [row for row in result["points"] if row["rule"] == "margin"]
     for row, old in zip(margin, without, strict=True):
         words = Target(**row["target"]).words
@@ -229,14 +356,18 @@ def report(result: dict[str, Any]) -> Report:
             found.add(what, f"stated in none of {row['draws']} draws")
             continue
         figure = f"met in {row['met']:.1%} of {row['stated']} draws, {row['saved']:.1%} saved"
-        figure += f" (without a margin {old['met']:.1%}, {old['saved']:.1%})"
+        other = f"without a {old['rule'].removeprefix('no ')}"
+        if old["stated"]:
+            figure += f" ({other} {old['met']:.1%}, {old['saved']:.1%})"
+        if "cascade" in row:
+            figure += f", a cascade in {row['cascade']:.1%}"
         share = result["probability"]
         # In a few draws the share says little.
         bar = None if row["stated"] < row["draws"] / 4 else row["met"] >= share
         found.add(what, figure, f"≥ {share:.0%}", bar)
         if "gap" in row:
             figure = f"{row['gap']:+.4f}, standard error {row['gap_error']:.4f}"
-            figure += f" (without a margin {old['gap']:+.4f})"
+            figure += f" ({other} {old['gap']:+.4f})" if "gap" in old else ""
             kept = row["gap"] >= -row["gap_error"] * (1 + 1e-9)
             found.add(f"{what}: quality kept minus target", figure, "≥ -1 standard error", kept)
     for row in result["guarantees"]:
@@ -244,6 +375,7 @@ def report(result: dict[str, Any]) -> Report:
         figure = f"broken in {row['broken']:.1%} of {row['draws']} draws "
         figure += f"({row['broken_first']:.1%} of the first {min(FIRST, row['draws'])}), "
         figure += f"certified in {row['certified']:.1%}, {row['saved']:.1%} saved"
+        figure += f", a cascade in {row['cascade']:.1%}" if row.get("cascade") else ""
         most = 1 - GUARANTEE
         found.add(what, figure, f"≤ {most:.0%}", row["broken"] <= most + 1e-9)
     return found
@@ -259,27 +391,32 @@ def run(file: Path = KEPT) -> Report:
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     asked.add_argument("folders", nargs="*", type=Path, help="where the tables are")
-    asked.add_argument("--tables", default=",".join(TABLES), help="names with commas")
+    asked.add_argument("--tables", help="names with commas")
+    asked.add_argument("--cascade", action="store_true", help="with cascades, on answers")
     asked.add_argument("--draws", type=int, default=DRAWS, help="halves of each table")
     asked.add_argument("--certified-draws", type=int, default=CERTIFIED_DRAWS)
     asked.add_argument("--jobs", type=int, default=-1, help="draws at a time")
-    asked.add_argument("--out", type=Path, default=KEPT, help="file for the figures")
+    asked.add_argument("--out", type=Path, help="file for the figures")
     given = asked.parse_args()
+    out = given.out or (KEPT_CASCADES if given.cascade else KEPT)
     if not given.folders:
-        print(run(given.out).markdown())
+        print(run(out).markdown())
         return
-    names = given.tables.split(",")
+    tables = ANSWER_TABLES if given.cascade else TABLES
+    names = given.tables.split(",") if given.tables else tables
     places = [folder / f"{name}.parquet" for name in names for folder in given.folders]
     files = [file for file in places if file.exists()]
+    files += [Path("synthetic")] if "synthetic" in names else []
     missing = set(names) - {file.stem for file in files}
     if missing:
         asked.error(f"no such table in the folders: {', '.join(sorted(missing))}")
     start = time.perf_counter()
-    result: dict[str, Any] = dict(run_all(files, given.draws, given.certified_draws, given.jobs))
+    certified, jobs = given.certified_draws, given.jobs
+    result: dict[str, Any] = dict(run_all(files, given.draws, certified, jobs, given.cascade))
     result |= {"probability": PROBABILITY, "environment": environment()}
     result["seconds"] = time.perf_counter() - start
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(report(result).markdown())
 
 

@@ -7,11 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 from cascade_cases import EASY, HARD, cascade_router
-from mild.artifact import load
+from mild.artifact import load, save
 from mild.core.answers import Answer, Answers
 from mild.errors import InvalidInputError, UnsupportedError
+from mild.features import HashingFeatures
+from mild.routers import AnswerCascadeRouter
 
 GIVEN = [
     {},
@@ -46,6 +50,25 @@ def test_a_loaded_cascade_decides_alike(gate, start_error, tmp_path):
         loaded.save(tmp_path / "again").joinpath("tensors.safetensors").read_bytes()
         == (tmp_path / "router" / "tensors.safetensors").read_bytes()
     )
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_fitted_cascade_is_saved_with_its_pipeline(scaled, tmp_path):
+    queries = [f"{word} {number}" for number in range(20) for word in ("easy", "hard")]
+    right = [[number, number, number] for number in range(20)]
+    rows = [row for one in right for row in (one, [one[0], one[0] + 1, one[0] + 2])]
+    answers = Answers.of([[str(value) for value in row] for row in rows], "number")
+    costs = np.tile([[0.0, 0, 0], [1, 1, 0]], (20, 1))
+    steps = [("text", HashingFeatures(dimensions=8)), ("scaler", StandardScaler())]
+    cascade = AnswerCascadeRouter(price_weight=0.05)
+    pipeline = Pipeline([*steps[: 1 + scaled], ("router", cascade)])
+    pipeline.fit(queries, costs, router__answers=answers, router__prices=[1.0, 1.0, 5.0])
+    loaded = load(save(pipeline, tmp_path / "router", expert_names=["small", "medium", "large"]))
+    assert loaded.next("easy 7", {}).ask == ("small", "medium")
+    assert loaded.next("easy 7", {"small": "3", "medium": "3"}).ask == ()
+    assert loaded.next("easy 7", {"small": "3", "medium": "4"}).ask == ("large",)
+    np.testing.assert_array_equal(loaded.predict_texts(queries), pipeline.predict(queries))
+    assert loaded.cascade.direct.parts[0] == ("standardized" if scaled else "constant")
 
 
 def test_next_asks_and_accepts_by_name():

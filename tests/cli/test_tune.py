@@ -251,3 +251,27 @@ def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables)
     assert "* is not used (its mean cost on held-out rows is not lower" in done.out
     assert "(always small)" in done.out
     assert set(load(tables.folder / "r").predict(read_matrices(file).X)) == {0}
+
+
+def test_a_cascade_is_tuned_saved_and_shown(mild, tmp_path):
+    rng = np.random.default_rng(0)
+    truth, columns = rng.integers(10, 99, 200), {"query": [f"sum {i}" for i in range(200)]}
+    for k, (name, price) in enumerate({"small": 0.001, "other": 0.001, "large": 0.03}.items()):
+        right = rng.random(200) < (0.97 if name == "large" else 0.8)
+        columns[f"correct__{name}"] = right.astype(int).tolist()
+        columns[f"cost__{name}"] = [price] * 200
+        columns[f"answer__{name}"] = np.where(right, truth, truth + 100 * (k + 1)).tolist()
+    table = write_outcomes(columns, tmp_path / "answers.parquet")
+    fast = ["--families", "linear", "--alphas", "0.01", "--cv", "2", "--margin-factors", "1"]
+    hint = mild("tune", table, "--out", tmp_path / "r", *fast, "--keep-quality", "0.95")
+    assert "(--cascade) considers cascades" in " ".join(hint.out.split())
+    cascade = ["--keep-quality", "0.95", "--cascade", "--max-calls", "3"]
+    done = mild("tune", table, "--out", tmp_path / "c", *fast, *cascade)
+    assert done.code == 0, done.err
+    assert "The cascade asks " in done.out
+    assert "would be taken without the cascade" in done.out
+    assert "(a cascade for keep_quality 0.95)" in " ".join(done.out.split())
+    assert len(load(tmp_path / "c").policy.order) <= 3
+    refused = mild("tune", table, "--out", tmp_path / "x", "--cascade", "--max-calls", "0")
+    assert refused.code == 1
+    assert not (tmp_path / "x").exists()

@@ -355,3 +355,49 @@ def test_progress_counts_to_the_end_and_tells_the_spending(ask):
         ask(questions(4), small, progress=lambda *step: told.append(step))
     assert told[0][:2] == (0, 4)
     assert told[-1] == (4, 4, "small 4/4 $1.0000")
+
+
+def test_samples_are_experts_of_their_own_and_resume(ask):
+    sampled = {"price": Price(per_query=0.25), "samples": 3}
+    with FakeEndpoint() as endpoint:
+        (alone,) = ask(questions(4), expert(endpoint, price=Price(per_query=0.25)))
+        runs = ask(questions(4), expert(endpoint, **sampled))
+        assert [run.expert.name for run in runs] == ["small", "small#2", "small#3"]
+        assert [(run.from_ledger, run.asked) for run in runs] == [(4, 0), (0, 4), (0, 4)]
+        assert runs[0].keys == alone.keys
+        assert len({key for run in runs for key in run.keys}) == 12
+        again = ask(questions(4), expert(endpoint, **sampled))
+        assert [run.from_ledger for run in again] == [4, 4, 4]
+        assert set(endpoint.asked().values()) == {3}
+
+
+def test_samples_count_against_the_limit_and_stop_with_their_expert(ask):
+    with FakeEndpoint() as endpoint:
+        sampled = expert(endpoint, price=Price(per_query=0.25), samples=3)
+        runs = ask(questions(4), sampled, max_spend=1.25)
+    assert len(endpoint.requests) == sum(run.asked for run in runs) == 5
+    assert [len(run.answers) for run in runs] == [4, 1, 0]
+    assert runs[1].stopped == runs[2].stopped is not None
+
+
+def test_samples_share_the_limits_of_their_expert(ask):
+    with FakeEndpoint(delay=0.02) as endpoint:
+        ask(questions(4), expert(endpoint, samples=3, concurrency=2))
+        assert endpoint.most_in_flight <= 2
+
+
+def test_samples_with_a_seed_are_refused():
+    with pytest.raises(ValueError, match="seed"):
+        Expert("small", "http://h/v1", "m", samples=2, extra={"seed": 1})
+
+
+def test_log_probabilities_are_kept_where_the_endpoint_tells_them(ask):
+    tokens = [{"token": "4", "logprob": -0.5}, {"token": ".", "logprob": -1.5}]
+    choice = {"message": {"content": "4."}, "logprobs": {"content": tokens}}
+    with FakeEndpoint(script=[("body", {"choices": [choice]})]) as endpoint:
+        asked = expert(endpoint, concurrency=1, extra={"logprobs": True})
+        for _ in range(2):
+            (run,) = ask(questions(2), asked)
+            found = [run.answers[key].log_probability for key in run.keys]
+            assert found == [-1.0, None]
+        assert endpoint.requests[0]["body"]["logprobs"] is True

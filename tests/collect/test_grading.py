@@ -10,7 +10,7 @@ import pytest
 
 from mild.collect.collector import plan_runs
 from mild.collect.grading import Scorer, grade_runs, make_scorer
-from mild.collect.ledger import Answer, Ledger
+from mild.collect.ledger import Ledger, StoredAnswer
 from mild.collect.questions import Question
 from mild.endpoints.expert import Expert
 from mild.errors import OptionError
@@ -44,7 +44,7 @@ def marked(tmp_path):
             (run,) = plan_runs(items, [expert], None)
             for key, (_, response) in zip(run.keys, pairs, strict=True):
                 if response is not None:
-                    run.answers[key] = Answer(response, None, 0.0, 0.0, 1.0)
+                    run.answers[key] = StoredAnswer(response, None, 0.0, 0.0, 1.0)
             scorer = Scorer(command, timeout_s=1.0, concurrency=1)
             return asyncio.run(grade_runs([run], items, ledger, scorer=scorer, **options))
 

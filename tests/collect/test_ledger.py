@@ -5,27 +5,28 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from mild.collect.ledger import Answer, Ledger, request_key
+from mild.collect.ledger import Ledger, StoredAnswer, request_key
 from mild.endpoints.prices import Usage
 from mild.errors import DataFileError
 
-ANSWER = Answer("Bern", Usage(5, 1), 0.25, 0.25, 12.5, "stop")
+ANSWER = StoredAnswer("Bern", Usage(5, 1), 0.25, 0.25, 12.5, "stop")
 
 
 def test_an_answer_comes_back_as_it_was_written(tmp_path):
-    guessed = Answer("x\ud800y", Usage(5, 1, estimated=True), 0.1, 0.4, 1.0)
+    guessed = StoredAnswer("x\ud800y", Usage(5, 1, estimated=True), 0.1, 0.4, 1.0)
     with Ledger(tmp_path / "l.sqlite") as ledger:
         ledger.record_answer("a", "small", "Capital?", ANSWER)
-        ledger.record_answer("b", "rules", "2 + 2", Answer("4", None, 0.0, 0.0, 1.0))
+        ledger.record_answer("b", "rules", "2 + 2", StoredAnswer("4", None, 0.0, 0.0, 1.0))
         ledger.record_answer("c", "small", "?", guessed)
     with Ledger(tmp_path / "l.sqlite") as ledger:
         found = ledger.answers(["a", "b", "c", "d", "a"])
         assert found["a"] == ANSWER
         assert found["b"].usage is None
-        assert found["c"] == Answer("x?y", guessed.usage, 0.1, 0.4, 1.0)
+        assert found["c"] == StoredAnswer("x?y", guessed.usage, 0.1, 0.4, 1.0)
         assert set(found) == {"a", "b", "c"}
         assert ledger.spent() == pytest.approx(0.65)
 
@@ -39,7 +40,7 @@ def test_many_keys_are_looked_up(tmp_path):
 def test_the_first_answer_stays(tmp_path):
     with Ledger(tmp_path / "l.sqlite") as ledger:
         ledger.record_answer("a", "small", "?", ANSWER)
-        ledger.record_answer("a", "small", "?", Answer("other", None, 9.0, 9.0, 1.0))
+        ledger.record_answer("a", "small", "?", StoredAnswer("other", None, 9.0, 9.0, 1.0))
         assert ledger.answers(["a"])["a"] == ANSWER
         assert ledger.spent() == 0.25
 
@@ -72,10 +73,10 @@ def test_what_was_in_flight_counts_as_spent_and_is_asked_again(tmp_path):
 def test_a_killed_process_leaves_what_it_wrote_and_no_lock(tmp_path):
     code = (
         "import os, sys\n"
-        "from mild.collect.ledger import Answer, Ledger\n"
+        "from mild.collect.ledger import Ledger, StoredAnswer\n"
         "ledger = Ledger(sys.argv[1])\n"
         "for i in range(50):\n"
-        "    ledger.record_answer(f'k{i}', 'small', '?', Answer('x', None, 0.0, 0.0, 1.0))\n"
+        "    ledger.record_answer(f'k{i}', 'small', '?', StoredAnswer('x', None, 0.0, 0.0, 1.0))\n"
         "os.kill(os.getpid(), 9)\n"
     )
     file = tmp_path / "l.sqlite"
@@ -146,3 +147,15 @@ def test_keys_differ_with_everything_that_decides_an_answer():
         request_key({"url": "u", "body": {"model": "m", "messages": ["a"], "seed": 1}}),
     }
     assert len(keys) == 5
+
+
+def test_a_ledger_of_an_earlier_version_takes_log_probabilities(tmp_path):
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        ledger.record_answer("a", "small", "?", ANSWER)
+    with sqlite3.connect(tmp_path / "l.sqlite") as database:
+        database.execute("DROP TABLE log_probabilities")
+    database.close()
+    told = replace(ANSWER, log_probability=-0.25)
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        ledger.record_answer("b", "small", "?", told)
+        assert ledger.answers(["a", "b"]) == {"a": ANSWER, "b": told}

@@ -11,10 +11,10 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.collect.collector import plan_runs
-from mild.collect.ledger import Answer
+from mild.collect.ledger import StoredAnswer
 from mild.collect.questions import Question, Questions
 from mild.collect.session import check_columns, outcome_columns
-from mild.data import write_columns
+from mild.data import read_outcomes, write_columns
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage
 from mild.errors import DataFileError
@@ -36,9 +36,11 @@ RULES = Expert(name="rules", price_per_query=0.5, command=("rules",))
 
 def make_runs(small=SMALL):
     first, second = plan_runs(ITEMS, [small, RULES], None)
-    first.answers[first.keys[0]] = Answer("zero", Usage(3, 1), 9.0, 9.0, 12.3456)
-    first.answers[first.keys[2]] = Answer("two", Usage(4, 2, estimated=True), 9.0, 9.0, 1.0)
-    second.answers[second.keys[1]] = Answer("1", None, 9.0, 9.0, 0.5)
+    first.answers[first.keys[0]] = StoredAnswer(
+        "zero", Usage(3, 1), 9.0, 9.0, 12.3456, log_probability=-0.5
+    )
+    first.answers[first.keys[2]] = StoredAnswer("two", Usage(4, 2, estimated=True), 9.0, 9.0, 1.0)
+    second.answers[second.keys[1]] = StoredAnswer("1", None, 9.0, 9.0, 0.5)
     return [first, second]
 
 
@@ -51,8 +53,9 @@ def test_columns_per_expert_with_null_where_nobody_was_asked():
     assert table.column_names == [
         *("query", "answer", "subject", "options", "mixed"),
         *("correct__small", "cost__small", "latency_ms__small", "tokens_in__small"),
-        *("tokens_out__small", "tokens_estimated__small", "response__small"),
-        *("correct__rules", "cost__rules", "latency_ms__rules", "response__rules"),
+        *("tokens_out__small", "tokens_estimated__small", "answer__small", "logprob__small"),
+        *("response__small", "correct__rules", "cost__rules", "latency_ms__rules"),
+        *("answer__rules", "response__rules"),
     ]
     assert table["correct__small"].to_pylist() == [1, None, 0]
     assert table["latency_ms__small"].to_pylist() == [12.346, None, 1.0]
@@ -102,3 +105,11 @@ def test_questions_that_bring_outcomes_of_the_same_expert_are_refused():
     taken = replace(QUESTIONS, columns=QUESTIONS.columns | {"cost__rules": [1, 2, 3]})
     with pytest.raises(DataFileError, match="must not have a column cost__rules"):
         check_columns(taken, make_runs())
+
+
+def test_answers_are_columns_of_the_table():
+    table = read_outcomes(pa.table(outcome_columns(QUESTIONS, make_runs(), SCORES)))
+    assert table.column("answer__small") == ["zero", None, "two"]
+    assert table.column("logprob__small") == [-0.5, None, None]
+    assert (table.answers.codes >= 0).tolist() == [[True, False], [False, True], [True, False]]
+    assert "logprob__rules" not in table.columns.column_names

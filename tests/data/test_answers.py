@@ -39,13 +39,15 @@ def test_answers_of_some_experts_are_read():
     assert "(number, detected)" in table.explanation
     assert table.answers.codes.tolist() == CODES
     assert table.answers.signals[0, 2, 3] == -0.5
-    assert not table.answers.signals[1:, 2, 3].any() and not table.answers.signals[:, 1].any()
+    assert not table.answers.signals[1:, 2, 3].any()
+    assert not table.answers.signals[:, 1].any()
     assert repr(table).endswith("with answers)")
 
 
 def test_a_table_without_answers_has_none():
     table = read_outcomes(pa.table({"prompt": ["a"], "correct__x": [1]}))
-    assert table.answers is None and table.answer_kind is None
+    assert table.answers is None
+    assert table.answer_kind is None
     assert table.describe().as_dict()["answers"] is None
 
 
@@ -202,7 +204,8 @@ def test_pairs_are_described():
     answers = found.as_dict()["answers"]
     json.dumps(answers)
     pairs = {tuple(pair["experts"]): pair for pair in answers["pairs"]}
-    assert answers["kind"] == "number" and len(pairs) == 3
+    assert answers["kind"] == "number"
+    assert len(pairs) == 3
     pair = pairs["small", "mid"]
     assert pair == {
         "experts": ["small", "mid"],

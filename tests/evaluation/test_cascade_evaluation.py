@@ -70,7 +70,9 @@ def test_it_is_compared_with_the_best_constant_and_with_the_router_without_answe
     assert_allclose(lines["perfect"]["loss"], direct.figures.baselines[-1]["loss"])
     cascade = judged.figures.cascade
     assert cascade is not None
-    assert_allclose(cascade.direct.estimate, lines["router"]["loss"] - lines["direct"]["loss"])
+    assert_allclose(
+        cascade["direct"]["estimate"], lines["router"]["loss"] - lines["direct"]["loss"]
+    )
     assert judged.verdict.constant == "large"
     assert_allclose(judged.verdict.estimate, lines["router"]["loss"] - lines["best_single"]["loss"])
     first, second = judged.sentences
@@ -106,7 +108,7 @@ def test_rows_with_an_unknown_outcome_of_an_expert_are_left_out(
     scores[:20, 2] = np.nan
     found = mild.evaluate(router, replace(test_table, scores=scores))
     assert found.figures.summary["n_known"] == 280
-    assert sum(step["rows"] for step in found.figures.cascade.steps) == 280
+    assert sum(step["rows"] for step in found.figures.cascade["steps"]) == 280
 
 
 def test_means_over_the_values_of_a_column(router: Router, test_table: OutcomeTable) -> None:
@@ -118,8 +120,8 @@ def test_means_over_the_values_of_a_column(router: Router, test_table: OutcomeTa
         for topics in [table.column("topic")]
         for topic in ("even", "odd")
     ]
-    means = [[one.figures.cascade.calls, one.figures.baselines[0]["loss"]] for one in parts]
-    own = [found.figures.cascade.calls, found.figures.baselines[0]["loss"]]
+    means = [[one.figures.cascade["calls"], one.figures.baselines[0]["loss"]] for one in parts]
+    own = [found.figures.cascade["calls"], found.figures.baselines[0]["loss"]]
     assert_allclose(own, np.mean(means, axis=0))
 
 
@@ -137,7 +139,7 @@ def test_answers_are_compared_as_the_cascade_was_fitted(
     router: Router, test_table: OutcomeTable, judged: Evaluation
 ) -> None:
     other = mild.evaluate(router, replace(test_table, answer_kind="free_text"))
-    assert other.figures.cascade.steps == judged.figures.cascade.steps
+    assert other.figures.cascade["steps"] == judged.figures.cascade["steps"]
 
 
 def test_the_report_shows_the_steps(judged: Evaluation) -> None:

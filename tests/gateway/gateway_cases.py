@@ -18,10 +18,11 @@ from mild.artifact.novelty import Novelty
 from mild.endpoints.expert import Expert
 from mild.features import HashingFeatures
 from mild.gateway.access import Access
-from mild.gateway.config import LimitSettings, RoutingSettings, Settings
+from mild.gateway.config import CascadeSettings, LimitSettings, RoutingSettings, Settings
 from mild.gateway.server.context import AppContext
 from mild.gateway.server.process import bind, make_server
 from mild.policies import LinearPolicy, PricedPolicy
+from mild.policies.answers import AgreementTable, AnswerCascadePolicy
 from mild.policies.decoder import Decoder
 
 TEXTS = ["2 + 2 = ?", "What is the capital of France?", "Add 3 and 4.", "Where is Rome?"]
@@ -82,6 +83,19 @@ def scored_router(names=("small", "large")):
     return Router(LinearPolicy(zero, intercept, decoder), names, text=step)
 
 
+def cascade_router(names=("small", "medium", "large"), steps=((0, 1), (2,)), kind="number", **more):
+    """A cascade that accepts what the experts of the first step agree on; ``mild-direct`` asks the last."""
+    agreed, apart = [[0] * len(names)] * 60, [list(range(len(names)))] * 40
+    scores = [[1.0] * len(names)] * 60 + [[0.3] * (len(names) - 1) + [0.9]] * 40
+    order = [expert for step in steps for expert in step]
+    codes, scores = np.array(agreed + apart)[:, order], np.array(scores)[:, order]
+    table = AgreementTable.of_rows(codes, scores, np.ones(100))
+    direct = scored_router(names).policy
+    listed = [list(step) for step in steps]
+    policy = AnswerCascadePolicy(kind, listed, more.pop("threshold", 0.9), table, direct, **more)
+    return Router(policy, list(names), info=RouterInfo(fingerprint="cascade"), text=features())
+
+
 class KeptLedger:
     """A ledger in memory."""
 
@@ -128,6 +142,8 @@ async def gateway(
 ):
     """A running gateway: ``port``, ``app`` (its context), ``ledger``, ``server``, ``stop()``."""
     routing = parts.pop("routing", {})
+    if "cascade" in parts:
+        parts["cascade"] = CascadeSettings(**parts["cascade"])
     limits = parts.pop("limits", {})
     if "access_settings" in parts:
         parts["access"] = parts.pop("access_settings")

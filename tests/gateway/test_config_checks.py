@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.gateway_cases import knowing, priced_router, trading_router
+from gateway.gateway_cases import cascade_router, knowing, priced_router, trading_router
 from mild.artifact import Router
 from mild.endpoints.expert import Expert
 from mild.endpoints.secrets import Secret
@@ -16,6 +16,7 @@ from mild.errors import InvalidInputError
 from mild.features import HashingFeatures
 from mild.gateway.config import (
     AccessSettings,
+    CascadeSettings,
     LedgerSettings,
     RoutingSettings,
     Settings,
@@ -249,3 +250,35 @@ def test_a_router_needs_an_expert_that_is_no_fallback():
 def test_settings_of_sessions_without_effect_are_warnings(routing, said):
     (text,) = texts(find_problems(settings("a", routing=RoutingSettings(**routing))), "warning")
     assert said in text
+
+
+def cascade_findings(*experts, **parts):
+    names = ("small", "small#2", "large")
+    settings = Settings(experts=tuple(experts), **parts)
+    found = find_problems(settings, cascade_router(names))
+    return {
+        kind: [one.text for one in found if one.kind == kind]
+        for kind in ("error", "warning", "note")
+    }
+
+
+def test_samples_of_a_cascade_are_calls_of_a_configured_expert():
+    found = cascade_findings(expert("small"), expert("large"))
+    assert found["error"] == found["warning"] == []
+    assert any("mild asks small, small#2; then large." in text for text in found["note"])
+
+
+def test_an_expert_of_a_cascade_must_be_configured():
+    (error,) = cascade_findings(expert("large"))["error"]
+    assert "must name every expert of the router (small, large); 'small' is missing" in error
+
+
+def test_what_a_cascade_does_not_use_is_told():
+    spare = expert("large", role="fallback")
+    routing, cascade = RoutingSettings(price_weight=1.0), CascadeSettings(stream="direct")
+    found = cascade_findings(expert("small"), spare, expert("cascade"), routing=routing)
+    assert any("no expert must have the name 'cascade'" in text for text in found["error"])
+    assert any("does not ask large" in text for text in found["warning"])
+    assert any("price_weight changes only" in text for text in found["warning"])
+    plain = find_problems(Settings(experts=(expert("small"),), cascade=cascade), priced_router())
+    assert any("[cascade] has no effect" in one.text for one in plain)

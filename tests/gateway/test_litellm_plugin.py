@@ -1,6 +1,7 @@
 """The plug-in for LiteLLM, without LiteLLM; with it: tests/clients/test_litellm_plugin.py."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -136,12 +137,27 @@ def test_of_a_cascade_the_first_expert_of_the_first_step_is_asked(caplog):
     assert "first step" in caplog.text
     assert routed(plugin, model="mild", messages=user(EASY)) == "small"
     assert routed(plugin, model="mild", messages=user(HARD)) == "large"
-    assert plugin.first_step(user(EASY)) == ["small", "medium"]
     assert plugin.order("mild", user(EASY))[:2] == ["small", "medium"]
     assert sorted(plugin.order("mild", user(EASY))) == ["large", "medium", "small", "spare"]
     caplog.clear()
     direct = cascade_router().direct
     plugin = MildPlugin(direct)
     assert not caplog.records
-    assert plugin.first_step(user(EASY)) is None
     assert plugin.order("mild", user(EASY))[0] == direct.route([EASY])[0]
+
+
+def test_the_direct_router_of_a_cascade_and_repeated_calls_of_one_expert():
+    router = cascade_router()
+    plugin = MildPlugin(router)
+    assert plugin.order("mild-direct", user(EASY)) == MildPlugin(router.direct).order("mild", EASY)
+    again = MildPlugin(replace(router, expert_names=["small", "small#2", "large", "spare"]))
+    assert again.order("mild", user(EASY))[0] == "small"
+    assert sorted(again.order("mild", user(EASY))) == ["large", "small", "spare"]
+    again.attach(
+        SimpleNamespace(
+            get_model_names=lambda: ["small", "large", "spare"],
+            set_custom_routing_strategy=lambda strategy: None,
+            get_available_deployment=None,
+            async_get_available_deployment=None,
+        )
+    )

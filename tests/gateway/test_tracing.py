@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import ask, chat, expert, gateway, priced_router, solo
+from gateway.gateway_cases import ask, cascade_router, chat, expert, gateway, priced_router, solo
 from gateway.process_cases import served, write_files
 from mild.errors import MissingExtraError
 from mild.gateway.config import AccessSettings, TracingSettings
@@ -281,3 +281,15 @@ def test_variables_alone_do_not_keep_the_gateway_from_starting(
     with caplog.at_level(logging.WARNING, "mild.gateway"):
         assert open_tracing(TracingSettings()) is None
     assert "otel" in caplog.text
+
+
+def test_the_calls_of_a_cascade_are_spans_of_their_own():
+    router = cascade_router(("small", "small#2", "large"))
+    _, spans, (record,), _ = serve([{"text": "4"}, {"text": "5"}], chat(), router=router)
+    *attempts, request = spans
+    assert [span.attributes["mild.expert"] for span in attempts] == ["small", "small"]
+    for attempt in attempts:
+        assert attempt.parent.span_id == request.context.span_id
+        assert attempt.attributes["gen_ai.usage.output_tokens"] == 3
+    assert request.attributes["mild.decision.expert"] == "cascade"
+    assert request.attributes["gen_ai.usage.output_tokens"] == record.tokens_out == 6

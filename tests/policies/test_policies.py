@@ -11,6 +11,7 @@ from mild.core.costs import reward_distribution, rewards
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import (
     POLICIES,
+    AnswerCascadePolicy,
     BlendPolicy,
     CascadePolicy,
     ConstantPolicy,
@@ -26,6 +27,7 @@ from mild.policies import (
     StandardizedPolicy,
     TradeoffPolicy,
 )
+from mild.policies.answers import AgreementTable
 from mild.policies.base import BLOCK
 
 D, P = 4, 3
@@ -88,6 +90,9 @@ def make(dtype=np.float64):
         ),
     }
     policies["tradeoff"] = TradeoffPolicy(linear, policies["priced"])
+    codes, scores = np.array([[0, 0, 0], [0, 0, 1], [0, 1, -1]]), rng.uniform(size=(3, P))
+    table = AgreementTable.of_rows(codes, scores.astype(dtype), np.ones(3, dtype))
+    policies["answer_cascade"] = AnswerCascadePolicy("number", [[0, 1], [2]], 0.5, table, linear)
     policies["ordered"] = OrderedPolicy(np.roll(np.arange(P), 1), linear)
     return policies
 

@@ -10,10 +10,10 @@ from typing import Any
 from mild.artifact.fingerprints import fingerprint
 from mild.artifact.info import RouterInfo
 from mild.artifact.reading import load
-from mild.artifact.router import Router
+from mild.artifact.router import NextStep, Router
 from mild.artifact.writing import save
 
-__all__ = ["Router", "RouterInfo", "fingerprint", "load", "save"]
+__all__ = ["NextStep", "Router", "RouterInfo", "fingerprint", "load", "save"]
 
 
 def __getattr__(name: str) -> Any:

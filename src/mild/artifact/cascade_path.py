@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,44 +21,33 @@ class CascadeStep:
     """The answers after a step of a cascade, and what the gate makes of them."""
 
     asked: tuple[str, ...]  # experts of this step
-    # answers so far, None for none; None in all where the step is only possible
-    said: dict[str, Any] | None
     leading: str | None  # expert who gives the leading answer; None if there is no answer
     agreed: tuple[str, ...]  # experts asked so far that give it
     others: tuple[str, ...]  # experts asked so far that do not
+    silent: tuple[str, ...]  # those of them that have no answer
     probability: float  # that it is right, as the gate estimates
-    rows: float  # rows of the fit in which the same experts agreed
-    accepted: bool
-    last: bool  # whether the answer is given whatever the gate says
+    rows: float  # training rows in which the same experts agreed
+    accepted: bool  # whether it is given; after the last step, whatever the gate says
+    said: dict[str, Any] | None = None  # the answers so far; None where the step is only possible
 
-    @property
-    def reason(self) -> str:
-        """Who agrees, how probable it is that they are right, and how often that was seen."""
-        if self.leading is None:
-            return "nobody has an answer"
-        words = f"only {self.leading} says this"
-        if len(self.agreed) > 1:
-            words = f"{' and '.join(self.agreed)} agree"
-            words += f", {' and '.join(self.others)} not" if self.others else ""
-        seen = f"as in {self.rows:,.0f} training rows"
-        return f"{words}, {seen}, and it is right with probability {self.probability:.4f}"
-
-    def sentence(self, number: int, threshold: float) -> str:
+    def sentence(self, threshold: float) -> str:
         """The step in words."""
-        start = f"Step {number} asks {' and '.join(self.asked)}"
+        start, answer = "If", ""
+        if self.said is not None:
+            start, line = f"Asked {' and '.join(self.asked)}:", self.said.get(self.leading or "")
+            answer = f"{' '.join(str(line).split())[:SHOWN]!r}, "
         if self.leading is None:
-            return f"{start}: {self.reason}."
-        answer = f"the answer {shortened((self.said or {}).get(self.leading))!r} of {self.leading}"
-        if self.last:
-            return f"{start}, and is the last: {answer} is given ({self.reason})."
-        verb = "accepted" if self.accepted else "not accepted"
-        return f"{start}: {answer} is {verb}: {self.reason}; {threshold:.4f} is needed."
-
-
-def shortened(answer: Any) -> str:
-    """An answer on one line."""
-    line = " ".join(str(answer).split())
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+            return f"{start} nobody has an answer."
+        who = " and ".join(self.agreed)
+        who = f"{who} agree" if len(self.agreed) > 1 else f"only {who} gives the leading answer"
+        who += f" and {' and '.join(self.silent)} none" if self.silent else ""
+        end = "not accepted, the next step follows"
+        if self.accepted:
+            end = "accepted" if self.probability >= threshold else "given, as this is the last step"
+        return (
+            f"{start} {who} ({answer}as in {self.rows:,.0f} training rows): right with probability "
+            f"{self.probability:.4f}, {threshold:.4f} is needed; {end}."
+        )
 
 
 def path_of(
@@ -67,19 +56,19 @@ def path_of(
     """The steps whose answers are known, and the experts to ask next; none if an answer is accepted."""
     found: list[CascadeStep] = []
     asked: list[int] = []
-    last = len(policy.steps) - 1
-    for number in range(int(policy.first_steps(x[None])[0]), last + 1):
-        step = policy.steps[number]
+    for step in policy.steps[int(policy.first_steps(x[None])[0]) :]:
         if not set(step) <= set(answers):
             return tuple(found), tuple(names[k] for k in step if k not in answers)
         asked += step
         known = {k: answers[k] for k in asked}
-        found_next = policy.next(x, known)
-        lead = found_next if isinstance(found_next, Accept) else policy.leading(x, known)
-        said = {names[k]: _content(answer) for k, answer in known.items()}
-        codes = answer_codes([[_content(answers[k]) for k in asked]], policy.answer_kind)
-        found.append(_step(policy, asked, codes, *lead, number == last, names, step, said))
-        if found[-1].accepted:
+        following = policy.next(x, known)
+        accepted = isinstance(following, Accept)
+        lead = following if isinstance(following, Accept) else policy.leading(x, known)
+        contents = [one.content if isinstance(one, Answer) else one for one in known.values()]
+        said = dict(zip(_named(names, asked), contents, strict=True))
+        codes = answer_codes([contents], policy.answer_kind)
+        found.append(_step(policy, names, step, asked, codes, lead, accepted, said))
+        if accepted:
             break
     return tuple(found), ()
 
@@ -95,39 +84,38 @@ def possible_steps(
     step, last = policy.steps[first], first == len(policy.steps) - 1
     table = policy.table.of([policy.order.index(k) for k in step])
     codes = table.groups[np.argsort(-table.counts, kind="stable")] - 1
-    return tuple(
-        _step(policy, step, codes[i : i + 1], step[lead], score, last, names, step)
-        for i, (lead, score) in enumerate(zip(*table.leading(codes), strict=True))
-    )
+    found = []
+    for own, place, score in zip(codes[:, None], *table.leading(codes), strict=True):
+        lead = Accept(step[place], float(score))
+        found.append(_step(policy, names, step, step, own, lead, last or score >= policy.threshold))
+    return tuple(found)
 
 
 def _step(
     policy: AnswerCascadePolicy,
-    asked: Sequence[int],
-    codes: IntArray,
-    expert: int,
-    probability: float,
-    last: bool,
     names: Sequence[str],
     step: Sequence[int],
+    asked: Sequence[int],
+    codes: IntArray,
+    lead: Accept,
+    accepted: bool,
     said: dict[str, Any] | None = None,
 ) -> CascadeStep:
     """The step after answers with these codes (1, n_asked)."""
-    own, table = codes[0], policy.table.of([policy.order.index(k) for k in asked])
-    lead = own[list(asked).index(expert)]
-    agree = [lead >= 0 and code == lead for code in own]
+    code = codes[0, list(asked).index(lead.expert)]
+    agreed = [k for k, own in zip(asked, codes[0], strict=True) if code >= 0 and own == code]
     return CascadeStep(
-        asked=tuple(names[k] for k in step),
+        asked=_named(names, step),
+        leading=names[lead.expert] if agreed else None,
+        agreed=_named(names, agreed),
+        others=_named(names, (k for k in asked if k not in agreed)),
+        silent=_named(names, (k for k, own in zip(asked, codes[0], strict=True) if own < 0)),
+        probability=lead.probability,
+        rows=float(policy.table.of([policy.order.index(k) for k in asked]).rows_like(codes)[0]),
+        accepted=bool(accepted and agreed),
         said=said,
-        leading=names[expert] if lead >= 0 else None,
-        agreed=tuple(names[k] for k, same in zip(asked, agree, strict=True) if same),
-        others=tuple(names[k] for k, same in zip(asked, agree, strict=True) if not same),
-        probability=float(probability),
-        rows=float(table.rows_like(codes)[0]),
-        accepted=last or bool(lead >= 0 and probability >= policy.threshold),
-        last=last,
     )
 
 
-def _content(answer: Any) -> Any:
-    return answer.content if isinstance(answer, Answer) else answer
+def _named(names: Sequence[str], experts: Iterable[int]) -> tuple[str, ...]:
+    return tuple(names[k] for k in experts)

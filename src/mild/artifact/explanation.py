@@ -139,12 +139,10 @@ class Explanation:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The sentence, the path of a cascade, and how far the query is from the training queries."""
-        told = [self.sentence]
-        for number, step in enumerate(self.path, 1):
-            told.append(step.sentence(number, self.threshold or 0.0))
+        steps = [step.sentence(self.threshold or 0.0) for step in (*self.path, *self.possible)]
         if self.next_step and self.next_step != self.first_step:
-            told.append(f"Next, {' and '.join(self.next_step)} would be asked.")
-        return (*told, *self._novelty_words)
+            steps.append(f"Next, {' and '.join(self.next_step)} would be asked.")
+        return (self.sentence, *steps, *self._novelty_words)
 
     @property
     def _novelty_words(self) -> tuple[str, ...]:
@@ -246,7 +244,7 @@ def explain(
         steps = cascade.steps[int(cascade.first_steps(X)[0])]
         first, other, values = tuple(expert_names[k] for k in steps), None, found.probabilities[0]
         path, following = path_of(cascade, X[0], answers or {}, expert_names)
-        possible = () if path else possible_steps(cascade, X[0], expert_names)[:most]
+        possible = () if answers else possible_steps(cascade, X[0], expert_names)[:most]
         told = {"path": path, "next_step": following, "possible": possible}
         told["threshold"] = cascade.threshold
     return Explanation(

@@ -180,26 +180,25 @@ class Router:
         >>> router.next([1.0], {"small": "4", "medium": "5"}).ask
         ('large',)
         """
-        given, names = self._by_index(answers), self.expert_names
+        (cascade, given), names = self._with_answers(answers), self.expert_names
         X = self.features([query]) if self.text is not None else self._check_inputs([query])
         self._check_finite(X, 0)
-        found = self._cascade().next(X[0], given)
+        found = cascade.next(X[0], given)
         if isinstance(found, Ask):
             return NextStep(tuple(names[k] for k in found.experts))
         return NextStep((), names[found.expert], found.probability)
 
-    def _cascade(self) -> AnswerCascadePolicy:
+    def _with_answers(
+        self, answers: Mapping[str, Any]
+    ) -> tuple[AnswerCascadePolicy, dict[int, Any]]:
+        """The cascade, and answers for it by the index of the expert."""
         if self.cascade is None:
             raise UnsupportedError("this router is not a cascade: it chooses one expert (route).")
-        return self.cascade
-
-    def _by_index(self, answers: Mapping[str, Any]) -> dict[int, Any]:
-        """Answers for a cascade, by the index of the expert."""
-        names, _ = self.expert_names, self._cascade()
+        names = self.expert_names
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
             rule = f"must map experts ({', '.join(names)}) to their answers; got {answers!r:.200}."
             raise invalid("answers", rule)
-        return {names.index(name): answer for name, answer in answers.items()}
+        return self.cascade, {names.index(name): answer for name, answer in answers.items()}
 
     def first_steps(self, X: Any) -> list[list[str]] | None:
         """Experts that a cascade asks first, at the same time, for each row of X; None for other routers.
@@ -335,7 +334,7 @@ class Router:
             )
         trusted = self.estimate([text])
         graded = self.info.table is not None and bool(self.info.table.graded)
-        given = None if answers is None else self._by_index(answers)
+        given = None if answers is None else self._with_answers(answers)[1]
         names = self.expert_names
         return explain(self.policy, self.text, names, text, trusted, most, graded, given)
 

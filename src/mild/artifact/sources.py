@@ -11,9 +11,10 @@ import numpy as np
 
 from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.router import Router
+from mild.core.arrays import FloatArray
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
-from mild.policies import POLICIES, StandardizedPolicy
+from mild.policies import POLICIES, Policy, StandardizedPolicy, cascade_of
 from mild.policies.base import is_saved
 
 # Longer arrays among the parameters are only counted.
@@ -27,7 +28,7 @@ def source_of(router: Any) -> Router:
     """
     if isinstance(router, Router):
         return router
-    if hasattr(router, "steps"):
+    if hasattr(router, "named_steps"):
         return _pipeline_source(router)
     policy = getattr(router, "policy_", None)
     if policy is None and hasattr(router, "best_estimator_"):
@@ -91,8 +92,18 @@ def _pipeline_source(pipeline: Any) -> Router:
             raise _not_fitted(f"step {name!r} of the Pipeline is not")
         mean = step.mean_ if step.with_mean else np.zeros(width)
         scale = step.scale_ if step.with_std else np.ones(width)
-        policy = StandardizedPolicy(np.asarray(mean), np.asarray(scale), policy)
+        policy = _standardized(np.asarray(mean), np.asarray(scale), policy)
     return dataclasses.replace(source, policy=policy, feature_names=names, text=text)
+
+
+def _standardized(mean: FloatArray, scale: FloatArray, policy: Policy) -> Policy:
+    """The policy behind a scaler. A cascade stays outermost: only what it contains reads features."""
+    cascade = cascade_of(policy)
+    if cascade is None:
+        return StandardizedPolicy(mean, scale, policy)
+    heads = cascade.heads and StandardizedPolicy(mean, scale, cascade.heads)
+    direct = StandardizedPolicy(mean, scale, cascade.direct)
+    return dataclasses.replace(cascade, direct=direct, heads=heads)
 
 
 def _not_fitted(what: str) -> InvalidInputError:

@@ -20,7 +20,7 @@ from mild.artifact.info import RouterInfo, TargetInfo
 from mild.core.arrays import BoolArray, FloatArray, invalid
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.metrics.curves import CASCADE, TRADE_OFF, TradeoffCurve
-from mild.policies import AnswerCascadePolicy, ConstantPolicy, Policy, TradeoffPolicy
+from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
 # From here on a share of quality must be a percentage.
@@ -310,7 +310,7 @@ def at_target(
 
     Raises
     ------
-    UnsupportedError : the router has no record of its trade-offs, or is a cascade
+    UnsupportedError : the router has no record of its trade-offs
     InvalidInputError : no setting meets the target on the held-out rows, or it has a guarantee
     """
     if target.guarantee is not None:
@@ -318,12 +318,6 @@ def at_target(
             "guarantee",
             "needs rows for calibration, which a saved router does not keep; got "
             f"{target.guarantee:g}. Tune the router with it (mild tune --guarantee).",
-        )
-    if isinstance(policy, AnswerCascadePolicy):
-        raise UnsupportedError(
-            "a cascade keeps the setting that it was tuned for; tune it for the target (mild tune --cascade, "
-            f"{target.words}), or ask for one expert only (mild-direct).",
-            parameter="target",
         )
     names = list(expert_names)
     if info.tradeoffs is None:

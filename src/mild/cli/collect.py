@@ -50,7 +50,7 @@ def collect(
     query: Annotated[str | None, Option(help="Column of the questions.")] = None,
     answer: Annotated[str | None, Option(help="Column of the answers.")] = None,
     responses: Annotated[
-        bool, Option("--responses", help="Keep the responses in the table.")
+        bool, Option("--responses", help="Write answers as response__<expert>, too.")
     ] = False,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Print what would be asked and the highest price, and stop.")
@@ -70,6 +70,7 @@ def collect(
       api_key_env = "EXAMPLE_KEY"
       price_in = 0.15      # dollars per million tokens
       price_out = 0.60
+      samples = 2          # ask twice: the experts small and small#2
       [experts.rules]
       command = "python rules.py"
 

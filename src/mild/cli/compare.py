@@ -199,8 +199,11 @@ def _show_details(found: Comparison) -> None:
             "worst recall": [percent(row.worst_recall) for row in rows],
         },
     )
+    shares = {"share": chosen.shares}
+    if chosen.asked is not None:
+        shares = {"asked": chosen.asked, "answer given": chosen.shares}
     columns = {
-        "share": chosen.shares,
+        **shares,
         "oracle's share": found.oracle_shares,
         "recall": chosen.recall,
         "best constant": found.row("constant").shares,

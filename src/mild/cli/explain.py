@@ -17,28 +17,24 @@ if TYPE_CHECKING:
     from mild.artifact.explanation import Explanation
 
 
+ANSWERS = '--answers must be JSON of experts and what they answered, such as {"small": "4"}.'
+VECTOR = "this router was fitted on vectors: QUERY must be a list of numbers such as [0.1, 0.2]."
+
+
 @o.takes_options
 def explain(
     *,
     folder: o.RouterArgument,
     query: Annotated[
-        str | None,
-        Argument(
-            help="The query; - reads it from stdin. With --table, it is in the table.",
-            metavar="QUERY",
-        ),
+        str | None, Argument(help="The query; - reads it from stdin.", metavar="QUERY")
     ] = None,
     answers: Annotated[
         str | None,
-        Option(
-            metavar="JSON",
-            help='Answers of experts, for the path of a cascade: {"small": "4", "large": null}; null '
-            "for an expert that failed.",
-        ),
+        Option(metavar="JSON", help='Answers for a cascade: {"small": "4", "large": null}.'),
     ] = None,
     table: Annotated[
         str | None,
-        Option(metavar="FILE", help="Table of outcomes, to take a query and its answers from."),
+        Option(metavar="FILE", help="Table to take the query and its answers from."),
     ] = None,
     row: Annotated[int, Option(min=1, help="Row of --table, from 1.")] = 1,
     prices: o.PriceOptions,
@@ -63,7 +59,7 @@ def explain(
 
     # Under other prices the router does not decide by its target, and does not state it.
     router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
-    given = None if answers is None else _answers(answers)
+    given = None if answers is None else _json(answers, dict, ANSWERS, "answers")
     vectors = router.text is not None and router.text.kind == "vectors"
     if (query is None) == (table is None):
         raise OptionError("give a query, or a table (--table) to take it from.", parameter="query")
@@ -71,8 +67,8 @@ def explain(
     if table is not None:
         text, said = _from_table(router, table, row)
         given = said if router.cascade is not None and given is None else given
-    content = _vector(text) if vectors and isinstance(text, str) else text
-    found = router.explain(content, most, given)
+    parse = vectors and table is None
+    found = router.explain(_json(text, list, VECTOR, "query") if parse else text, most, given)
     if not vectors and not text.strip():
         note("the query is empty: there is nothing to route by.", "warning")
     target = router.info.target
@@ -83,62 +79,27 @@ def explain(
 
 
 def _from_table(router: Router, file: str, row: int) -> tuple[Any, dict[str, Any]]:
-    """Query and answers of a row of a table, numbered from 1 as in the file."""
+    """Query and answers of a row of a table, from 1."""
     from mild.data import read_outcomes
     from mild.data.cascades import row_answers
     from mild.tuning.fitting import contents
 
     table = read_outcomes(file)
-    place = next((i for i in range(table.rows) if table.row_number(i) == row), None)
-    if place is None:
-        rule = f"--row must be a row of the table with an outcome, from 1 to {table.rows}"
-        raise OptionError(f"{rule}; got {row}.", parameter="row")
-    said = row_answers(table, place)
-    known = {name: answer for name, answer in said.items() if name in router.expert_names}
-    return contents(table, router.text)[place], known
+    if row > table.rows:
+        rule = f"--row must be at most {table.rows}, the number of rows; got {row}."
+        raise OptionError(rule, parameter="row")
+    said = row_answers(table.with_experts(router.expert_names), row - 1)
+    return contents(table, router.text)[row - 1], said
 
 
-def _answers(text: str) -> dict[str, Any]:
+def _json(text: str, kind: type, rule: str, parameter: str) -> Any:
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
         value = None
-    if not isinstance(value, dict):
-        rule = "--answers must be JSON of experts and what they answered"
-        raise OptionError(
-            f'{rule}, such as {{"small": "4"}}; got {text!r:.80}.', parameter="answers"
-        )
+    if not isinstance(value, kind):
+        raise OptionError(rule, parameter=parameter)
     return value
-
-
-def _vector(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        value = None
-    if not isinstance(value, list):
-        raise OptionError(
-            "this router was fitted on vectors: QUERY must be a list of numbers such as [0.1, 0.2].",
-            parameter="query",
-        )
-    return value
-
-
-def _show_steps(found: Explanation) -> None:
-    """Print the steps of a cascade that are known, or what may follow the first one."""
-    steps = found.path or found.possible
-    columns = {
-        "same answer": [" + ".join(step.agreed) or "nobody" for step in steps],
-        "another or none": [" + ".join(step.others) or "–" for step in steps],
-        "P(right)": [fixed(step.probability) for step in steps],
-        "training rows": [f"{step.rows:,.0f}" for step in steps],
-        "": ["accepted" if step.accepted else "asks on" for step in steps],
-    }
-    title = f"what the first step may give; accepted from {fixed(found.threshold)}"
-    if found.path:
-        title = "after each step"
-        columns = {"asked": [" + ".join(step.asked) for step in steps], **columns}
-    print_table(title, columns, left=("same answer", "another or none", ""))
 
 
 def _show(found: Explanation, target: str | None) -> None:
@@ -154,7 +115,6 @@ def _show(found: Explanation, target: str | None) -> None:
     title = "experts, as the router without answers sees them" if cascade else "experts"
     print_table(title, {"expert": names, **figures})
     if cascade:
-        _show_steps(found)
         return
     if not found.evidence:
         say("There is no evidence to show: the choice does not depend on single words.")

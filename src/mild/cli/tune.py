@@ -32,6 +32,13 @@ class SearchOptions:
 
     panel: ClassVar[str] = "Search"
 
+    cascade: Annotated[
+        bool,
+        Option("--cascade", help="Consider cascades, which ask several experts and read answers."),
+    ] = False
+    max_calls: Annotated[
+        int, Option(help="Experts that a cascade asks about one query at most.")
+    ] = 4
     alphas: Annotated[str | None, Option(help="L2 strengths: 0.001,0.01. Default: 1e-4 to 1.")] = (
         None
     )
@@ -61,6 +68,8 @@ class SearchOptions:
             "one_standard_error": self.one_standard_error,
             "constant_if_better": self.constant_if_better,
             "confidence": self.confidence,
+            "cascade": self.cascade,
+            "max_calls": self.max_calls,
         }
 
 
@@ -118,13 +127,6 @@ def tune(
     safe: Annotated[
         bool, Option("--safe", help="Save the best constant if routing does not pay.")
     ] = False,
-    cascade: Annotated[
-        bool,
-        Option("--cascade", help="Consider cascades, which ask several experts and read answers."),
-    ] = False,
-    max_calls: Annotated[
-        int, Option(help="Experts that a cascade asks about one query at most.")
-    ] = 4,
     seed: o.Seed = 0,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
@@ -175,8 +177,6 @@ def tune(
             families=families,
             cv=cv,
             safe=safe,
-            cascade=cascade,
-            max_calls=max_calls,
             standardize=standardize,
             random_state=seed,
             n_jobs=execution.workers(jobs),

@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from mild.collect.ledger import Answer, Ledger, request_key
+from mild.collect.ledger import Ledger, StoredAnswer, request_key
 from mild.collect.prompts import PROMPTS, bare_prompt, fill_prompt
 from mild.collect.questions import Question
 from mild.endpoints.errors import ExpertError
@@ -56,7 +57,7 @@ class ExpertRun:
     expert: Expert
     prompts: list[str]
     keys: list[str]
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, StoredAnswer] = field(default_factory=dict)
     from_ledger: int = 0
     asked: int = 0
     failed: int = 0
@@ -96,18 +97,33 @@ def plan_runs(
     ledger: Ledger | None,
     prompts: Mapping[str, str] = PROMPTS,
 ) -> list[ExpertRun]:
-    """What every expert would be asked, with the answers that the ledger, if there is one, has."""
+    """What every expert would be asked, with the answers that the ledger, if there is one, has.
+
+    An expert of several samples has a run for each, as ``small``, ``small#2``, ...
+    """
     runs = []
     for expert in experts:
         if expert.command is not None:
             texts = [bare_prompt(one.query, one.options) for one in questions]
         else:
             texts = [fill_prompt(prompts[one.kind], one.query, one.options) for one in questions]
-        run = ExpertRun(expert, texts, [request_key(expert.request(text)) for text in texts])
-        run.answers = {} if ledger is None else ledger.answers(run.keys)
-        run.from_ledger = len(run.answers)
-        runs.append(run)
+        for number in range(1, expert.samples + 1):
+            sample = () if number == 1 else (number,)
+            keys = [request_key(expert.request(text), *sample) for text in texts]
+            name = f"{expert.name}#{number}" if sample else expert.name
+            run = ExpertRun(replace(expert, name=name), texts, keys)
+            run.answers = {} if ledger is None else ledger.answers(run.keys)
+            run.from_ledger = len(run.answers)
+            runs.append(run)
     return runs
+
+
+async def _ask_samples(runs: Sequence[ExpertRun], shared: _Shared) -> None:
+    """Ask one expert for its samples, one after the other: they share its limits."""
+    for place, run in enumerate(runs):
+        run.stopped = runs[place - 1].stopped if place else None
+        if run.pending() and run.stopped is None:
+            await ExpertQueue(run, shared).run()
 
 
 def most_usage(expert: Expert, prompt: str) -> Usage | None:
@@ -366,7 +382,9 @@ class ExpertQueue:
         most, more = most_usage(self._expert, prompt), self._surplus
         return most and Usage(most.tokens_in + more.tokens_in, most.tokens_out + more.tokens_out)
 
-    def _answer(self, prompt: str, reply: Reply, most: Usage | None, latency: float) -> Answer:
+    def _answer(
+        self, prompt: str, reply: Reply, most: Usage | None, latency: float
+    ) -> StoredAnswer:
         """A reply with its price; tokens that were not told are estimated, and charged at their most."""
         price = self._expert.price
         text = self._shared.redact(reply.text)
@@ -383,7 +401,8 @@ class ExpertQueue:
                 )
             booked = most.tokens_in + most.tokens_out
             self._tokens.give_back(booked - usage.tokens_in - usage.tokens_out)
-        return Answer(text, usage, price.of(usage), charged, latency, reply.finish)
+        amounts = (price.of(usage), charged, latency)
+        return StoredAnswer(text, usage, *amounts, reply.finish, reply.log_probability)
 
 
 async def ask_pending(
@@ -427,9 +446,8 @@ async def ask_pending(
         report()
         try:
             async with asyncio.TaskGroup() as group:
-                for run in runs:
-                    if run.pending():
-                        group.create_task(ExpertQueue(run, shared).run())
+                for _, samples in groupby(runs, lambda run: run.expert.name.partition("#")[0]):
+                    group.create_task(_ask_samples(list(samples), shared))
         except BaseExceptionGroup as errors:
             known: BaseException | None = errors.subgroup(MildError)
             if known is None:

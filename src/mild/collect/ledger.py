@@ -2,7 +2,8 @@
 
 Tables: ``answers`` (one per request that was answered), ``failures`` (every attempt that was not, with
 its reason), ``in_flight`` (requests that cost money, from before they are sent until their outcome is
-written), ``scores`` (what a scorer said about an answer), ``outputs`` (tables written from here).
+written), ``scores`` (what a scorer said about an answer), ``outputs`` (tables written from here),
+``log_probabilities`` (mean over the tokens of an answer, where it is known).
 
 Columns that a gateway's ledger also has are named alike: expert, price, tokens_in, tokens_out, latency_ms.
 
@@ -47,10 +48,14 @@ CREATE TABLE in_flight (
 CREATE TABLE scores (key TEXT PRIMARY KEY, score REAL NOT NULL);
 CREATE TABLE outputs (path TEXT PRIMARY KEY, digest TEXT NOT NULL);
 """
+# Ledgers of earlier versions have none.
+_LOG_PROBABILITIES = (
+    "CREATE TABLE IF NOT EXISTS log_probabilities (key TEXT PRIMARY KEY, mean REAL NOT NULL)"
+)
 
 
 @dataclass(frozen=True)
-class Answer:
+class StoredAnswer:
     """What an expert answered.
 
     ``price`` is by the prices of that time; ``charged`` is what counts against a spending limit: the
@@ -63,6 +68,7 @@ class Answer:
     charged: float
     latency_ms: float
     finish: str | None = None
+    log_probability: float | None = None  # mean over its tokens, where the endpoint tells it
 
 
 def request_key(*parts: Any) -> str:
@@ -95,20 +101,21 @@ class Ledger:
         """Close the file and give up its lock."""
         self._database.close()
 
-    def answers(self, keys: Iterable[str]) -> dict[str, Answer]:
+    def answers(self, keys: Iterable[str]) -> dict[str, StoredAnswer]:
         """Answers to these requests, as far as they are known."""
         rows = self._database.execute(
-            "SELECT key, response, finish, tokens_in, tokens_out, estimated, price, charged, latency_ms"
-            " FROM answers WHERE key IN (SELECT value FROM json_each(?))",
+            "SELECT key, response, finish, tokens_in, tokens_out, estimated, price, charged, latency_ms,"
+            " mean FROM answers LEFT JOIN log_probabilities USING (key)"
+            " WHERE key IN (SELECT value FROM json_each(?))",
             (json.dumps(list(keys)),),
         )
-        found: dict[str, Answer] = {}
+        found: dict[str, StoredAnswer] = {}
         for key, response, finish, tokens_in, tokens_out, estimated, *amounts in rows:
             usage = None
             if tokens_in is not None:
                 usage = Usage(tokens_in, tokens_out, bool(estimated))
-            price, charged, latency_ms = amounts
-            found[key] = Answer(response, usage, price, charged, latency_ms, finish)
+            price, charged, latency_ms, mean = amounts
+            found[key] = StoredAnswer(response, usage, price, charged, latency_ms, finish, mean)
         return found
 
     def begin(self, key: str, expert: str, reserved: float) -> None:
@@ -116,7 +123,7 @@ class Ledger:
         with self._change():
             self._insert("in_flight", key, expert, reserved, time.time())
 
-    def record_answer(self, key: str, expert: str, query: str, answer: Answer) -> None:
+    def record_answer(self, key: str, expert: str, query: str, answer: StoredAnswer) -> None:
         """Write an answer, unless there is one; its request is no longer in flight."""
         usage = answer.usage
         tokens = (
@@ -129,6 +136,8 @@ class Ledger:
         with self._change():
             self._database.execute("DELETE FROM in_flight WHERE key = ?", (key,))
             self._insert("answers", *texts, *tokens, *amounts, conflict="IGNORE")
+            if answer.log_probability is not None:
+                self._insert("log_probabilities", key, answer.log_probability, conflict="IGNORE")
 
     def record_failure(self, key: str, expert: str, reason: str, charged: float) -> None:
         """Write why an attempt failed, and what it may have cost."""
@@ -217,6 +226,7 @@ class Ledger:
                 f"{self.path} must be a ledger of version {SCHEMA}; got {version}. "
                 "Another version of mild wrote it; name another --ledger."
             )
+        database.execute(_LOG_PROBABILITIES)
         database.commit()
 
 

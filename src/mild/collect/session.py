@@ -37,6 +37,8 @@ COLUMNS = {
     "tokens_in__": "int64",
     "tokens_out__": "int64",
     "tokens_estimated__": "bool",
+    "answer__": "string",
+    "logprob__": "float64",
     "response__": "string",
 }
 
@@ -209,7 +211,8 @@ def collect_outcomes(
     scorer, scorer_timeout : scoring command, which reads {query, answer, response} as JSON and prints a
         number from 0 to 1, and the seconds that it has
     query, answer : columns of the questions and of their answers, where they have other names
-    responses : whether the table holds what was answered
+    responses : whether the table holds columns ``response__<expert>``, as earlier versions wrote them; what
+        was answered is in ``answer__<expert>``
     overwrite : whether ``out`` may replace a file that was not written from this ledger
     progress : called with (done, total, message)
     on_stop : called at the first Ctrl-C with the number of requests in flight, which are then waited for;
@@ -379,7 +382,8 @@ def outcome_columns(
     The file's own columns, with the question as ``query`` and its answer as ``answer``, then per expert:
     ``correct__`` (0 or 1; ``score__`` where a command scored), ``cost__`` (dollars, by the prices of the
     experts' file), ``latency_ms__``, ``tokens_in__`` and ``tokens_out__`` (with ``tokens_estimated__``
-    where the expert did not tell all of them) and ``response__`` if wanted.
+    where the expert did not tell all of them), ``answer__`` (what it said), ``logprob__`` (mean over its
+    tokens, where the endpoint tells it) and ``response__``, the same as ``answer__``, if wanted.
     """
     import pyarrow as pa
 
@@ -391,6 +395,8 @@ def outcome_columns(
         answers = [run.answers.get(key) for key in run.keys]
         usages = [answer and answer.usage for answer in answers]
         estimated = [usage and usage.estimated for usage in usages]
+        said = [a and a.response for a in answers]
+        logprobs = [a and a.log_probability for a in answers]
         # Whether the table has a column, and its values.
         made: dict[str, tuple[bool, list[Any]]] = {
             "correct__": (not graded, [None if score is None else int(score) for score in own]),
@@ -401,7 +407,9 @@ def outcome_columns(
             "tokens_in__": (any(usages), [usage and usage.tokens_in for usage in usages]),
             "tokens_out__": (any(usages), [usage and usage.tokens_out for usage in usages]),
             "tokens_estimated__": (any(estimated), estimated),
-            "response__": (responses, [a and a.response for a in answers]),
+            "answer__": (True, said),
+            "logprob__": (any(mean is not None for mean in logprobs), logprobs),
+            "response__": (responses, said),
         }
         for prefix, (wanted, values) in made.items():
             if wanted:

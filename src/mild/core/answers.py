@@ -12,7 +12,6 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -37,9 +36,8 @@ _NO_VALUE = _NO_ANSWER | {"none", "null", "nan", "n/a", "<na>", "error"}
 _MOST, _MANY = 0.9, 0.5
 # Texts up to this median length are short; longer ones than the other are read at their ends.
 _SHORT, _LONG = 60, 20_000
-# Answers of one table that tell their kind, and contradictions from which on scores have a say.
-_SAMPLE, _FEW = 2_000, 5
-# Numbers beyond those of a float, to ten digits.
+# Contradictions from which on scores have a say in the kind of answers.
+_FEW = 5
 _TEN_DIGITS = decimal.Context(prec=10)
 # Fields of a tool call of OpenAI, Anthropic and others, besides its name.
 _ARGUMENTS = ("arguments", "input", "parameters")
@@ -167,10 +165,8 @@ def detect_kind(answers: Iterable[Any]) -> str:
     >>> [detect_kind(some) for some in (["12", "3.5"], ["B", "(c)"], ['{"a": 1}'], ["Paris"], ["(1, 2)"])]
     ['number', 'choice', 'json', 'short_text', 'code']
     """
-    given = (one for one in answers if canonical_answer(one, "short_text") is not None)
-    texts = [
-        one.strip() if isinstance(one, str) else _dumped(one) for one in islice(given, _SAMPLE)
-    ]
+    given = [one for one in answers if canonical_answer(one, "short_text") is not None]
+    texts = [one.strip() if isinstance(one, str) else _dumped(one) for one in given]
     if not texts:
         return "short_text"
 
@@ -213,8 +209,9 @@ def kind_by_scores(answers: Sequence[Sequence[Any]], scores: FloatArray) -> str:
     found = contradictions(looks)
     if found < _FEW:
         return looks
-    fewest = min(KINDS, key=contradictions)
-    return fewest if 2 * contradictions(fewest) < found else looks
+    counts = {kind: contradictions(kind) for kind in KINDS}
+    fewest = min(counts, key=counts.__getitem__)
+    return fewest if 2 * counts[fewest] < found else looks
 
 
 def _number(text: str) -> str | None:
@@ -223,15 +220,13 @@ def _number(text: str) -> str | None:
         # Such as "no solution" or "infinity".
         said = _short_text(text)
         return said if len(said) <= _SHORT and not extract_number(said) else None
-    value = values[0]
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if math.isfinite(found) and (found or not value):
-        return f"{found:.10g}"
-    exact = _TEN_DIGITS.divide(decimal.Decimal(value.numerator), decimal.Decimal(value.denominator))
-    return str(exact) if abs(exact.adjusted()) < 1_000 else None
+    top, bottom = values[0].as_integer_ratio()
+    if bottom == 1 and abs(top) < 10**20:
+        return str(top)
+    value = _TEN_DIGITS.divide(decimal.Decimal(top), decimal.Decimal(bottom)).normalize()
+    if abs(value.adjusted()) < 20:
+        return f"{value:f}"
+    return str(value) if abs(value.adjusted()) < 1_000 else None
 
 
 def _choice(text: str) -> str | None:
@@ -276,22 +271,20 @@ def _plain(value: Any) -> Any:
         return {key: _plain(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):
         calls = [_plain_call(one) for one in value if _is_call(one)]
-        # A name as the only key is a call, too; texts beside calls explain them.
-        if not calls and not all(_is_named(one) for one in value):
-            return [_plain(one) for one in value]
-        return sorted(calls or map(_plain, value), key=_dumped)
+        if calls or all(
+            isinstance(one, dict) and [*map(type, one.values())] == [dict] for one in value
+        ):
+            # A name as the only key is a call, too; texts beside calls explain them.
+            return sorted(calls or map(_plain, value), key=_dumped)
+        return [_plain(one) for one in value]
     if isinstance(value, float) and math.isfinite(value):
         value = float(f"{value:.10g}")
         return int(value) if value.is_integer() else value
     return value
 
 
-def _is_named(value: Any) -> bool:
-    return isinstance(value, dict) and len(value) == 1 and isinstance(*value.values(), dict)
-
-
 def _plain_call(call: dict[str, Any]) -> dict[str, Any]:
-    call = call["function"] if "function" in call else call
+    call = call.get("function", call)
     arguments = next(call[name] for name in _ARGUMENTS if name in call)
     if isinstance(arguments, str):
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -49,10 +48,6 @@ def cascade_costs(table: KnownOutcomes, terms: CostTerms, run: CascadeRun) -> Fl
 
 def row_answers(table: OutcomeTable, row: int) -> dict[str, Answer]:
     """What the experts with a column of answers said in a row, for ``Router.explain``."""
-
-    def cell(name: str) -> Any:
-        known = name in table.columns.column_names
-        return table.columns[name][row].as_py() if known else None
-
-    names = [name for name in table.expert_names if ANSWER + name in table.columns.column_names]
-    return {name: Answer(cell(ANSWER + name), cell(LOGPROB + name)) for name in names}
+    (cells,) = table.columns.slice(row, 1).to_pylist()
+    names = [name for name in table.expert_names if ANSWER + name in cells]
+    return {name: Answer(cells[ANSWER + name], cells.get(LOGPROB + name)) for name in names}

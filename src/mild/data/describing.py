@@ -89,7 +89,13 @@ class Description:
             f"the other {some}, the choice of expert matters.",
             f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
             f"{shares['entropy']:.2f}, where 1 is even; {TIES}).",
-            *self._answer_sentences,
+            *(
+                f"Answers, compared {KINDS[report['answers']['kind']]}: {' and '.join(pair['experts'])} "
+                f"agree on {100 * pair['agree']:.1f} % of the queries, with a mean score of "
+                f"{pair['accuracy_agree']:.3f} there."
+                for pair in self.pairs[:1]
+                if pair["agree"]
+            ),
             *(finding["sentence"] for finding in report["findings"]),
             *filter(None, [report["prices_unused"]]),
         ]
@@ -106,20 +112,6 @@ class Description:
             cheap = [one for one in pairs if sum(prices[name] for name in one["experts"]) < best]
             pairs = cheap or pairs
         return pairs[:SHOWN_PAIRS]
-
-    @property
-    def _answer_sentences(self) -> list[str]:
-        if not self.pairs:
-            return []
-        first = self.pairs[0]
-        one, other = first["experts"]
-        kind = self.content["answers"]["kind"]
-        words = f"Answers, compared {KINDS[kind]}: {one} and {other} agree on {100 * first['agree']:.1f} %"
-        if first["accuracy_agree"] is None:
-            return [f"{words} of the queries."]
-        return [
-            f"{words} of the queries, with a mean score of {first['accuracy_agree']:.3f} there."
-        ]
 
     def __repr__(self) -> str:
         lines = [self.content["explanation"], *(f"- {line}" for line in self.sentences)]
@@ -242,14 +234,15 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
 
 
 def _describe_answers(table: DescribedOutcomes, answers: Answers) -> dict[str, Any]:
-    pairs, scores, codes = [], table.scores, answers.codes
+    scores, codes = table.scores, answers.codes
+    pairs: list[dict[str, Any]] = []
     said = np.flatnonzero((codes >= 0).any(axis=0)).tolist()
     for one, other in combinations(said, 2):
-        both = scores[~np.isnan(scores[:, [one, other]]).any(axis=1)][:, [one, other]]
-        known = codes[~np.isnan(scores[:, [one, other]]).any(axis=1)]
-        same = (known[:, one] == known[:, other]) & (known[:, one] >= 0)
-        if not len(both):
+        asked = ~np.isnan(scores[:, [one, other]]).any(axis=1)
+        if not asked.any():
             continue
+        both, first = scores[asked][:, [one, other]], codes[asked, one]
+        same = (first == codes[asked, other]) & (first >= 0)
         pairs.append(
             {
                 "experts": [table.expert_names[one], table.expert_names[other]],

@@ -130,7 +130,8 @@ class OutcomeTable:
     def with_equal_answers(self, equal: Callable[[Any, Any], bool]) -> OutcomeTable:
         """The table with one wording for answers of a row that are the same to ``equal(one, other)``.
 
-        The first wording replaces the others. For free text: ``equal`` may compare embeddings or ask a judge.
+        The first wording replaces the others. For free text, ``equal`` may compare embeddings or ask a
+        judge.
         """
         kind, rows = self.kind_of_answers(), []
         for row in self._answer_rows():

@@ -14,6 +14,7 @@ from mild.endpoints.secrets import Secret, SecretError, secret_from_environment,
 _PROGRAM = (
     "command", "price_in", "price_out", "price_per_query", "requests_per_minute", "retries",
     "backoff_s", "max_in_flight", "total_seconds", "concurrency", "timeout_s",
+    "samples",
 )  # fmt: skip
 
 

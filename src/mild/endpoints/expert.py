@@ -154,8 +154,9 @@ class Expert:
     The file in docs/gateway.md explains the keys of an endpoint. A price that is None is not known, a
     capability that is None counts as yes, and a limit that is None is none. ``command`` has the words of
     a program, in place of ``base_url`` and ``model``. For collect are ``tokens_per_minute``,
-    ``backoff_s`` (the first pause between attempts) and ``max_wait_s`` (the longest that a server may ask
-    for). The reader of the file sets ``secret``, the key itself, and ``place``, file and line for messages.
+    ``backoff_s`` (the first pause between attempts), ``max_wait_s`` (the longest that a server may ask
+    for) and ``samples`` (how often each question is asked). The reader of the file sets ``secret``, the
+    key itself, and ``place``, file and line for messages.
     """
 
     internal: ClassVar = ("name", "secret", "place")
@@ -207,6 +208,7 @@ class Expert:
         dict[Annotated[str, AfterValidator(_extra_key)], Any], AfterValidator(_plain_json)
     ] = Field(default_factory=dict)
     max_tokens_field: Text = "max_tokens"
+    samples: Annotated[int, whole(1, 100)] = Field(default=1, kw_only=True)
     secret: Secret | None = None
     place: str = Field(default="", repr=False, kw_only=True)
 
@@ -214,6 +216,8 @@ class Expert:
         # What is reserved for a request is computed with price_in.
         if self.price_cached_in is not None and self.price_cached_in > (self.price_in or 0.0):
             problem("must have a price_in, and a price_cached_in that is not above it")
+        if self.samples > 1 and "seed" in self.extra:
+            problem("must have no seed in extra where it has samples: they would be the same")
 
     @functools.cached_property
     def price(self) -> Price:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ class Reply:
     text: str
     usage: Usage | None = None
     finish: str | None = None
+    log_probability: float | None = None  # mean over its tokens, where they are told
 
 
 def read_reply(status: int, headers: Mapping[str, str], body: bytes) -> Reply:
@@ -86,7 +88,21 @@ def _answer(content: Any) -> Reply | None:
     if not isinstance(said, str):
         return None
     usage = read_usage(content.get("usage"), needs_out=True)
-    return Reply(storable(said), usage, storable(finish) if isinstance(finish, str) else None)
+    finish = storable(finish) if isinstance(finish, str) else None
+    return Reply(storable(said), usage, finish, mean_log_probability(choice))
+
+
+def mean_log_probability(choice: Mapping[str, Any]) -> float | None:
+    """Mean log-probability of the tokens of a choice of a chat completion; None where none is told.
+
+    >>> mean_log_probability({"logprobs": {"content": [{"logprob": -0.5}, {"logprob": -1.5}]}})
+    -1.0
+    """
+    told = choice.get("logprobs")
+    tokens = told.get("content") if isinstance(told, dict) else None
+    found = [one.get("logprob") for one in tokens or () if isinstance(one, dict)]
+    known = [one for one in found if isinstance(one, int | float) and math.isfinite(one)]
+    return math.fsum(known) / len(known) if known else None
 
 
 def storable(text: str) -> str:

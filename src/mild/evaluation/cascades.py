@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mild.core.answers import Answers
-from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
+from mild.core.arrays import BoolArray, IntArray, as_python
 from mild.data import CostTerms, OutcomeTable
 from mild.data.cascades import cascade_costs, with_cascade
 from mild.errors import InvalidInputError, listed
-from mild.metrics import Verdict, expert_shares, verdict_of_choices
+from mild.metrics import expert_shares
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.verdict import STARTS
 from mild.policies.answers import AnswerCascadePolicy, CascadeRun
+from mild.tuning.cascades import CascadeJudge
+from mild.tuning.tasks import Task
 
-# The router of a cascade that asks one expert, and the column of its choices.
 DIRECT = "the router without answers"
 _STARTS = {
     True: "The cascade pays",
@@ -53,101 +54,73 @@ def cascade_outcomes(
         prices=wide.prices,
         latencies=wide.latencies,
         given=run.expert,
+        asked=run.asked,
     )
-
-
-@dataclass(frozen=True, eq=False)
-class CascadeFigures:
-    """What a cascade did on known rows."""
-
-    steps: list[dict[str, Any]]  # experts, rows that end there, and their figures, step by step
-    asked: FloatArray  # (n_experts,) share of the rows in which each expert was asked
-    given: FloatArray  # (n_experts,) share of the rows in which its answer was given
-    calls: float  # experts asked per query, on average
-    direct: Verdict  # against the same router without answers
-    direct_means: dict[str, float | None]  # loss, accuracy, dollars and seconds of that
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
-        about = {"steps": self.steps, "asked": self.asked, "given": self.given, "calls": self.calls}
-        direct = {**self.direct.as_dict(), "headline": _STARTS[self.direct.pays]}
-        return dict(as_python({**about, "direct": direct}, finite=True))
 
 
 def cascade_figures(
     run: CascadeRun,
+    task: Task,
     outcomes: Outcomes,
     rows: BoolArray,
     direct: IntArray,
-    names: Sequence[str],
-    groups: IntArray,
-    counted: str,
     confidence: float,
     seed: int,
-) -> CascadeFigures:
-    """Figures of a run on a mask of rows, beside the choices ``direct`` (n_samples,) without answers."""
-    known, weight = outcomes.take(rows), outcomes.take(rows).weight
-    own, other, asked = run.expert[rows], direct[rows], run.asked[rows]
+    has_target: bool,
+) -> tuple[dict[str, Any], dict[str, float | None]]:
+    """Figures of a run on a mask of rows, JSON-ready, and the means of the choices without answers.
+
+    ``direct`` (n_samples,) are these choices. ``steps`` has the rows that end in each, ``asked`` and
+    ``given`` (n_experts,) the shares of the rows in which an expert is asked, and its answer given,
+    ``calls`` the experts per query, and ``direct`` the verdict against the choices without answers. Where
+    the router has a target, that decides, and the losses are only compared.
+    """
+    known, other, asked = outcomes.take(rows), direct[rows], run.asked[rows]
+    weight, names = known.weight, task.table.expert_names
+    judge = CascadeJudge(known.experts, task.groups[rows], task.counted, confidence, seed)
+    verdict = judge.difference(known.costs[:, -1:], known.costs, other)
     means = known.means(other)
-    paid = known.means(np.full(len(own), known.costs.shape[1] - 1))
-    dollars = None
-    if paid["dollars_per_1000"] is not None and means["dollars_per_1000"] is not None:
-        dollars = (paid["dollars_per_1000"] - means["dollars_per_1000"]) / 1000
-    both = np.column_stack([known.costs[:, -1], known.costs[np.arange(len(own)), other]])
-    verdict = verdict_of_choices(
-        both,
-        np.zeros(len(own), np.intp),
-        1,
-        ["cascade", DIRECT],
-        groups=groups[rows],
-        counted=counted,
-        confidence=confidence,
-        random_state=seed,
-        dollars=dollars,
-        strata=known.strata,
-    )
-    verdict = replace(verdict, router="the cascade", constant_expert=None)
+    paid = known.means(np.full(len(other), len(names)))["dollars_per_1000"]
+    old = means["dollars_per_1000"]
+    dollars = None if paid is None or old is None else paid - old
+    verdict = replace(verdict, router="the cascade", constant=DIRECT, dollars_per_1000=dollars)
+    headline = "For comparison" if has_target else _STARTS[verdict.pays]
     words = verdict.sentence.removeprefix(STARTS[verdict.pays])
-    told = _STARTS[verdict.pays] + words.replace("that of always", "that of", 1)
-    return CascadeFigures(
-        _steps(run, known, rows, weight, names),
-        np.average(asked, axis=0, weights=weight),
-        expert_shares(own, len(names), weight),
-        float(np.average(asked.sum(axis=1), weights=weight)),
-        replace(verdict, told=told),
-        means,
-    )
+    sentence = headline + words.replace("that of always", "that of", 1)
+    figures = {
+        "steps": _steps(run, known, rows, names),
+        "asked": np.average(asked, axis=0, weights=weight),
+        "given": expert_shares(run.expert[rows], len(names), weight),
+        "calls": np.average(asked.sum(axis=1), weights=weight),
+        "direct": {**verdict.as_dict(), "headline": headline, "sentence": sentence},
+    }
+    return as_python(figures, finite=True), means
 
 
 def _steps(
-    run: CascadeRun,
-    known: Outcomes,
-    rows: BoolArray,
-    weight: FloatArray | None,
-    names: Sequence[str],
+    run: CascadeRun, known: Outcomes, rows: BoolArray, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    step, probability, found = run.step[rows], run.probability[rows], []
+    step, last, weight = run.step[rows], len(run.steps) - 1, known.weight
+    begins = np.argmax([run.asked[rows, experts[0]] for experts in run.steps], axis=0)
     columns = {
         "accuracy": known.scores,
         "dollars_per_1000": None if known.prices is None else 1000 * known.prices,
         "seconds": known.latencies,
     }
-    last = len(run.steps) - 1
+    values = {name: None if part is None else part[:, -1] for name, part in columns.items()}
+    found = []
     for number, experts in enumerate(run.steps):
         ends = step == number
-        own = None if weight is None else weight[ends]
-        means = {
-            name: None if values is None else mean_known(values[ends, -1], own)
-            for name, values in columns.items()
-        }
+        # The answer of the last step is given whatever the gate says.
+        own = {**values, "estimated": None if number == last else run.probability[rows]}
+        part = None if weight is None else weight[ends]
         found.append(
             {
                 "experts": [names[k] for k in experts],
                 "rows": int(ends.sum()),
+                "begin": int((begins == number).sum()),
                 "share": float(np.average(ends, weights=weight)),
-                **means,
-                # The answer of the last step is given whatever the gate says.
-                "estimated": None if number == last else mean_known(probability[ends], own),
+                **{key: None if x is None else mean_known(x[ends], part) for key, x in own.items()},
             }
         )
     return found

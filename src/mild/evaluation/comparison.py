@@ -17,9 +17,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from mild import metrics
 from mild.artifact.files import check_free
 from mild.artifact.frames import as_frame, default_library, html_table
-from mild.core.answers import Answers
 from mild.core.arrays import (
-    BoolArray,
     FloatArray,
     IntArray,
     as_python,
@@ -54,9 +52,10 @@ from mild.metrics.outcomes import (
 )
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.rows import balanced_weights, merged_strata
-from mild.policies.answers import CascadeRun
+from mild.policies import AnswerCascadePolicy
 from mild.report import write_document
 from mild.report.document import Document
+from mild.tuning.cascades import checked_answers
 from mild.tuning.fitting import fit_labels, make_step, reordered_params
 from mild.tuning.tasks import (
     N_SPLITS,
@@ -83,17 +82,6 @@ def _new_memory() -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class AnsweredSplit:
-    """The answers of a split, and what a cascade learns from beside them."""
-
-    train: Answers
-    test: Answers
-    errors: FloatArray  # (n_train, n_experts) 1 - score
-    asking: FloatArray  # (n_train, n_experts) what asking costs, in wrong answers
-    max_calls: int
-
-
-@dataclass(frozen=True, eq=False)
 class Context:
     """What a method knows before it is fitted."""
 
@@ -106,7 +94,9 @@ class Context:
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
-    answered: AnsweredSplit | None = None  # what a cascade learns from; None without answers
+    answered: tuple[Task, Split, int] | None = (
+        None  # whose answers a cascade reads; its calls at most
+    )
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
@@ -119,7 +109,7 @@ class Method:
     what: str  # how it is trained, in one line
     build: Callable[[Context], Any]  # unfitted router for a context
     needs: str | None = None  # package without which it is left out
-    reads: bool = False  # whether it reads answers, and is left out without them
+    reads: bool = False  # whether it is a cascade, which reads answers and is left out without them
 
 
 def linear_search(
@@ -176,14 +166,6 @@ def _constant(context: Context) -> Any:
     return ConstantRouter()
 
 
-def _cascade(context: Context) -> Any:
-    from mild.routers.answer_cascade import AnswerCascadeRouter
-
-    if context.answered is None:
-        raise invalid("methods", "must be without cascade where there are no answers.")
-    return AnswerCascadeRouter(1.0, context.answered.max_calls)
-
-
 METHODS = (
     Method("constant", "best constant", "the expert that is cheapest in training", _constant),
     Method("ce", "CE", "cross-entropy on the cheapest expert", linear_search("ce")),
@@ -202,7 +184,7 @@ METHODS = (
     Method("knn", "kNN", "mean costs of the nearest rows", _families(["knn"])),
     Method("mlp", "MLP", "a small network with MILD's loss", _families(["mlp"]), needs="torch"),
     Method("tune", "mild tune", "the best of these families and their stack", _families(FAMILIES)),
-    Method("cascade", "cascade", "asks in steps and reads the answers", _cascade, reads=True),
+    Method("cascade", "cascade", "asks in steps and reads the answers", _constant, reads=True),
 )  # fmt: skip
 
 
@@ -233,10 +215,7 @@ class Choices:
     found: dict[str, Any]  # parameters that its search found, JSON-ready
     # time to search, fit and decide, without candidates that an earlier method has judged
     seconds: float
-    run: CascadeRun | None = None  # what a cascade did; None for other methods
-    outcomes: Outcomes | None = (
-        None  # those of the test rows, with the cascade's as the last column
-    )
+    outcomes: Outcomes | None = None  # those of a cascade on the test rows, in the last column
 
     def judged(self, outcomes: Outcomes) -> tuple[Outcomes, IntArray]:
         """Outcomes of test rows and the column (n_test,) of the choices in them."""
@@ -263,9 +242,9 @@ def run_method(
         with warnings.catch_warnings():
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
-            router = method.build(context)
             if method.reads and context.answered is not None:
-                return _run_cascade(router, context, context.answered, X_train, X_test, start)
+                return _run_cascade(*context.answered, X_train, X_test)
+            router = method.build(context)
             labels = fit_labels(router, context.strata, "", context.topics, context.groups)
             costs = train_costs if order is None else train_costs[:, order]
             router.fit(X_train, costs, **labels)
@@ -281,15 +260,25 @@ def run_method(
     return Choices(chosen, found, time.perf_counter() - start)
 
 
-def _run_cascade(
-    router: Any, context: Context, answered: AnsweredSplit, X_train: Any, X_test: Any, start: float
-) -> Choices:
-    weight = None if context.strata is None else balanced_weights(context.strata)
-    known = {"answers": answered.train, "prices": answered.asking, "sample_weight": weight}
-    policy = router.fit(X_train, answered.errors, **known).policy_
-    run = policy.run(X_test, answered.test)
-    found = {"steps": policy.steps, "threshold": float(policy.threshold)}
-    return Choices(run.expert, found, time.perf_counter() - start, run)
+def _run_cascade(task: Task, split: Split, max_calls: int, X_train: Any, X_test: Any) -> Choices:
+    """Fit a cascade on the training rows, with what asking costs as prices, and run it on the others."""
+    from mild.routers.answer_cascade import AnswerCascadeRouter
+
+    start, table, answers = time.perf_counter(), task.table, task.table.answers
+    assert answers is not None
+    (train, test), errors, strata = (split.train, split.test), 1 - table.scores, task.strata
+    weight = None if strata is None else balanced_weights(strata[train])
+    # Rounded, or 1.6 - 1 and 0.6 would differ.
+    asking = np.round(task.costs - errors, 12)
+    router = AnswerCascadeRouter(1.0, max_calls)
+    router.fit(X_train, errors[train], weight, answers=answers.take(train), prices=asking[train])
+    policy: AnswerCascadePolicy = router.policy_
+    run = policy.run(X_test, answers.take(test))
+    steps = [[table.expert_names[k] for k in step] for step in policy.steps]
+    found = {"steps": steps, "threshold": float(policy.threshold)}
+    known = replace(task, training_scores=mean_scores(table.scores[train])).outcomes.take(test)
+    known = cascade_outcomes(known, table.take(test), task.terms, run)
+    return Choices(run.expert, found, time.perf_counter() - start, known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,27 +376,12 @@ class ComparedRows:
         means, names = mean_scores(self._quality[split.train]), self.expert_names
         return replace(taken, mean_scores=means, expert_names=names)
 
-    def answered(self, split: Split) -> AnsweredSplit | None:
-        """What a cascade learns from in a split; None without answers."""
+    def readable(self, splits: Sequence[Split]) -> bool:
+        """Whether a cascade can learn from the answers of every split."""
         answers = None if self.task is None else self.task.table.answers
-        if answers is None or self.task is None:
-            return None
-        errors = 1 - self.task.table.scores[split.train]
-        # Rounded, or 1.6 - 1 and 0.6 would differ.
-        asking = np.round(self.outcomes.costs[split.train] - errors, 12)
-        parts = answers.take(split.train), answers.take(split.test)
-        return AnsweredSplit(*parts, errors, asking, self.max_calls)
-
-    def with_runs(self, choices: Mapping[str, Choices], split: Split) -> dict[str, Choices]:
-        """Choices with the outcomes of cascades."""
-        found = dict(choices)
-        for key, one in choices.items():
-            if one.run is not None and self.task is not None:
-                table, terms = self.task.table.take(split.test), self.task.terms
-                known = cascade_outcomes(self.tested(split), table, terms, one.run)
-                steps = [[self.expert_names[k] for k in step] for step in one.run.steps]
-                found[key] = replace(one, outcomes=known, found={**one.found, "steps": steps})
-        return found
+        if answers is None or not answers.ever_agree or len(self.expert_names) < 2:
+            return False
+        return all((answers.codes[split.train] >= 0).any() for split in splits)
 
     @property
     def _quality(self) -> FloatArray:
@@ -774,6 +748,8 @@ def compare(
         for name, value in given.items():
             if value is not None:
                 raise invalid(name, "is for tables of outcomes; these are features and costs.")
+        if methods and any(method.reads for method in chosen):
+            raise invalid("methods", "must be without cascade: features and costs have no answers.")
         rows, splits = _number_rows(data, costs, groups, n_splits, test_size, random_state)
         n_folds = cv
     else:
@@ -785,15 +761,12 @@ def compare(
         topic, labels = topics(table, topic)
         rows, kind = task_rows(task, text, labels)
         rows = replace(rows, max_calls=max_calls)
+        if methods and any(method.reads for method in chosen):
+            checked_answers(table)
         notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
         jobs = parallel_jobs(n_jobs, table.rows)
         settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
         settings |= {"topic": topic, "balance": balance}
-    if rows.task is None or rows.task.table.answers is None:
-        if methods and "cascade" in [method.key for method in chosen]:
-            rule = "must be without cascade, which needs a table with answers (answer__<expert>)"
-            raise invalid("methods", f"{rule}; there are none.")
-        chosen = tuple(method for method in chosen if not method.reads)
     found = compare_methods(
         rows,
         splits,
@@ -858,9 +831,11 @@ def compare_methods(
     # Of whole splits: a row that can be compared is tested as often as one that cannot.
     ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
     splits, not_compared = _comparable_splits(array, splits)
+    reads = rows.readable(splits)
+    methods = [method for method in methods if reads or not method.reads]
     report = progress or (lambda done, of, text: None)
     report(0, len(splits) * len(methods), "features")
-    contexts, reads = [], any(method.reads for method in methods)
+    contexts = []
     for split in splits:
         inner = folds(groups[split.train], n_folds, seed)
         if min(len(fitted) for fitted, _ in inner) < 2:
@@ -872,14 +847,14 @@ def compare_methods(
         subjects = None if rows.topics is None else np.asarray(rows.topics)[split.train]
         parts = None if strata is None else strata[split.train]
         drawn = groups[split.train]
-        known = (parts, subjects, drawn, rows.answered(split) if reads else None)
+        answered = (rows.task, split, rows.max_calls) if reads and rows.task is not None else None
+        known = (parts, subjects, drawn, answered)
         contexts.append(Context(inner, rows.largest, seed, jobs, *known))
     orders = [rows.order(split.train) for split in splits]
     results: list[SplitResult] = []
     interrupted = False
     try:
         for choices in _run_splits(inputs, array, splits, methods, contexts, report, orders):
-            choices = rows.with_runs(choices, splits[len(results)])
             test = splits[len(results)].test
             tested_strata = None if strata is None else strata[test]
             results.append(SplitResult(array[test], groups[test], choices, tested_strata))
@@ -1069,7 +1044,11 @@ def _row(
     )
     judged = [choices.judged(one) for choices, one in zip(own, outcomes, strict=True)]
     figures = [one.means(chosen) for one, chosen in judged]
-    runs = [choices.run.asked for choices in own if choices.run is not None]
+    asked = [
+        np.average(one.asked, axis=0, weights=one.weight)
+        for one, _ in judged
+        if one.asked is not None
+    ]
 
     def mean(name: str) -> float | None:
         values = [figure[name] for figure in figures]
@@ -1116,13 +1095,8 @@ def _row(
         rows=n_rows,
         n_groups=n_groups,
         identical=all(one.same(key, "constant") for one in results),
-        asked=_mean_asked(runs, weights) if runs else None,
+        asked=np.mean(asked, axis=0) if asked else None,
     )
-
-
-def _mean_asked(runs: Sequence[BoolArray], weights: Sequence[FloatArray | None]) -> FloatArray:
-    shares = [np.average(run, axis=0, weights=own) for run, own in zip(runs, weights, strict=True)]
-    return np.asarray(np.mean(shares, axis=0))
 
 
 def _verdict(

@@ -66,9 +66,9 @@ class JudgedRows:
             if self.run is None:
                 return found
             direct = self.router.direct.predict(self.X)
-            about = (names, task.groups, task.counted, confidence, seed)
-            own = cascade_figures(self.run, known, found.rows, direct, *about)
-            line = {"key": "direct", "expert": None, **own.direct_means}
+            about = (known, found.rows, direct, confidence, seed)
+            own, means = cascade_figures(self.run, task, *about, target is not None)
+            line = {"key": "direct", "expert": None, **means}
             lines = [found.baselines[0], line, *found.baselines[1:]]
             return replace(found, baselines=lines, cascade=own)
         return routing_figures(

@@ -69,7 +69,10 @@ class Evaluation:
     def sentences(self) -> list[str]:
         """The verdict in words; of a cascade also that against the router without answers."""
         cascade = self.figures.cascade
-        return [self.verdict.sentence, *([] if cascade is None else [cascade.direct.sentence])]
+        return [
+            self.verdict.sentence,
+            *([] if cascade is None else [cascade["direct"]["sentence"]]),
+        ]
 
     @cached_property
     def overlap(self) -> dict[str, Any]:
@@ -181,7 +184,7 @@ class Evaluation:
                 },
                 "baselines": found.baselines,
             },
-            "cascade": None if found.cascade is None else found.cascade.as_dict(),
+            "cascade": found.cascade,
             "frontier": frontier,
             "prices_unused": sections.unused_prices(frontier, cost) if unused else None,
             "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),

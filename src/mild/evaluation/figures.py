@@ -11,7 +11,6 @@ import numpy as np
 
 from mild.artifact.info import TargetInfo
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
-from mild.evaluation.cascades import CascadeFigures
 from mild.metrics import (
     Verdict,
     common_rows,
@@ -58,7 +57,7 @@ class RoutingFigures:
     constant_price: float | None
     left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
     quality_name: str = "accuracy"  # what the mean of the scores is called
-    cascade: CascadeFigures | None = None  # steps and more of a cascade; None for another router
+    cascade: dict[str, Any] | None = None  # ``cascade_figures``; None for another router
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not known."""
@@ -80,7 +79,7 @@ class RoutingFigures:
             "verdict": self.verdict.as_dict(),
         }
         if self.cascade is not None:
-            found["cascade"] = self.cascade.as_dict()
+            found["cascade"] = self.cascade
         return as_python(found, finite=True)
 
 
@@ -177,11 +176,12 @@ def routing_figures(
         verdict = replace(verdict, router="the cascade")
     if target is not None and target.best_expert in expert_names and known_rows.scores is not None:
         over = "these rows" if known_rows.strata is None else "these rows (in means over rows)"
+        reference = list(expert_names).index(target.best_expert)
         judged = target_of_choices(
             known_rows.scores,
             known_rows.prices,
             known_choices,
-            list(expert_names).index(target.best_expert),
+            reference,
             expert_names,
             target.target,
             guarantee=target.guarantee,
@@ -189,6 +189,9 @@ def routing_figures(
             confidence=confidence,
             random_state=seed,
             judged_on=over,
+            asks_reference=None
+            if known_rows.asked is None
+            else np.broadcast_to(known_rows.asked[:, [reference]], known_rows.costs.shape),
         )
         verdict = replace(verdict, target=judged)
     return RoutingFigures(

@@ -109,6 +109,15 @@ class RoutingSettings:
 
 
 @dataclass(frozen=True, config=CONFIG)
+class CascadeSettings:
+    """How a cascade is served, where the router is one."""
+
+    stream: Literal["accepted", "direct"] = "accepted"
+    deadline_seconds: Positive | None = None
+    stuck_after: Annotated[int, whole(2)] | None = None
+
+
+@dataclass(frozen=True, config=CONFIG)
 class LimitSettings:
     """What a client may send, and how long it may take; how much is served at a time."""
 
@@ -204,6 +213,7 @@ class Settings:
     port: Annotated[int, whole(0, 65535)] = 6060
     workers: Annotated[int, whole(1, 256)] = 1
     routing: RoutingSettings = RoutingSettings()
+    cascade: CascadeSettings = CascadeSettings()
     limits: LimitSettings = LimitSettings()
     server: ServerSettings = ServerSettings()
     access: AccessSettings = AccessSettings()
@@ -351,7 +361,7 @@ def _experts(
         config.fail(("experts",), "must be a table")
     for name in tables:
         location = ("experts", name)
-        if name == "mild" or name.startswith("router-mild-"):
+        if name in ("mild", "mild-direct") or name.startswith("router-mild-"):
             config.add(location, "must have another name: this one makes the router choose")
         expert = read_expert(config, location, name, environment, base=known.get(name))
         if expert is not None:

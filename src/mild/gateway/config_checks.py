@@ -19,8 +19,9 @@ from mild.endpoints.expert import Expert, is_loopback
 from mild.endpoints.redaction import LONG
 from mild.endpoints.secrets import SecretError, check_safe_file
 from mild.errors import InvalidInputError, MildError, MissingExtraError, UnsupportedError
-from mild.gateway.config import ServerSettings, Settings, read_settings
+from mild.gateway.config import CascadeSettings, ServerSettings, Settings, read_settings
 from mild.gateway.database import Address, DatabaseError
+from mild.gateway.selection.models import CASCADE, configured_name
 from mild.gateway.tracing import import_exporter, is_enabled
 
 # Fields of an expert that are not in the result; some headers are secrets.
@@ -131,7 +132,8 @@ def find_problems(settings: Settings, router: Router | None = None) -> list[Conf
     if router is not None:
         findings += _name_findings(settings, router)
         findings += _fallback_findings(settings, router)
-        findings += _ability_findings(settings, router)
+        findings += _ability_findings(settings, router.direct)
+        findings += _cascade_findings(settings, router)
         findings += _novelty_findings(settings, router)
         findings += _target_findings(settings, router)
     findings += _money_findings(settings)
@@ -145,14 +147,15 @@ def find_problems(settings: Settings, router: Router | None = None) -> list[Conf
 
 def _name_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
     given = {expert.name: expert for expert in settings.experts}
-    missing = [name for name in router.expert_names if name not in given]
-    extra = [expert for name, expert in given.items() if name not in router.expert_names]
+    wanted = [configured_name(name) for name in router.expert_names]
+    missing = [name for name in dict.fromkeys(wanted) if name not in given]
+    extra = [expert for name, expert in given.items() if name not in wanted]
     source = "the settings" if settings.source is None else str(settings.source)
     for name in missing:
         close = difflib.get_close_matches(name, [expert.name for expert in extra], n=1)
         hint = "".join(f" Is it {one!r} ({given[one].place or source})?" for one in close)
         yield _error(
-            f"{source} must name every expert of the router ({', '.join(router.expert_names)}); "
+            f"{source} must name every expert of the router ({', '.join(dict.fromkeys(wanted))}); "
             f"{name!r} is missing.{hint}"
         )
     found = _warning if missing else _note
@@ -250,6 +253,34 @@ def _ability_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
                 "the router has no separate head for prices: the models router-mild-<t> are refused; "
                 "the model mild works."
             )
+
+
+def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
+    policy, names = router.cascade, router.expert_names
+    if policy is None:
+        if settings.cascade != CascadeSettings():
+            yield _warning("[cascade] has no effect: the router is no cascade.")
+        return
+    steps = [", ".join(names[k] for k in step) for step in policy.steps]
+    yield _note(
+        f"the model mild asks {'; then '.join(steps)}. The model mild-direct asks one expert."
+    )
+    if settings.expert(CASCADE) is not None:
+        yield _error(
+            f"no expert must have the name {CASCADE!r}: it stands for the cascade in the ledger."
+        )
+    asked = map(settings.expert, dict.fromkeys(configured_name(names[k]) for k in policy.order))
+    kept_back = [expert.name for expert in asked if expert and expert.role == "fallback"]
+    if kept_back:
+        yield _warning(
+            f'the cascade does not ask {", ".join(kept_back)}, because of role = "fallback"; its answers '
+            "count as missing."
+        )
+    if settings.routing.price_weight is not None:
+        yield _warning(
+            "routing.price_weight changes only the models mild-direct and router-mild-<t>: the steps and "
+            "thresholds of a cascade are those of its training."
+        )
 
 
 def _session_findings(settings: Settings) -> Iterator[ConfigFinding]:

@@ -18,7 +18,12 @@ from mild.artifact import Router, load
 from mild.errors import InvalidInputError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.models import ROUTER_MODEL, read_model
+from mild.gateway.selection.models import (
+    DIRECT_MODEL,
+    ROUTER_MODEL,
+    configured_name,
+    read_model,
+)
 from mild.gateway.selection.selector import ExpertSelector
 from mild.gateway.selection.text import request_text
 
@@ -34,8 +39,8 @@ logger = logging.getLogger("mild.gateway")
 class MildPlugin(CustomLogger):  # type: ignore[misc]
     """Sends requests for ``mild`` and ``router-mild-<t>`` to the model that a router chooses.
 
-    It cannot ask the next experts of a cascade: it asks the first one of its first step, and a line of the
-    log says so. ``MildPlugin(mild.load("router").direct)`` chooses without answers.
+    It cannot run a cascade: for ``mild`` it asks the first expert of the first step, and a line of the log
+    says so. ``mild-direct``, or ``MildPlugin(mild.load("router").direct)``, chooses without answers.
 
     In LiteLLM's proxy it is a callback; in a program, ``attach`` puts it into a ``litellm.Router``.
 
@@ -68,9 +73,8 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
         if router.cascade is not None:
             logger.warning(
                 "this router is a cascade, which a plug-in of LiteLLM cannot run: the first expert of its "
-                "first step is asked. Give the plug-in router.direct, or serve the router with mild serve."
+                "first step is asked. Ask for mild-direct, or serve the router with mild serve."
             )
-        self._router = router
         self._selector = ExpertSelector(router, RoutingSettings(price_weight, text=text))
         self._text = text
 
@@ -82,18 +86,13 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
         selector = self._selector
         if not _is_routed(model):
             return [model]
-        weight = read_model(model, selector.names, selector.fixed is None).price_weight
-        selector.check_weight(weight)
+        wanted = read_model(model, selector.names, selector.fixed is None)
+        selector.check_weight(wanted.price_weight)
         text = request_text({"input": given}, self._text)
-        names = [selector.names[k] for k in selector.score(text, weight).order]
-        first = self.first_step(given) if weight is None else None
-        return names if first is None else list(dict.fromkeys([*first, *names]))
-
-    def first_step(self, given: object) -> list[str] | None:
-        """Model names that a cascade would ask first, at the same time; None for other routers."""
-        text = request_text({"input": given}, self._text)
-        first = self._router.first_steps(self._router.features([text]))
-        return None if first is None else first[0]
+        scores = selector.score(text, wanted.price_weight)
+        climb = selector.climb(wanted, scores, {})
+        order = [*(() if climb is None else climb.first_step()), *scores.order]
+        return list(dict.fromkeys(configured_name(selector.names[k]) for k in order))
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
@@ -112,11 +111,12 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
 
         LiteLLM's ``fallbacks`` apply to the name that was asked for: ``[{"mild": ["large"]}]``.
         """
-        missing = [name for name in self._selector.names if name not in router.get_model_names()]
+        names = dict.fromkeys(map(configured_name, self._selector.names))
+        missing = [name for name in names if name not in router.get_model_names()]
         if missing:
             raise InvalidInputError(
                 "model_list must have every expert of the router "
-                f"({', '.join(self._selector.names)}); {', '.join(missing)} is missing.",
+                f"({', '.join(names)}); {', '.join(missing)} is missing.",
                 parameter="model_list",
             )
         router.set_custom_routing_strategy(_Strategy(self, router))
@@ -152,7 +152,7 @@ class _Strategy:
 
 
 def _is_routed(model: str) -> bool:
-    return model == ROUTER_MODEL or model.startswith("router-mild-")
+    return model in (ROUTER_MODEL, DIRECT_MODEL) or model.startswith("router-mild-")
 
 
 def _given(data: Mapping[str, Any]) -> object:

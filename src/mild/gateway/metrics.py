@@ -31,12 +31,15 @@ NO_EXPERT = "none"
 _STATUSES = ("400", "401", "402", "404", "405", "408", "413", "429", "431", "503", "other")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _SMALL_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
+# Steps of cascades from this one on are counted together.
+MAX_STEP = 8
 _LABELS: Mapping[str, Sequence[str]] = {
     "outcome": OUTCOMES,
     "status": _STATUSES,
     "result": ("ok", *FAILURES),
     "direction": ("in", "out"),
     "reload": ("ok", "failed"),
+    "step": (*map(str, range(1, MAX_STEP + 1)), "none"),
 }
 
 # Name -> (type, help, labels). Of a "max" gauge, the largest value of the workers is shown.
@@ -47,6 +50,8 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_streams_cut_total": ("counter", "Streams that an expert broke off.", ("expert",)),
     "mild_fallbacks_total": ("counter", "Answered by another expert than chosen.", ("expert",)),
     "mild_explored_total": ("counter", "Decisions drawn at random.", ()),
+    "mild_cascades_total": ("counter", "Requests by the step that answered.", ("step",)),
+    "mild_cascade_escalations_total": ("counter", "Steps beyond the first.", ()),
     "mild_tokens_total": ("counter", "Tokens that are charged.", ("expert", "direction")),
     "mild_dollars_total": ("counter", "Dollars spent.", ("expert",)),
     "mild_reloads_total": ("counter", "Router reloads of workers.", ("result",)),

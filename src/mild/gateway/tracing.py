@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from mild.endpoints.errors import ExpertError
     from mild.endpoints.expert import Expert
+    from mild.endpoints.prices import Usage
     from mild.gateway.ledger.records import Record
     from mild.gateway.selection.selector import Selection
 
@@ -172,6 +173,19 @@ class RequestTrace:
         _set_error(self._attempt, error.kind)
         self._attempt.end()
         self._attempt = None
+
+    def branch(self) -> RequestTrace:
+        """For the attempts of a call that is made while others are."""
+        return RequestTrace(self._tracing, self._span, self._operation)
+
+    def end_attempt(self, usage: Usage | None) -> None:
+        """End the attempt that is under way; ``usage`` of its answer."""
+        if self._attempt is not None:
+            if usage is not None:
+                self._attempt.set_attribute("gen_ai.usage.input_tokens", usage.tokens_in)
+                self._attempt.set_attribute("gen_ai.usage.output_tokens", usage.tokens_out)
+            self._attempt.end()
+            self._attempt = None
 
     def finish(self, record: Record, selection: Selection | None) -> None:
         """End the request, and the attempt that answered it."""

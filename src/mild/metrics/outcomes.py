@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ROUNDING, cheapest_of, mean_known_costs
 from mild.metrics.routing import best_constant, expert_shares
 from mild.metrics.rows import balanced_weights
@@ -44,13 +44,14 @@ class Outcomes(Stratified):
     expert_names: Sequence[str] | None = None  # which decide ties in the end
     # (n_samples,) expert whose answer is given, where the last column is a cascade and no expert
     given: IntArray | None = None
+    asked: BoolArray | None = None  # (n_samples, n_experts) which experts that cascade asks
 
     @property
     def experts(self) -> Outcomes:
         """The outcomes of the experts, without those of a cascade."""
         if self.given is None:
             return self
-        return replace(self._each(lambda values: values[:, :-1]), given=None)
+        return replace(self._each(lambda values: values[:, :-1]), given=None, asked=None)
 
     def answering(self, chosen: IntArray) -> IntArray:
         """Expert (n_samples,) whose answer is given: the chosen one, or the one that a cascade takes."""
@@ -59,8 +60,10 @@ class Outcomes(Stratified):
 
     def take(self, rows: Any) -> Outcomes:
         """Some of the rows."""
-        strata, given = (None if part is None else part[rows] for part in (self.strata, self.given))
-        return replace(self._each(lambda values: values[rows]), strata=strata, given=given)
+        parts = (self.strata, self.given, self.asked)
+        strata, given, asked = (None if part is None else part[rows] for part in parts)
+        taken = self._each(lambda values: values[rows])
+        return replace(taken, strata=strata, given=given, asked=asked)
 
     def _each(self, change: Callable[[FloatArray], FloatArray]) -> Outcomes:
         rest = (self.scores, self.prices, self.latencies)

@@ -144,7 +144,7 @@ class AgreementTable:
             counts = counts - weight[:, None]
             sums = sums - weight[:, None] * scores
         estimate = (sums + PRIOR_ROWS * self.accuracy) / (counts + PRIOR_ROWS)
-        return np.where(codes < 0, 0.0, estimate)
+        return np.where(codes < 0, 0.0, np.clip(estimate, 0.0, 1.0))
 
     def rows_like(self, codes: IntArray) -> FloatArray:
         """Rows (n,) of the table in which the same experts agree."""
@@ -324,7 +324,7 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
     def decision_function(self, X: Any) -> FloatArray:
         """Minus the place (n, n_experts) of each expert in the order in which they are asked."""
         rest = [expert for expert in range(self.n_experts) if expert not in self.order]
-        places = np.empty((len(self.steps), self.n_experts))
+        places = np.empty((len(self.steps), self.n_experts), np.float32)
         for first in range(len(self.steps)):
             steps = [*self.steps[first:], *self.steps[:first], rest]
             places[first, [expert for step in steps for expert in step]] = range(self.n_experts)

@@ -9,10 +9,12 @@ from itertools import combinations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.model_selection import KFold
 from sklearn.utils.validation import check_is_fitted
 
 from mild.core.answers import Answers
 from mild.core.arrays import (
+    BoolArray,
     FloatArray,
     IntArray,
     check_entries,
@@ -23,10 +25,11 @@ from mild.core.arrays import (
 from mild.errors import DegenerateDataWarning
 from mild.metrics.rows import evaluated_costs, known_rows, row_weights
 from mild.policies import AnswerCascadePolicy, CascadeRun, ConstantPolicy, Policy
-from mild.policies.answers import UNKNOWN, AgreementTable
-from mild.routers.base import BaseRouter
+from mild.policies.answers import UNKNOWN, AgreementTable, gate_inputs, gate_values
+from mild.routers.base import BaseRouter, unwarned
 from mild.routers.baselines import mean_costs
-from mild.routers.cost_models import observed
+from mild.routers.cost_models import fit_heads, logistic_heads, observed
+from mild.routers.linear import LinearRouter
 
 # Experts that are combined at most: those that are best for some price of an error.
 MOST_EXPERTS = 18
@@ -34,8 +37,19 @@ MOST_EXPERTS = 18
 KEPT, LEVELS = 8, 12
 # Thresholds that are tried for one order of experts.
 MOST_THRESHOLDS = 24
+# Experts of which pairs are asked one after the other, with a learned gate.
+MOST_SINGLE = 6
+# Folds of rows on which a learned gate is judged.
+FOLDS = 5
+# Strength of a learned gate, and what it must save of the loss of counts to be taken.
+GATE_ALPHA, WORTH = 1e-3, 0.01
+# Shares of the rows that are not too hard for the first step.
+START_QUANTILES = (0.6, 0.8, 0.9, 0.95)
+# Differences of costs that are none.
+ROUNDING = 1e-9
 
 Steps = tuple[tuple[int, ...], ...]
+Folds = Sequence[tuple[IntArray, IntArray]]
 
 
 class Candidate(NamedTuple):
@@ -72,11 +86,16 @@ class AnswerCascadeRouter(BaseRouter):
     max_calls : int, experts that are asked about one query at most
     steps : list of steps, each an expert or a list of experts that are asked together, by index or name;
         None to search them
-    gate : "auto" or "counts"
+    gate : what the probability is learned by: "counts" of past rows with the same pattern of agreement; or
+        a linear function of these, of what the answer looks like and of the error expected from X, trained
+        by "logistic" regression or by MILD's or TDEF's loss for accepting or going on ("mild", "tdef");
+        "auto" for logistic where its held-out loss is lower than that of counts
+    margins : "theory", "uniform" or two numbers, for accepting and going on, for ``gate="mild"``
 
     Attributes
     ----------
     candidates_ : list of Candidate, cascades that no other one beats in cost and price, cheapest first
+    gate_ : str, the gate in use
 
     >>> X, costs = [[0.0]] * 6, [[0, 0, 0]] * 4 + [[1, 1, 0]] * 2
     >>> answers = Answers.of([["1", "1", "1"]] * 4 + [["1", "2", "3"]] * 2, "number")
@@ -90,6 +109,7 @@ class AnswerCascadeRouter(BaseRouter):
     max_calls: int = 4
     steps: Sequence[Any] | None = None
     gate: str = "auto"
+    margins: Any = "theory"
 
     def fit(
         self,
@@ -120,17 +140,38 @@ class AnswerCascadeRouter(BaseRouter):
         prices: Any = None,
         direct: Policy | None = None,
     ) -> AnswerCascadePolicy:
-        answers = _checked_answers(answers, costs.shape)
-        observed("costs", costs, sample_weight)
         if costs.shape[1] < 2:
             raise invalid("costs", "must have at least two experts for a cascade; got one.")
+        observed("costs", costs, sample_weight)
+        answers = _checked_answers(answers, costs.shape)
         self._direct, self._kind, self._n_features = direct, answers.kind, X.shape[1]
         paid = _price_matrix(prices, costs.shape, sample_weight)
         weight = row_weights(sample_weight, len(costs))
         self._means = mean_costs(costs, sample_weight), weight @ paid / weight.sum()
         self._search = CascadeSearch(answers, costs, paid, weight)
         self.candidates_ = self._search.candidates(self.max_calls, self._given_steps())
+        self.gate_, self._heads = "counts", None
+        if self.gate != "counts":
+            self._learn_gate(X, costs, sample_weight)
         return self.at(self.price_weight)
+
+    def _learn_gate(self, X: Any, costs: FloatArray, weight: FloatArray | None) -> None:
+        """Take a learned gate in place of counts, with "auto" only if its held-out loss is lower."""
+        loss: str = "logistic" if self.gate == "auto" else self.gate
+        folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(costs))
+        heads = fit_heads(X, costs, np.zeros(costs.shape), folds, sample_weight=weight)
+        search, counted = self._search, self.candidates_
+        orders = list(dict.fromkeys(one.steps for one in counted))
+        if self.steps is None and self.max_calls > 1:
+            orders = list(dict.fromkeys([*orders, *search.escalations()]))
+        learned = search.learned(orders, loss, heads.errors, folds, self.price_weight, self.margins)
+        if self.gate != "auto" or _worthwhile(learned, counted):
+            self.gate_, self.candidates_ = loss, learned
+        started = search.with_starts(orders, heads.errors, self.gate_ != "counts")
+        started = undominated([*self.candidates_, *started])
+        if _worthwhile(started, self.candidates_):
+            self.candidates_ = started
+        self._heads = heads.router.policy_
 
     def at(self, price_weight: float) -> AnswerCascadePolicy:
         """The policy of the candidate of least mean cost plus ``price_weight`` times what is paid."""
@@ -146,7 +187,7 @@ class AnswerCascadeRouter(BaseRouter):
         costs, prices = self._means
         weight = self.price_weight if price_weight is None else price_weight
         direct = self._direct or ConstantPolicy(costs + weight * prices, self._n_features)
-        return self._search.policy(candidate, direct, self._kind)
+        return self._search.policy(candidate, direct, self._kind, self._heads)
 
     def score(
         self,
@@ -246,6 +287,8 @@ class CascadeSearch:
         self._prices = prices
         self._weight = weight
         self._known: dict[tuple[int, ...], Judged] = {}
+        # Of learned gates: the leading answers, the gate, and its values in rows that it has not seen.
+        self._gated: dict[Steps, tuple[list[Judged], FloatArray, FloatArray]] = {}
         self._ease = self._row_effects(self._scores), self._row_effects(self._prices)
 
     def _row_effects(self, values: FloatArray) -> FloatArray:
@@ -307,20 +350,28 @@ class CascadeSearch:
         chosen = list(dict.fromkeys(ranks.T.reshape(-1).tolist()))[:MOST_EXPERTS]
         return [expert for expert in order if expert in chosen]
 
-    def _judged(self, experts: tuple[int, ...]) -> Judged:
-        if experts not in self._known:
-            chosen = np.array(experts)
-            codes, scores = self._codes[:, chosen], self._scores[:, chosen]
-            table = AgreementTable.of_rows(codes, scores, self._weight)
-            lead, expected = table.leading(codes, (scores, self._weight))
-            score = scores[np.arange(len(codes)), lead]
-            self._known[experts] = Judged(chosen[lead], score, expected)
-        return self._known[experts]
+    def _judged(self, experts: tuple[int, ...], folds: Folds | None = None) -> Judged:
+        """The leading answers; what is expected of them comes from other rows, or from other folds."""
+        if folds is None and experts in self._known:
+            return self._known[experts]
+        chosen, rows = np.array(experts), np.arange(len(self._weight))
+        codes, scores, weight = self._codes[:, chosen], self._scores[:, chosen], self._weight
+        if folds is None:
+            table = AgreementTable.of_rows(codes, scores, weight)
+            lead, expected = table.leading(codes, (scores, weight))
+            self._known[experts] = Judged(chosen[lead], scores[rows, lead], expected)
+            return self._known[experts]
+        lead, expected = np.zeros(len(rows), np.intp), np.zeros(len(rows))
+        for train, test in folds:
+            table = AgreementTable.of_rows(codes[train], scores[train], weight[train])
+            lead[test], expected[test] = table.leading(codes[test])
+        return Judged(chosen[lead], scores[rows, lead], expected)
 
-    def _parts(self, steps: Steps) -> list[Judged]:
+    def _parts(self, steps: Steps, folds: Folds | None = None) -> list[Judged]:
         """The leading answers after each step but the last."""
         order = tuple(expert for step in steps for expert in step)
-        return [self._judged(order[:end]) for end in np.cumsum([len(s) for s in steps])[:-1]]
+        ends = np.cumsum([len(step) for step in steps])[:-1].tolist()
+        return [self._judged(order[:end], folds) for end in ends]
 
     def _final(self, steps: Steps) -> FloatArray:
         """Scores (n,) of the answers of the last expert, or if it has none, of the leading one."""
@@ -335,16 +386,25 @@ class CascadeSearch:
         return self._weight * ~self._unknown[:, order].any(axis=1)
 
     def tried(
-        self, steps: Steps, gated: tuple[FloatArray, list[FloatArray]] | None = None
+        self,
+        steps: Steps,
+        parts: Sequence[Judged] | None = None,
+        gate: FloatArray | None = None,
+        values: Sequence[FloatArray] | FloatArray | None = None,
+        hard: BoolArray | None = None,
+        start_error: float | None = None,
     ) -> list[Candidate]:
-        """The cascade with each threshold; ``gated`` are a gate and its held-out values, step by step."""
+        """The cascade with each threshold; ``values`` of a gate are from rows that it has not seen.
+
+        ``hard`` rows (n,) begin with the last step.
+        """
         known = self._known_weight(steps)
         if not known.any():
             return []
-        parts = self._parts(steps)
-        gate, values = gated or (None, [part.expected for part in parts])
+        parts = self._parts(steps) if parts is None else parts
+        values = [part.expected for part in parts] if values is None else values
         thresholds = np.array([0.0])
-        if values:
+        if parts:
             thresholds = np.unique(np.concatenate([value[known > 0] for value in values]))
         if len(thresholds) > MOST_THRESHOLDS:
             thresholds = np.unique(np.quantile(thresholds, np.linspace(0, 1, MOST_THRESHOLDS)))
@@ -353,21 +413,86 @@ class CascadeSearch:
         # All rows go to the end; then those accepted earlier are taken back, for all thresholds at once.
         score = np.full(len(thresholds), known @ (final - self._ease[0]))
         paid = np.full(len(thresholds), known @ (np.sum(prices, axis=0) - self._ease[1]))
-        best = np.full(len(known), -np.inf)
+        if hard is not None:
+            paid -= (known * hard) @ np.sum(prices[:-1], axis=0)
+        best: FloatArray | None = None
         after = [*(part.score for part in parts), final][1:]
         for part, value, later, price in zip(parts, values, after, prices[1:], strict=True):
-            best = np.maximum(best, value)
-            place = np.searchsorted(thresholds, best, side="right")
+            best = value if best is None else np.maximum(best, value)
+            reached = best if hard is None else np.where(hard, -np.inf, best)
+            place = np.searchsorted(thresholds, reached, side="right")
             for total, change in ((score, part.score - later), (paid, -price)):
                 sums = np.bincount(place, known * change, len(thresholds) + 1)
                 total += np.cumsum(sums[::-1])[::-1][1:]
         costs = self._scale * (1 - score / known.sum())
         return [
-            Candidate(steps, *one, gate)
+            Candidate(steps, *one, gate, start_error)
             for one in zip(
                 thresholds.tolist(), costs.tolist(), (paid / known.sum()).tolist(), strict=True
             )
         ]
+
+    def learned(
+        self,
+        orders: Sequence[Steps],
+        loss: str,
+        errors: FloatArray,
+        folds: Folds,
+        price_weight: float,
+        margins: Any = "theory",
+    ) -> list[Candidate]:
+        """Cascades with learned gates; thresholds are chosen on rows that a fold held out."""
+        found: list[Candidate] = []
+        for steps in orders:
+            parts = self._parts(steps, folds)
+            if not parts:
+                found += self.tried(steps)
+                continue
+            rows, known = np.arange(len(self._weight)), self._known_weight(steps)
+            inputs = np.array(
+                [
+                    gate_inputs(
+                        part.expected,
+                        self._signals[rows, part.expert],
+                        errors[rows, part.expert],
+                    )
+                    for part in parts
+                ]
+            )
+            # What follows costs: the error of the last expert, and the prices of the steps to come.
+            prices = np.array([self._prices[:, list(step)].sum(axis=1) for step in steps])
+            later = np.cumsum(prices[:0:-1], axis=0)[::-1]
+            going_on = self._scale * (1 - self._final(steps)) + price_weight * later
+            accepted = self._scale * (1 - np.array([part.score for part in parts]))
+            costs = np.stack([accepted, going_on], axis=2)
+            held = fit_gates(loss, margins, inputs, costs, known, folds)
+            values = np.empty(accepted.shape)
+            for gate, (_, test) in zip(held, folds, strict=True):
+                values[:, test] = gate_values(inputs[:, test], gate)
+            for value, part in zip(values, parts, strict=True):
+                value[self._codes[rows, part.expert] < 0] = 0.0
+            [gate] = fit_gates(loss, margins, inputs, costs, known, [(rows, rows)])
+            self._gated[steps] = parts, gate, values
+            found += self.tried(steps, *self._gated[steps])
+        return undominated(found)
+
+    def with_starts(
+        self, orders: Sequence[Steps], errors: FloatArray, learned: bool
+    ) -> list[Candidate]:
+        """Cascades that begin with the last step where the first is likely to be wrong."""
+        found: list[Candidate] = []
+        for steps in orders:
+            if len(steps) > 1:
+                least = errors[:, list(steps[0])].min(axis=1)
+                parts, gate, values = self._gated[steps] if learned else (None, None, None)
+                for limit in np.quantile(least, START_QUANTILES).tolist():
+                    found += self.tried(steps, parts, gate, values, least > limit, limit)
+        return found
+
+    def escalations(self) -> list[Steps]:
+        """From one expert to a better one: without agreement, only a learned gate can choose there."""
+        single = undominated([one for k in self._experts() for one in self.tried(((k,),))])
+        return [(*a.steps, *b.steps) for a, b in combinations(single[-MOST_SINGLE:], 2)]
 
     def _promising(self, found: Sequence[Candidate]) -> list[Steps]:
         """Steps of the cheapest cascades at each of several costs."""
@@ -382,8 +507,71 @@ class CascadeSearch:
 
 def undominated(found: Sequence[Candidate]) -> list[Candidate]:
     """Those that no other one beats in cost at the same price or less, the cheapest first."""
+
+    def rank(one: Candidate) -> tuple[float, float, int]:
+        experts = sum(map(len, one.steps))
+        return float(f"{one.paid:.9g}"), float(f"{one.cost:.9g}"), experts
+
     kept: list[Candidate] = []
-    for one in sorted(found, key=lambda one: (one.paid, one.cost, len(one.steps))):
-        if not kept or one.cost < kept[-1].cost:
+    for one in sorted(found, key=rank):
+        if not kept or one.cost < kept[-1].cost - ROUNDING:
             kept.append(one)
     return kept
+
+
+def fit_gates(
+    loss: str,
+    margins: Any,
+    inputs: FloatArray,
+    costs: FloatArray,
+    weight: FloatArray,
+    folds: Folds,
+) -> list[FloatArray]:
+    """A gate for the training rows of each fold.
+
+    Inputs (n_steps, n, d), the last of which is 1; costs (n_steps, n, 2) of accepting and of going on.
+    """
+    found = []
+    for train, _ in folds:
+        rows = np.tile(weight[train], len(inputs))
+        kept = rows > 0
+        X, y = inputs[:, train].reshape(len(rows), -1), costs[:, train].reshape(len(rows), 2)
+        found.append(_fit_gate(loss, margins, X[kept], y[kept], rows[kept]))
+    return found
+
+
+def _fit_gate(
+    loss: str, margins: Any, inputs: FloatArray, costs: FloatArray, weight: FloatArray
+) -> FloatArray:
+    mean = np.average(inputs, axis=0, weights=weight)
+    spread = np.sqrt(np.average((inputs - mean) ** 2, axis=0, weights=weight))
+    varies = spread > 1e-12
+    Z = (inputs[:, varies] - mean[varies]) / spread[varies]
+    if loss == "logistic":
+        scale = max(1.0, float(costs[:, 0].max()))
+        heads = unwarned(logistic_heads)(Z, 1 - costs[:, :1] / scale, weight[:, None], GATE_ALPHA)
+        coef, intercept = heads.coef[0], heads.intercept[0]
+    else:
+        router = LinearRouter(loss, margins=margins, alpha=GATE_ALPHA)
+        unwarned(router.fit)(Z, costs, weight)
+        coef = router.coef_[0] - router.coef_[1]
+        intercept = router.intercept_[0] - router.intercept_[1]
+    gate = np.zeros(inputs.shape[1])
+    gate[varies] = coef / spread[varies]
+    gate[-1] = intercept - gate[varies] @ mean[varies]
+    return gate
+
+
+def _worthwhile(learned: Sequence[Candidate], counted: Sequence[Candidate]) -> bool:
+    """Whether learned gates lower the least loss, averaged over the weights of prices that matter."""
+    cost, paid = np.array([(one.cost, one.paid) for one in counted]).T
+    steps = np.diff(paid) / -np.diff(cost) if len(cost) > 1 else np.ones(1)
+    weights = 1 / np.maximum(steps, 1e-300)
+    other = np.array([(one.cost, one.paid) for one in learned]).T
+
+    def losses(cost: FloatArray, paid: FloatArray) -> FloatArray:
+        least: FloatArray = (cost + weights[:, None] * paid).min(axis=1)
+        return least
+
+    before = losses(cost, paid)
+    return float(np.mean(losses(*other) / before)) < 1 - WORTH

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from mild.artifact.facts import cascade_words
 from mild.core.answers import KINDS, Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.data import OutcomeTable
@@ -39,6 +40,8 @@ class CascadeOutcomes:
     )  # (n_samples, m) of all experts that were asked; None if there are none
     costs: FloatArray  # (n_samples, m) under the terms of the task
     asked: BoolArray  # (n_samples, m, n_experts) which experts were asked
+    # (2, m) quality and dollars by which the cascades of all rows do worse than these, those of the folds
+    gaps: FloatArray | None = None
 
     @classmethod
     def of(
@@ -64,7 +67,17 @@ class CascadeOutcomes:
             None if self.dollars is None else self.dollars[rows, first:],
             self.costs[rows, first:],
             self.asked[rows, first:],
+            None if self.gaps is None else self.gaps[:, first:],
         )
+
+    def with_gaps(self, fitted: CascadeOutcomes) -> CascadeOutcomes:
+        """The same beside what the cascades do that were fitted on these rows."""
+        known = ~np.isnan(self.quality).any(axis=1)
+        less = (self.quality - fitted.quality)[known].mean(axis=0)
+        more = np.zeros(len(less))
+        if self.dollars is not None and fitted.dollars is not None:
+            more = np.nanmean((fitted.dollars - self.dollars)[known], axis=0)
+        return replace(self, gaps=np.maximum([less, more], 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +164,8 @@ def fit_cascades(
         if part.dollars is not None:
             dollars[test] = part.dollars
     paid = None if task.table.prices is None else dollars
-    return FittedCascades(router, CascadeOutcomes(grid, quality, paid, costs, asked))
+    found = FittedCascades(router, CascadeOutcomes(grid, quality, paid, costs, asked))
+    return replace(found, held=found.held.with_gaps(found.of(task, X)))
 
 
 def _fit(
@@ -195,20 +209,6 @@ def as_given(
     )
 
 
-def path_words(steps: Sequence[Sequence[str]], threshold: float) -> str:
-    """What a cascade does, in words.
-
-    >>> path_words([["small", "medium"], ["large"]], 0.9312)
-    'asks small and medium; accepts if probably right (p >= 0.93), else asks large'
-    """
-    first, *others = [" and ".join(step) for step in steps]
-    words, limit = f"asks {first}", f" (p >= {threshold:.2f})"
-    for step in others:
-        words += f"; accepts if probably right{limit}, else asks {step}"
-        limit = ""
-    return words
-
-
 @dataclass(frozen=True)
 class TunedCascade:
     """A cascade that was considered in tuning, and what it does on held-out rows.
@@ -219,17 +219,13 @@ class TunedCascade:
 
     steps: tuple[tuple[str, ...], ...]  # experts that are asked together, step by step
     threshold: float  # least probability of an answer that is accepted
+    path: str  # what it does, in words
     rows: tuple[int, ...]  # training rows that end at each step
     used: bool  # whether the router is the cascade
     direct: str  # what the router without answers is
     cost_difference: Verdict
     quality_difference: Verdict
     dollars_difference: Verdict | None  # per 1,000 queries
-
-    @property
-    def path(self) -> str:
-        """What it does, in words."""
-        return path_words(self.steps, self.threshold)
 
     @property
     def sentences(self) -> list[str]:
@@ -244,7 +240,7 @@ class TunedCascade:
             *([] if money is None else [f"dollars per 1,000 queries {_span(money, '+.4g')}"]),
         ]
         return [
-            f"{used} {self.path} (of {counted(sum(self.rows), 'training row')}, {parts}).",
+            f"{used} {self.path}. Of {counted(sum(self.rows), 'training row')}, {parts}.",
             f"Compared with the router without answers ({self.direct}), on held-out rows: "
             f"{', '.join(differences)}.",
         ]
@@ -345,6 +341,7 @@ class CascadeJudge:
         return TunedCascade(
             tuple(tuple(names[k] for k in step) for step in policy.steps),
             policy.threshold,
+            cascade_words(policy, names),
             tuple(np.bincount(ends, minlength=len(policy.steps)).tolist()),
             False,
             name,
@@ -391,11 +388,11 @@ def unused_answers(task: Task, X: Any, seed: int) -> dict[str, Any] | None:
     if len(policy.order) < 2 or (kept <= 1 and saved <= 0):
         return None
     names = part.expert_names
-    path = path_words([[names[k] for k in step] for step in policy.steps], policy.threshold)
+    path = cascade_words(policy, names)
     dollars = "" if table.prices is None else f", and saves {100 * saved:.0f} % of its dollars"
     sentence = (
-        f"The answers in the table are not used. On {counted(len(judged), 'held-out row')}, a cascade that "
-        f"{path} keeps {100 * kept:.1f} % of the quality of always {names[best]}{dollars}. cascade=True "
+        f"Answers are not used. On {counted(len(judged), 'held-out row')}, a cascade keeps "
+        f"{100 * kept:.1f} % of the quality of always {names[best]}{dollars}: it {path}. cascade=True "
         "(--cascade) considers cascades, which send a query to several experts."
     )
     figures = {"best_expert": names[best], "rows": len(judged), "kept": kept}

@@ -298,19 +298,23 @@ def measure(
     folds = None if held.folds is None else np.unique(held.folds[first], return_inverse=True)[1]
     chosen = np.column_stack([held.choices(weights), every])
 
-    def settings(values: Any, unit: float) -> FloatArray:
+    gaps = np.zeros((2, m + c + p))
+    if held.cascades is not None and held.cascades.gaps is not None:
+        gaps[:, m : m + c] = held.cascades.gaps
+
+    def settings(values: Any, unit: float, gap: FloatArray | float = 0.0) -> FloatArray:
         """Mean, its error, and the error of its difference to the best expert (3, m + c + p)."""
         own = held.by_group(np.take_along_axis(values, chosen, axis=1))  # a group counts once
         parts = own, own - own[:, [m + c + best]]
-        errors = (_new_rows_errors(x, folds, unit, m + c) for x in parts)
+        errors = (np.hypot(_new_rows_errors(x, folds, unit, m + c), gap) for x in parts)
         return np.array([own.mean(axis=0), *errors])
 
-    quality, share = settings(held.all_quality, 1.0), settings(held.asked(best), 1.0)
+    quality, share = settings(held.all_quality, 1.0, gaps[0]), settings(held.asked(best), 1.0)
     dollars: list[FloatArray | None] = [None, None, None]
     paid = held.all_dollars
     if held.dollars is not None and paid is not None:
         unit = float(np.ptp(held.dollars.mean(axis=0)))
-        dollars = [*(1000 * settings(paid, unit))]
+        dollars = [*(1000 * settings(paid, unit, gaps[1]))]
     n_folds = 0 if folds is None else int(folds.max()) + 1
     curve = TradeoffCurve(
         np.concatenate([weights, cascades, np.full(p, np.nan)]),

@@ -19,9 +19,10 @@ from dashboard_cases import (
     make_settings,
     make_spend,
 )
+from gateway.gateway_cases import cascade_router
 from ledger_cases import record, write_all, writing
 from mild.endpoints.expert import Expert
-from mild.gateway.config import TargetSettings
+from mild.gateway.config import LedgerSettings, Settings, TargetSettings
 from mild.gateway.dashboard import Dashboard
 from mild.gateway.dashboard.status import savings_document
 
@@ -239,3 +240,37 @@ def test_savings_are_the_same_tokens_at_each_expert_s_prices():
     assert savings_document(rows, [cheap, free]) is None
     assert savings_document(rows[1:], [cheap]) is None
     assert savings_document(rows, []) is None
+
+
+def test_a_cascade_is_a_choice_beside_the_experts_and_saves_by_the_answer_that_was_given(tmp_path):
+    names = ("small", "small#2", "large")
+    calls = [
+        {"expert": name, "step": step, "outcome": "ok", "dollars": dollars, "tokens_in": 10,
+         "tokens_out": 10, "latency_ms": 1.0}
+        for name, step, dollars in (("small", 1, 2e-5), ("small#2", 1, 2e-5), ("large", 2, 2e-4))
+    ]  # fmt: skip
+    rows = [
+        record(k, time=NOW - 9, expert="large", chosen="cascade", propensity=1.0, price=2.4e-4,
+               tokens_in=30, tokens_out=30, calls=calls)
+        for k in range(60)
+    ]  # fmt: skip
+    path = write_all(tmp_path / "l.db", rows)
+    experts = [Expert(name, "http://x/v1", "m", price_in=price, price_out=price)
+               for name, price in (("small", 1.0), ("large", 10.0))]  # fmt: skip
+    settings = Settings(experts=tuple(experts), ledger=LedgerSettings(path))
+    board = Dashboard(settings, cascade_router(names), clock=lambda: NOW)
+    found = asyncio.run(board.document())
+    assert [(line["name"], line["live"]) for line in found["shares"]["experts"]] == [
+        ("small", 0),
+        ("large", 0),
+        ("cascade", 1),
+    ]
+    assert not found["shares"]["drift"]
+    assert found["last"][0]["path"] == "small,small#2>large"
+    dollars = {line["name"]: (line["requests"], line["dollars"]) for line in found["experts"]}
+    assert dollars == {
+        "small": (0, pytest.approx(60 * 4e-5)),
+        "large": (60, pytest.approx(60 * 2e-4)),
+    }
+    assert found["savings"]["paid"] == pytest.approx(60 * 2.4e-4)
+    assert found["savings"]["always"]["large"] == pytest.approx(60 * 2e-4)

@@ -17,7 +17,7 @@ def test_columns_are_the_fields_in_their_order():
 def test_a_record_comes_back_from_its_row():
     full = Record(
         "r", 1.5, "k", "mild", "a", "b", [0.25, None, 0.75], 0.5, 0.1, 0.002, 3, 4, 5.0, 6.0, 7.0, 200,
-        "cut", 2, True, "s", "f", "text", "why", "r0",
+        "cut", 2, True, "s", "f", "text", "why", "r0", [{"expert": "a", "step": 1}],
     )  # fmt: skip
     assert from_row(as_row(full).values()) == full
     bare = Record("r", 1.5, "k", "mild")

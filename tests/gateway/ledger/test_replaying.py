@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
 import mild
-from mild.errors import MildError
+from cascade_cases import cascade_router
+from mild.errors import MildError, UnsupportedError
 from replay_cases import NAMES, NEW, make_log, make_router, true_cost, write_log
 
 
@@ -106,3 +108,24 @@ def test_bad_arguments_have_a_code(log, options, code):
     with pytest.raises(MildError) as caught:
         mild.replay(log[0] / "l.sqlite", make_router(), **options)
     assert caught.value.code == code
+
+
+def test_a_cascade_is_not_replayed(log):
+    with pytest.raises(UnsupportedError, match=r"a cascade cannot be replayed.*router\.direct"):
+        mild.replay(log[0] / "l.sqlite", cascade_router())
+
+
+def test_a_router_that_asks_one_expert_is_compared_with_a_cascade_that_served(tmp_path):
+    """The cascade is drawn with 0.7, and each of three experts with 0.1."""
+    rng = np.random.default_rng(5)
+    records, _ = make_log(3000, explore=1.0)
+    for entry in records:
+        entry.propensity = 0.1
+        if rng.random() < 0.7:
+            entry.chosen, entry.propensity, entry.price = "cascade", 0.7, 0.05
+    found = mild.replay(write_log(tmp_path / "l.sqlite", records), make_router())
+    entry = found.estimates["cost"]
+    assert entry["doubly_robust"]["low"] < true_cost(NEW) < entry["doubly_robust"]["high"]
+    assert entry["serving"]["mean"] == pytest.approx(0.05, abs=0.002)
+    assert found.verdict.pays is True
+    assert found.shares["cascade"]["new"] == 0

@@ -1,6 +1,14 @@
 """What a ledger holds, in short."""
 
+import sqlite3
+
+import pytest
+
 from ledger_cases import record, write_all
+from mild.data import read_outcomes
+from mild.gateway.dashboard.ledger_snapshot import read_snapshot
+from mild.gateway.ledger import read_ledger
+from mild.gateway.ledger.export import export
 from mild.gateway.ledger.summary import summarize
 
 START = 1_800_000_000.0
@@ -50,3 +58,53 @@ def test_a_span_without_rows_is_no_error(ledger_place):
     found = summarize(path, since=START + 3600)
     assert (found["requests"], found["first"], found["experts"]) == (0, None, {})
     assert found["recent"]["latency_ms_p50"] is None
+
+
+def cascaded(number, **more):
+    """A row of a cascade: small and its second sample were asked, then large, whose answer was given."""
+    calls = [
+        {"expert": "small", "step": 1, "outcome": "ok", "dollars": 0.001},
+        {"expert": "small#2", "step": 1, "outcome": "cut", "dollars": None},
+        {"expert": "large", "step": 2, "outcome": "ok", "dollars": 0.1},
+    ]
+    tokens = {"tokens_in": 10, "tokens_out": 2, "latency_ms": 5.0}
+    calls = [{**call, **tokens} for call in calls]
+    total = {"price": 0.101, "tokens_in": 30, "tokens_out": 6}
+    return record(number, expert="large", chosen="cascade", calls=calls, **total, **more)
+
+
+def test_dollars_of_a_cascade_are_those_of_the_experts_that_were_asked(ledger_place):
+    write_all(ledger_place, [cascaded(1), cascaded(2), record(3, expert="middle", price=0.5)])
+    found = summarize(ledger_place)
+    assert (found["requests"], found["dollars"]) == (3, pytest.approx(0.702))
+    large, small = found["experts"]["large"], found["experts"]["small"]
+    assert (large["requests"], large["dollars"]) == (2, pytest.approx(0.2))
+    assert (small["requests"], small["dollars"]) == (0, pytest.approx(0.002))
+    assert (small["tokens_in"], small["mean_latency_ms"]) == (40, 0.0)
+
+
+def test_the_calls_of_a_cascade_are_kept_and_exported(ledger_place, tmp_path):
+    write_all(ledger_place, [cascaded(1, text="2 + 2?"), record(2, text="3?")], keep_text=True)
+    first, second = read_ledger(ledger_place)
+    assert first.calls == cascaded(1).calls
+    assert second.calls is None
+    for name in ("l.parquet", "l.csv", "l.jsonl"):
+        export(ledger_place, tmp_path / name)
+        table = read_outcomes(tmp_path / name)
+        prices = dict(zip(table.expert_names, table.prices[0], strict=True))
+        # Of the expert that answered, what its own answer cost.
+        assert prices["large"] == pytest.approx(0.1)
+
+
+def test_a_ledger_of_the_version_before_is_read_without_calls(tmp_path):
+    path = write_all(tmp_path / "l.sqlite", [record(1)])
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE decisions DROP COLUMN calls")
+        connection.execute("UPDATE alembic_version SET version_num = '0004'")
+    connection.close()
+    (found,) = read_ledger(path)
+    assert found.calls is None
+    assert export(path, tmp_path / "l.parquet") == 1
+    assert read_snapshot(path, found.time).recent == [found]
+    write_all(path, [cascaded(2)])
+    assert [entry.calls is None for entry in read_ledger(path)] == [True, False]

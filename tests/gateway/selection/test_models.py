@@ -34,5 +34,5 @@ def test_an_unknown_name_is_told_the_valid_ones():
         read_model("gpt-9" * 100, EXPERTS, False)
     assert caught.value.status == 404
     assert caught.value.code == "model_not_found"
-    assert "mild, small, large" in caught.value.message
+    assert "mild, mild-direct, small, large" in caught.value.message
     assert len(caught.value.message) < 300

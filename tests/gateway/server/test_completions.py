@@ -150,7 +150,10 @@ async def test_a_one_head_router_refuses_a_weight():
     assert refused.status == 400
     assert "one head" in json.loads(refused.body)["error"]["message"]
     assert unknown.status == 404
-    assert "Valid names: mild, small, large." in json.loads(unknown.body)["error"]["message"]
+    assert (
+        "Valid names: mild, mild-direct, small, large."
+        in json.loads(unknown.body)["error"]["message"]
+    )
     assert served.headers["x-mild-expert"] == "large"
     assert "x-mild-expected-cost" not in served.headers
     assert len(records) == 1

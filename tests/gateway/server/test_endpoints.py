@@ -11,6 +11,7 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import (
     TEXTS,
     ask,
+    cascade_router,
     chat,
     expert,
     gateway,
@@ -53,7 +54,8 @@ def test_models_are_the_router_and_the_experts():
         (None, "/v1/models/one", "GET"),
         (None, "/v1/models/two", "GET"),
     )
-    assert [entry["id"] for entry in json.loads(listed.body)["data"]] == ["mild", "one"]
+    names = [entry["id"] for entry in json.loads(listed.body)["data"]]
+    assert names == ["mild", "mild-direct", "one"]
     assert json.loads(one.body)["object"] == "model"
     assert none.status == 404
 
@@ -105,6 +107,35 @@ async def test_a_decision_is_explained_and_nobody_is_asked():
     assert json.loads(empty.body)["error"]["code"] == "missing_required_parameter"
     assert asked == 0
     assert records == []
+
+
+async def test_of_a_cascade_the_first_step_is_given():
+    router = cascade_router(("one", "two", "three"))
+    seeing = {"one": {"vision": False}, "two": {"vision": False}}
+    image = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+    async with FakeUpstream() as up:
+        experts = [expert(name, up, **seeing.get(name, {})) for name in router.expert_names]
+        async with gateway(experts, router) as g:
+            found = [
+                json.loads((await ask(g.port, body, "/v1/route")).body)
+                for body in (
+                    chat(TEXTS[1]),
+                    chat(TEXTS[1], model="mild-direct"),
+                    {"messages": [{"role": "user", "content": image}]},
+                )
+            ]
+        assert up.asked == 0
+    first, direct, seen = found
+    assert (first["expert"], first["first_step"]) == ("one", ["one", "two"])
+    assert first["order"][:2] == ["one", "two"]
+    assert sorted(first["order"]) == ["one", "three", "two"]
+    assert first["expected_cost"] is None
+    assert (first["reason"], first["why"]["by"]) == ("router", "first step")
+    assert (first["why"]["runner_up"], first["why"]["evidence"]) == (None, [])
+    assert "first_step" not in direct
+    assert direct["expert"] == router.direct.route([TEXTS[1]])[0]
+    assert (seen["expert"], seen["first_step"]) == ("three", ["three"])
+    assert seen["reason"] == "cannot_serve"
 
 
 def test_a_decision_about_half_a_surrogate_pair_is_explained(monkeypatch):

@@ -13,7 +13,7 @@ import sqlite3
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, chat, events, priced_router, said
+from gateway.gateway_cases import Client, cascade_router, chat, events, priced_router, said
 from gateway.process_cases import served, write_files
 from mild.artifact import save
 from mild.gateway.server.state import reload_gateway
@@ -177,17 +177,17 @@ async def play(folder, count, seed, workers, budget):
     return run, reloaded, (stopped, stopped_again), answered
 
 
-async def play_one_that_fails(folder, count, seed):
+async def play_one_that_fails(folder, count, seed, router=None):
     run, port = Run(count, seed, named=0.0), free_port()
     ups = experts_that_fail((0.2, 0.0, 0.0), seed)
     async with ups[0], ups[1], ups[2]:
         experts = [(up.name, up.base_url, *LINES) for up in ups]
-        router = priced_router(NAMES, (0.1, 0.2, 0.3), (0.01,) * 3)
+        router = router or priced_router(NAMES, (0.1, 0.2, 0.3), (0.01,) * 3)
         write_files(folder, experts, router, "[access]\nbudget_day = 1000.0", 2, port)
         async with served(folder) as g:
             await asyncio.gather(*(run.client(port) for _ in range(32)))
             assert await g.stop() == 0
-    return run, ups[0].asked - ups[0].done
+    return run, ups
 
 
 def spent_of(folder, rows):
@@ -245,15 +245,41 @@ def test_the_budget_holds_over_workers_under_faults(tmp_path):
 def test_clients_see_of_an_expert_that_fails_only_streams_cut_behind_the_first_byte(
     tmp_path, count
 ):
-    run, failed = asyncio.run(play_one_that_fails(tmp_path, count, 4))
+    run, ups = asyncio.run(play_one_that_fails(tmp_path, count, 4))
     assert run.wrong == []
     assert set(run.outcomes) <= {"200", "stream", "cut stream"}
-    assert failed > 10
+    assert ups[0].asked - ups[0].done > 10
     connection = sqlite3.connect(tmp_path / "ledger.sqlite")
     rows = connection.execute("SELECT request_id, outcome, price, status FROM decisions").fetchall()
     connection.close()
     assert len(rows) == count
     assert spent_of(tmp_path, rows) > 0
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_clients_see_nothing_of_a_cheap_expert_of_a_cascade_that_fails(tmp_path, count):
+    """No request fails, no stream is cut; one row for each answer; dollars are those of all calls."""
+    router = cascade_router(NAMES, kind="free_text")
+    run, ups = asyncio.run(play_one_that_fails(tmp_path, count, 5, router))
+    assert run.wrong == []
+    assert set(run.outcomes) == {"200", "stream"}
+    assert ups[0].asked - ups[0].done > 10
+    connection = sqlite3.connect(tmp_path / "ledger.sqlite")
+    query = "SELECT request_id, outcome, price, status, calls, expert FROM decisions"
+    rows = connection.execute(query).fetchall()
+    connection.close()
+    assert sorted(row[0] for row in rows) == sorted(run.ids)
+    assert len(set(run.ids)) == count
+    for _, outcome, price, _, text, given in rows:
+        calls = json.loads(text)
+        assert outcome == "ok"
+        assert price == pytest.approx(sum(call["dollars"] or 0.0 for call in calls))
+        failed = [call["expert"] for call in calls if call["outcome"] != "ok"]
+        # Whatever keeps one of the first from answering, the last is asked.
+        assert (given == "three") == bool(failed) == (len(calls) == 3)
+    # Every whole answer of an expert was paid for.
+    answered = sum(up.done for up in ups) * 13 * 100 / 1e6
+    assert answered <= spent_of(tmp_path, rows) + 1e-9
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +52,8 @@ def widen_ledger(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[
         findings.append(Finding("unanswered", lost, words))
     if table.num_rows == 0:
         raise DataFileError("no request was answered by an expert.")
+    if "calls" in table.column_names:
+        table = _of_own_calls(table)
     named = replace(
         options,
         query=options.query or "text",
@@ -60,6 +63,26 @@ def widen_ledger(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[
     )
     table, layout, more = widen_long(table, named, "ledger")
     return table, layout, findings + more
+
+
+def _of_own_calls(table: Any) -> Any:
+    """Of a request that a cascade served, only what the expert that answered took."""
+    fields = {
+        "price": "dollars",
+        **{name: name for name in ("tokens_in", "tokens_out", "latency_ms")},
+    }
+    experts, found = table["expert"].to_pylist(), table["calls"].to_pylist()
+    columns = {name: table[name].to_pylist() for name in fields if name in table.column_names}
+    for row, (expert, text) in enumerate(zip(experts, found, strict=True)):
+        for call in json.loads(text) if isinstance(text, str) and text else ():
+            if call["outcome"] == "ok" and call["expert"].partition("#")[0] == expert:
+                for name, values in columns.items():
+                    values[row] = call[fields[name]]
+                break
+    for name, values in columns.items():
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pa.array(values, table.schema.field(name).type))
+    return table
 
 
 LEDGER = Format(

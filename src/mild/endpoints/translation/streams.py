@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from mild.endpoints.translation.answers import (
@@ -15,6 +16,7 @@ from mild.endpoints.translation.answers import (
     empty_message,
     empty_response,
     message_item,
+    message_to_chat,
     message_usage,
     response_end,
     stop_reason,
@@ -25,6 +27,7 @@ from mild.endpoints.translation.fields import (
     MESSAGES,
     RESPONSES,
     Document,
+    TranslationError,
     tool_call,
 )
 
@@ -162,6 +165,81 @@ class _Pieces:
         if self._characters > MAX_CHARACTERS:
             raise ValueError("the answer is too long")
         return text
+
+
+class AnswerReader:
+    """Puts together what an answer says: its text, or its tool calls; from an expert of an ``api``.
+
+    ``log_probability`` is the mean over its tokens; None where the expert does not tell. What has another
+    shape than it should says nothing.
+    """
+
+    def __init__(self, api: str) -> None:
+        self._messages = MessageReader() if api == "anthropic" else None
+        self._pieces = _Pieces()
+        self._text: list[str] = []
+        self._calls: list[tuple[str, list[str]]] = []
+        self._log_probabilities: list[float] = []
+        self._is_readable = True
+
+    def add_event(self, event: Document) -> None:
+        """Take an event of a stream."""
+        with self._reading():
+            for chunk in [event] if self._messages is None else self._messages.read(event):
+                self._add(chunk)
+
+    def add_answer(self, answer: Document) -> None:
+        """Take a whole answer."""
+        with self._reading():
+            chat = answer if self._messages is None else message_to_chat(answer)
+            choice = chat["choices"][0]
+            message = dict(choice.get("message") or {})
+            if isinstance(message.get("content"), list):
+                parts = [part.get("text") or "" for part in message["content"]]
+                message["content"] = "".join(parts)
+            self._add({"choices": [{**choice, "delta": message}]})
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            with checking_shape("the answer"):
+                yield
+        except TranslationError:
+            self._is_readable = False
+
+    def _add(self, chunk: Document) -> None:
+        for choice in (chunk.get("choices") or [])[:1]:
+            found = choice.get("logprobs") or {}
+            values = [token.get("logprob") for token in found.get("content") or ()]
+            values += found.get("token_logprobs") or ()
+            self._log_probabilities += [value for value in values if value is not None]
+            if choice.get("text"):
+                self._text.append(choice["text"])
+        for kind, value, name in self._pieces.cut(chunk):
+            if kind == "text":
+                self._text.append(value)
+            elif kind == "call":
+                self._calls.append((name, []))
+            else:
+                self._calls[-1][1].append(value)
+
+    @property
+    def content(self) -> Any:
+        """A text; or tool calls, each with its name and arguments."""
+        if not self._calls or not self._is_readable:
+            return "".join(self._text) if self._is_readable else ""
+        calls = []
+        for name, pieces in self._calls:
+            arguments: Any = "".join(pieces)
+            with suppress(ValueError, RecursionError):
+                arguments = json.loads(arguments)
+            calls.append({"name": name, "arguments": arguments})
+        return calls
+
+    @property
+    def log_probability(self) -> float | None:
+        values = self._log_probabilities
+        return sum(values) / len(values) if values else None
 
 
 class _MessageWriter:

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from mild.gateway.dashboard.shares import WINDOW
 from mild.gateway.database.engine import Location
-from mild.gateway.ledger.reading import open_ledger
-from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
+from mild.gateway.ledger.reading import ledger_columns, open_ledger
+from mild.gateway.ledger.records import Record, decisions, from_row
 from mild.gateway.ledger.store import minutes, workers
 
 MINUTES = 60
@@ -38,14 +38,11 @@ class LedgerSnapshot:
 
 def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
     """Read the ledger; raises DataFileError if that fails."""
-    newest = sa.select(decisions).order_by(decisions.c.time.desc()).limit(SEARCHED).subquery()
     sums = minutes.c
     with open_ledger(place) as database, database.transaction() as connection:
-        recent = connection.execute(
-            sa.select(*(decisions.c[name] for name in COLUMNS))
-            .order_by(decisions.c.time.desc())
-            .limit(WINDOW)
-        ).all()
+        columns = sa.select(*ledger_columns(database))
+        newest = columns.order_by(decisions.c.time.desc()).limit(SEARCHED).subquery()
+        recent = connection.execute(columns.order_by(decisions.c.time.desc()).limit(WINDOW)).all()
         draws = connection.execute(
             sa.select(newest.c.chosen, newest.c.router)
             .where(

@@ -194,7 +194,8 @@
     const kind = { ok: "good", cut: "bad", failed: "bad", refused: "warn" }[entry.outcome] || "";
     const why = [];
     if (!entry.expert && entry.outcome === "failed") why.push(`chosen: ${entry.chosen || entry.asked}`);
-    if (entry.chosen && entry.expert && entry.chosen !== entry.expert) why.push(`instead of ${entry.chosen}`);
+    if (entry.path) why.push(entry.path);
+    else if (entry.chosen && entry.expert && entry.chosen !== entry.expert) why.push(`instead of ${entry.chosen}`);
     if (entry.pinned) why.push("pinned");
     if (entry.propensity !== null && entry.propensity < 0.5 && !entry.pinned) why.push("explored");
     if (!entry.chosen && entry.expert) why.push("named");

@@ -19,9 +19,10 @@ from mild.gateway.config import Settings
 from mild.gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot, read_snapshot
 from mild.gateway.dashboard.shares import Reference, share_document, trained
 from mild.gateway.database import Address
-from mild.gateway.ledger.records import Record
+from mild.gateway.ledger.records import Record, path_of
 from mild.gateway.ledger.summary import quantile
 from mild.gateway.ledger.writer import LedgerWriter
+from mild.gateway.selection.models import CASCADE, configured_name
 from mild.gateway.upstream.breaker import STATES
 
 # Seconds for which a document serves everybody who asks.
@@ -68,10 +69,13 @@ class Dashboard:
 
     def take(self, router: Router) -> None:
         """Another router serves from now on."""
-        self._names: Sequence[str] = list(router.expert_names)
+        self._names = list(dict.fromkeys(map(configured_name, router.expert_names)))
+        # A cascade is a choice of its own, beside the experts that exploration draws.
+        self._choices = self._names if router.cascade is None else [*self._names, CASCADE]
         routing = self.settings.routing
         self._reference: Reference | None = None
-        if routing.target is None:  # else the router decides otherwise than in training
+        # With a target, or a cascade, the router decides otherwise than in training.
+        if routing.target is None and router.cascade is None:
             self._reference = trained(router.info, self._names, routing.price_weight)
 
     async def document(self) -> dict[str, Any]:
@@ -107,7 +111,7 @@ class Dashboard:
         return {
             "time": now,
             "experts": expert_lines(self._names, found, workers),
-            "shares": share_document(self._names, found.draws, self._reference, routing.explore),
+            "shares": share_document(self._choices, found.draws, self._reference, routing.explore),
             "traffic": traffic_document(found.minutes, now),
             "latency": latency_document(found.recent),
             "savings": savings_document(found.recent, self.settings.experts),
@@ -234,7 +238,12 @@ def savings_document(recent: Sequence[Record], experts: Sequence[Expert]) -> dic
         return None
     paid, always, rows = 0.0, dict.fromkeys((expert.name for expert in experts), 0.0), 0
     for record in recent:
+        # Of a cascade, the tokens of the answer that was given.
+        own = [call for call in record.calls or () if call["outcome"] == "ok"]
+        own = [call for call in own if configured_name(call["expert"]) == record.expert]
         tokens = record.tokens_in, record.tokens_out
+        if own:
+            tokens = own[0]["tokens_in"], own[0]["tokens_out"]
         if record.outcome != "ok" or record.price is None or None in tokens:
             continue
         rows, paid = rows + 1, paid + record.price
@@ -250,6 +259,7 @@ def decision_lines(recent: Sequence[Record], with_text: bool) -> list[dict[str, 
     for record in recent[:LAST]:
         line = {name: getattr(record, name) for name in SHOWN}
         line["pinned"] = record.pinned_by is not None
+        line["path"] = path_of((call["step"], call["expert"]) for call in record.calls or ())
         if with_text and record.text:
             line["text"] = record.text[:200]
         lines.append(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,10 +32,10 @@ def export(
     """Write the rows with ``since <= time < until``; their number.
 
     The columns are those of ``Record``, time as a timestamp in UTC; ``experts`` beside ``probabilities``
-    names them. With ``feedback``, as ``mild.replay`` takes it, ``score`` follows: that of each judged
-    request. ``mild.read_outcomes`` reads the file if the ledger has texts. A file that ends in .csv or
-    .jsonl is of that kind, any other is parquet. Rows go through block by block, and the file appears
-    under its name when it is whole.
+    names them, and ``calls`` is JSON. With ``feedback``, as ``mild.replay`` takes it, ``score`` follows:
+    that of each judged request. ``mild.read_outcomes`` reads the file if the ledger has texts. A file that
+    ends in .csv or .jsonl is of that kind, any other is parquet. Rows go through block by block, and the
+    file appears under its name when it is whole.
     """
     place = check_free(Path(out), overwrite)
     errors = None if feedback is None else read_errors(feedback, "request_id")
@@ -93,6 +94,7 @@ def _fields(
     fields = {name: getattr(record, name) for name in COLUMNS}
     fields["time"] = round(record.time * 1e6)
     fields["experts"] = None if record.probabilities is None else names.get(record.router)
+    fields["calls"] = record.calls and json.dumps(record.calls)
     error = errors.get(record.request_id)
     fields["score"] = None if error is None else 1 - error
     return fields

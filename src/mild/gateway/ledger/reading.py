@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from mild.errors import DataFileError, InvalidInputError, OptionError
 from mild.gateway.database import AddressError, DatabaseError, is_address, read_address
-from mild.gateway.database.engine import Database, Location, open_database, shown_place
+from mild.gateway.database.engine import SCHEMA, Database, Location, open_database, shown_place
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
 from mild.gateway.ledger.store import routers
 
@@ -85,6 +85,15 @@ def open_ledger(place: Location) -> Iterator[Database]:
         raise DataFileError(f"{shown_place(place)} cannot be read as a ledger: {error}.") from error
 
 
+def ledger_columns(
+    database: Database, names: Sequence[str] = COLUMNS
+) -> list[sa.ColumnElement[Any]]:
+    """Columns to select; a ledger that nobody has opened to write since an older version has no calls."""
+    if database.schema == SCHEMA:
+        return [decisions.c[name] for name in names]
+    return [sa.null().label(name) if name == "calls" else decisions.c[name] for name in names]
+
+
 def read_blocks(
     path: Location,
     since: float | None = None,
@@ -99,19 +108,19 @@ def read_blocks(
     for name in columns:
         if name not in COLUMNS:
             raise InvalidInputError(f"a ledger has the columns {', '.join(COLUMNS)}; got {name!r}.")
-    table = decisions.c
     last = sa.tuple_(sa.bindparam("time", type_=sa.Double), sa.bindparam("id", type_=sa.BigInteger))
-    query = (
-        sa.select(table.time, table.id, *(table[name] for name in columns))
-        .where(
-            sa.tuple_(table.time, table.id) > last,
-            table.time < (math.inf if until is None else until),
-        )
-        .order_by(table.time, table.id)
-        .limit(rows)
-    )
     place = (-math.inf if since is None else math.nextafter(since, -math.inf), 2**62)
+    table = decisions.c
     with open_ledger(path) as database:
+        query = (
+            sa.select(table.time, table.id, *ledger_columns(database, columns))
+            .where(
+                sa.tuple_(table.time, table.id) > last,
+                table.time < (math.inf if until is None else until),
+            )
+            .order_by(table.time, table.id)
+            .limit(rows)
+        )
         while True:
             with database.transaction() as connection:
                 found = connection.execute(query, {"time": place[0], "id": place[1]}).all()

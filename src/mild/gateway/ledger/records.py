@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -29,7 +30,7 @@ class Record:
     key: str  # name of the key, never the key
     asked: str  # model name that was asked for
     expert: str | None = None  # who answered; None if nobody did
-    # The expert that was drawn among all, before any fault; None if the router was not asked.
+    # The expert that was drawn among all, before any fault, or "cascade"; None if the router was not asked.
     chosen: str | None = None
     # The router's distribution, in the order of its experts; None for one that could not serve the request.
     probabilities: Sequence[float | None] | None = None
@@ -58,6 +59,9 @@ class Record:
     # Request whose decision this one follows because their session is pinned. Such a row repeats
     # ``chosen`` and ``propensity`` of that request: nothing new was drawn.
     pinned_by: str | None = None
+    # Of a cascade, every call of an expert: expert, step (from 1), outcome, dollars, tokens_in, tokens_out
+    # and latency_ms. Their dollars and tokens add up to those of the row.
+    calls: Sequence[Mapping[str, Any]] | None = None
 
 
 COLUMNS = tuple(column.name for column in fields(Record))
@@ -87,6 +91,18 @@ decisions = sa.Table(
 )
 
 
+def path_of(calls: Iterable[tuple[int | None, str]]) -> str:
+    """The steps of a cascade with their experts; those outside of the steps come last.
+
+    >>> path_of([(1, "small"), (1, "medium"), (None, "spare"), (2, "large")])
+    'small,medium>large>spare'
+    """
+    steps: dict[float, list[str]] = {}
+    for step, expert in calls:
+        steps.setdefault(step or math.inf, []).append(expert)
+    return ">".join(",".join(steps[step]) for step in sorted(steps))
+
+
 def shorten_record(record: Record, keep_text: bool) -> Record:
     """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
     answered = record.attempts and record.outcome != "refused" and record.status < 400
@@ -105,6 +121,7 @@ def as_row(record: Record) -> dict[str, Any]:
         words = ("null" if share is None else f"{share:.6g}" for share in record.probabilities)
         row["probabilities"] = "[" + ",".join(words) + "]"
     row["streamed"] = int(record.streamed)
+    row["calls"] = record.calls and json.dumps(record.calls)
     return row
 
 
@@ -113,5 +130,7 @@ def from_row(row: Sequence[Any]) -> Record:
     record = Record(*row)
     if isinstance(record.probabilities, str):
         record.probabilities = json.loads(record.probabilities)
+    if isinstance(record.calls, str):
+        record.calls = json.loads(record.calls)
     record.streamed = bool(record.streamed)
     return record

@@ -12,7 +12,7 @@ from typing import Any
 from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table, library_of
 from mild.core.arrays import invalid
-from mild.errors import check_arguments
+from mild.errors import UnsupportedError, check_arguments
 from mild.evaluation.replay import ReplayVerdict, read_errors, read_texts
 from mild.evaluation.replay import replay as estimate
 from mild.gateway.ledger.reading import ledger_location, ledger_reader, moment
@@ -156,6 +156,12 @@ def replay(
     if not isinstance(router, (Router, str, os.PathLike)):
         raise invalid("router", f"must be a router or the folder of one; got {router!r}.")
     loaded = router if isinstance(router, Router) else load(router)
+    if loaded.cascade is not None:
+        raise UnsupportedError(
+            "a cascade cannot be replayed, because a ledger does not hold the answers of experts that were "
+            "not asked; replay its router without answers (router.direct).",
+            parameter="router",
+        )
     target, cost = loaded.info.target, loaded.info.cost
     # At a trade-off that meets a target, that is what a dollar is worth to the router.
     usual = None if target is None else target.t

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from mild.gateway.database.engine import Location, make_table, open_database, upsert
 from mild.gateway.ledger.records import REFUSED, Record, as_row, decisions
+from mild.gateway.selection.models import configured_name
 
 DAY = 86_400.0
 # Rows that are deleted at a time: a few milliseconds.
@@ -250,7 +251,20 @@ def _sums(records: Sequence[Record]) -> list[dict[str, Any]]:
         place = (int(record.time // 60), record.expert or "", record.outcome)
         entry = sums.setdefault(place, [0, 0.0, 0, 0, 0.0])
         entry[0] += 1
-        for i, name in enumerate(SUMS[1:], 1):
-            entry[i] += getattr(record, name) or 0
+        entry[4] += record.latency_ms or 0
+        # Dollars and tokens are those of the experts that were asked, whoever answered.
+        calls = record.calls or [
+            {
+                "expert": record.expert or "",
+                "dollars": record.price,
+                "tokens_in": record.tokens_in,
+                "tokens_out": record.tokens_out,
+            }
+        ]
+        for call in calls:
+            place = (place[0], configured_name(call["expert"]), record.outcome)
+            entry = sums.setdefault(place, [0, 0.0, 0, 0, 0.0])
+            for i, name in enumerate(("dollars", "tokens_in", "tokens_out"), 1):
+                entry[i] += call[name] or 0
     names = (*minutes.primary_key.columns.keys(), *SUMS)
     return [dict(zip(names, (*place, *sums[place]), strict=True)) for place in sorted(sums)]

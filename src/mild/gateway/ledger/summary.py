@@ -75,7 +75,7 @@ def summarize(
                 "dollars": line.price,
                 "tokens_in": line.tokens_in,
                 "tokens_out": line.tokens_out,
-                "mean_latency_ms": line.latency_ms / line.requests,
+                "mean_latency_ms": line.latency_ms / max(line.requests, 1),
             }
             for line in experts
             if line.expert

@@ -21,7 +21,7 @@ logger = logging.getLogger("mild.gateway.ledger")
 
 # Bytes of records that wait at most; beyond, the newest are dropped and counted.
 WAITING_BYTES = 64_000_000
-# Bytes of a record besides its text.
+# Bytes of a record besides its text, and of each of its calls.
 RECORD_BYTES = 1000
 # Rows in one transaction.
 BATCH = 1_000
@@ -229,4 +229,6 @@ class LedgerWriter:
 
 
 def _bytes_of(record: Record) -> int:
-    return RECORD_BYTES + (0 if record.text is None else sys.getsizeof(record.text))
+    return RECORD_BYTES * (1 + len(record.calls or ())) + (
+        0 if record.text is None else sys.getsizeof(record.text)
+    )

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from mild.endpoints.translation.fields import cut_short
 from mild.gateway.refusals import Refusal
 
-ROUTER_MODEL = "mild"
+ROUTER_MODEL, DIRECT_MODEL = "mild", "mild-direct"
+# What the ledger says was chosen where a cascade decided.
+CASCADE = "cascade"
 _PREFIX = "router-mild-"
 # Characters of a weight: the name is written to the ledger.
 _MAX_CHARACTERS = 32
@@ -19,24 +21,40 @@ _MAX_WEIGHT = 1e12
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What is asked for: an expert by name, or the router's choice, perhaps under another price weight."""
+    """What is asked for: an expert by name, or the router's choice, perhaps under another price weight.
+
+    With ``direct``, no cascade is used.
+    """
 
     expert: str | None = None
     price_weight: float | None = None
+    direct: bool = False
+
+
+def configured_name(name: str) -> str:
+    """The configured expert that an expert of a router is: ``small#2`` is a second call of ``small``.
+
+    >>> configured_name("small#2"), configured_name("small")
+    ('small', 'small')
+    """
+    base, _, number = name.rpartition("#")
+    return base if base and number.isdecimal() else name
 
 
 def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequest:
-    """Read the name of a model: ``mild``, ``router-mild-<t>`` or an expert's own.
+    """Read the name of a model: ``mild``, ``mild-direct``, ``router-mild-<t>`` or an expert's own.
 
     Refusal 400 if it is no text or t no number, 404 if nobody has that name.
 
     >>> read_model("mild", ["small"], True)
-    ModelRequest(expert=None, price_weight=None)
+    ModelRequest(expert=None, price_weight=None, direct=False)
     >>> read_model("router-mild-0.5", ["small"], True), read_model("small", ["small"], True).expert
-    (ModelRequest(expert=None, price_weight=0.5), 'small')
+    (ModelRequest(expert=None, price_weight=0.5, direct=False), 'small')
     """
     if model == ROUTER_MODEL:
         return ModelRequest()
+    if model == DIRECT_MODEL:
+        return ModelRequest(direct=True)
     if not isinstance(model, str) or not model:
         said = "It is missing." if model is None else "It is not a string."
         raise Refusal(
@@ -46,7 +64,7 @@ def read_model(model: object, experts: Sequence[str], weighs: bool) -> ModelRequ
         return ModelRequest(expert=model)
     if model.startswith(_PREFIX):
         return ModelRequest(price_weight=_weight(model.removeprefix(_PREFIX)))
-    known = [ROUTER_MODEL, *([f"{_PREFIX}<t>"] if weighs else []), *experts]
+    known = [ROUTER_MODEL, DIRECT_MODEL, *([f"{_PREFIX}<t>"] if weighs else []), *experts]
     raise Refusal(
         404,
         f"There is no model {cut_short(model)!r}. Valid names: {', '.join(known)}.",

@@ -53,21 +53,28 @@ def request_needs(document: Mapping[str, Any], bytes_in: int) -> Needs:
         tools = tools or turn.get("role") == "tool" or bool(turn.get("tool_calls"))
         parts += [turn, *parts_of(turn)]
     kinds = {part["type"] for part in parts if isinstance(part.get("type"), str)}
-    forms = [document.get("response_format")]
-    forms += [_inner(document, name, "format") for name in ("text", "output_config")]
     efforts = [document.get("reasoning_effort"), _inner(document, "reasoning", "effort")]
     efforts.append(_inner(document, "output_config", "effort"))
     return Needs(
         vision=bool(kinds & IMAGES),
         tools=tools or bool(kinds & TOOLS),
-        json_schema=any(
-            isinstance(form, dict) and form.get("type") == "json_schema" for form in forms
-        ),
+        json_schema="json_schema" in answer_formats(document),
         reasoning=any(effort not in (None, "none") for effort in efforts)
         or _inner(document, "thinking", "type") in ("enabled", "adaptive"),
         tokens_in=tokens_in_bytes(bytes_in),
         tokens_out=asked_tokens(document),
     )
+
+
+def answer_formats(document: Mapping[str, Any]) -> list[Any]:
+    """Types of the formats that a request in any of the APIs asks its answer to have.
+
+    >>> answer_formats({"response_format": {"type": "json_object"}})
+    ['json_object']
+    """
+    forms = [document.get("response_format")]
+    forms += [_inner(document, name, "format") for name in ("text", "output_config")]
+    return [form.get("type") for form in forms if isinstance(form, dict)]
 
 
 def _inner(document: Mapping[str, Any], name: str, key: str) -> Any:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mild.artifact import Router
 from mild.artifact.expert_names import match_expert
+from mild.core.arrays import FloatArray
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import tokens_in_bytes
 from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.models import ModelRequest
+from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
 from mild.gateway.selection.needs import missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
+from mild.policies.answers import AnswerCascadePolicy, Ask
 
 # Texts that are scored at a time: the event loop has other things to do, too.
 MAX_TOGETHER = 16
@@ -34,25 +37,42 @@ class Scores(NamedTuple):
     costs: list[float] | None
     values: list[float]  # what the choice maximises: minus the expected cost where there are costs
     novel: bool = False  # whether it is the expert for novel texts that is chosen
+    features: FloatArray | None = None  # (n_features,) of the text, where the router is a cascade
+
+
+class Climb(NamedTuple):
+    """How a cascade serves one request."""
+
+    policy: AnswerCascadePolicy
+    json_policy: AnswerCascadePolicy  # the same for answers that are JSON or tool calls
+    features: FloatArray | None  # of the text
+    skipped: frozenset[int]  # experts of the cascade that are not asked
+
+    def first_step(self) -> tuple[int, ...]:
+        """Experts that are asked first, at the same time; none where nobody can be asked."""
+        found = self.policy.next(self.features, dict.fromkeys(self.skipped))
+        return found.experts if isinstance(found, Ask) else ()
 
 
 class Selection(NamedTuple):
     """Who is asked, in which order, and what the ledger is told about it."""
 
-    order: list[str]  # names of the experts, the one to ask first in front
-    chosen: str | None = None  # the expert drawn; None where the client named one
+    # Names of the experts, the one to ask first in front; of a cascade, who is asked if it has no answer.
+    order: list[str]
+    chosen: str | None = None  # the expert drawn, or "cascade"; None where the client named one
     probabilities: list[float | None] | None = None
     propensity: float | None = None  # with which it was drawn
     expected: dict[str, float] | None = None  # cost by name; None where the router knows none
     pinned_by: bytes | None = None  # twelve bytes, the request whose decision is followed
     explored: bool = False
+    climb: Climb | None = None
 
 
 class ExpertSelector:
     """Selects experts with one router; MildError if it has no text step, or takes no other price weight.
 
     ``names`` are those of its experts, in its order; ``fixed`` says why another price weight is refused,
-    None if it is not.
+    None if it is not. Of a ``cascade``, ``whole`` is the router, and ``router`` decides without answers.
     """
 
     def __init__(
@@ -65,6 +85,11 @@ class ExpertSelector:
     ) -> None:
         if routing.target is not None:
             router = router.with_target(routing.target.target)
+        self.cascade = router.cascade
+        if self.cascade is not None:
+            # Tool calls are compared as such, whatever the cascade has learned from.
+            self._json_cascade = replace(self.cascade, answer_kind="json")
+        self.whole, router = router, router.direct
         self.router = router.with_prices(price_weight=routing.price_weight, in_dollars=True)
         router.features([""])  # a router without a text step says so here
         self.names = list(router.expert_names)
@@ -89,7 +114,12 @@ class ExpertSelector:
         self._experts = {expert.name: expert for expert in experts}
         self._fallbacks = [expert for expert in experts if expert.role == "fallback"]
         kept_back = {expert.name for expert in self._fallbacks}
-        self._candidates = [k for k, name in enumerate(self.names) if name not in kept_back]
+        # Another call of the same expert is no other choice.
+        self._candidates = [
+            k
+            for k, name in enumerate(self.names)
+            if name not in kept_back and name == configured_name(name)
+        ]
         # Units of the router's costs per dollar; None if the router does not say.
         self._price_weight = router.info.price_weight
         if routing.price_weight is not None:
@@ -119,7 +149,10 @@ class ExpertSelector:
                 first = self._on_novel if novel[i] and self._on_novel is not None else best
                 # The choice, then the others by the value that the choice maximises.
                 order = sorted(range(len(self.names)), key=lambda k: (k != first, -values[row][k]))
-                scores[i] = Scores(first, order, shares[row], costs[row], values[row], novel[i])
+                found_one = Scores(first, order, shares[row], costs[row], values[row], novel[i])
+                if self.cascade is not None:
+                    found_one = found_one._replace(features=X[i])
+                scores[i] = found_one
         return [scores[i] for i in range(len(texts))]
 
     async def score_soon(self, text: str, price_weight: float | None = None) -> Scores:
@@ -193,17 +226,28 @@ class ExpertSelector:
         request: bytes,
         document: Mapping[str, Any],
         bytes_in: int,
+        comparable: bool = False,
     ) -> Selection:
         """Select for one request; Refusal 400 if no expert can serve it.
 
         ``text`` is what the router reads, ``request`` the number of the request, twelve bytes,
-        ``document`` its content in any of the APIs, and ``bytes_in`` its length.
+        ``document`` its content in any of the APIs, and ``bytes_in`` its length. A cascade is used where
+        answers are ``comparable``: it is drawn with 1 - explore, and every expert with its part of
+        explore. Its requests do not follow a session: each is judged by its own answers.
         """
         if model.expert is not None:
             return Selection([model.expert])
         missing = self.cannot_serve(document, bytes_in)
         scores = await self.score_soon(text, model.price_weight)
         scores = self.restrict(scores, missing)
+        explore, able = self._routing.explore, scores.order
+        climb = self.climb(model, scores, missing) if comparable else None
+        if climb is not None:
+            if explore > 0 and self._random.random() < explore:
+                chosen = sorted(able)[self._random.randrange(len(able))]
+                return self._selection(scores, missing, chosen, explore / len(able), explored=True)
+            found = self._selection(scores, missing, scores.best, 1 - explore)
+            return found._replace(chosen=CASCADE, climb=climb)
         pin = self._find_pin(session, scores)
         best = scores.best
         if pin is not None:
@@ -215,7 +259,6 @@ class ExpertSelector:
                 )
             if scores.values[pinned] + credit >= scores.values[best]:
                 best = pinned
-        explore, able = self._routing.explore, scores.order
         chosen, explored = best, False
         if explore > 0 and self._random.random() < explore:
             chosen, explored = sorted(able)[self._random.randrange(len(able))], True
@@ -223,6 +266,18 @@ class ExpertSelector:
         if self._sessions is not None and session is not None:
             self._sessions.pin(session.hash, Pin(self.names[chosen], propensity, request))
         return self._selection(scores, missing, chosen, propensity, explored=explored)
+
+    def climb(
+        self, model: ModelRequest, scores: Scores, missing: Mapping[str, str]
+    ) -> Climb | None:
+        """How the cascade serves a request; None if one expert is asked."""
+        policy = self.cascade
+        if policy is None or model.price_weight is not None or model.direct or scores.novel:
+            return None
+        names = {k: configured_name(self.names[k]) for k in policy.order}
+        kept_back = {expert.name for expert in self._fallbacks}
+        skipped = {k for k, name in names.items() if name in missing or name in kept_back}
+        return Climb(policy, self._json_cascade, scores.features, frozenset(skipped))
 
     def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:
         """The decision that a request follows; None where its expert cannot serve it."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
@@ -30,14 +31,16 @@ from mild.endpoints.translation.fields import (
 from mild.endpoints.translation.requests import translate_request
 from mild.gateway.access import Caller, Reservation
 from mild.gateway.access.keys import ANONYMOUS, revoked_key
-from mild.gateway.ledger.records import Record
-from mild.gateway.metrics import NO_EXPERT
+from mild.gateway.ledger.records import Record, path_of
+from mild.gateway.metrics import MAX_STEP, NO_EXPERT
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.models import ModelRequest
-from mild.gateway.selection.selector import Selection
+from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
+from mild.gateway.selection.needs import answer_formats
+from mild.gateway.selection.selector import Climb, Selection
 from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import COUNTED_BYTES, parse_body
+from mild.gateway.server.cascade import Cascade, ExpertCall, repeated_calls
 from mild.gateway.server.context import AppContext, Serving
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import (
@@ -47,6 +50,7 @@ from mild.gateway.server.relay import (
     stream_translator,
 )
 from mild.gateway.upstream.attempts import (
+    MAX_WAIT,
     UpstreamRequest,
     UpstreamResponse,
     ask_experts,
@@ -79,6 +83,21 @@ def check_required(document: Mapping[str, Any], names: Iterable[str]) -> None:
             raise Refusal(400, message, code="missing_required_parameter", param=name)
 
 
+def _read_deadline(headers: Headers) -> float | None:
+    """Seconds of the header ``x-mild-deadline``; Refusal 400 if it has another value."""
+    given = next((value for name, value in headers if name == b"x-mild-deadline"), None)
+    if given is None:
+        return None
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        message = "x-mild-deadline must be a number of seconds above 0."
+        raise Refusal(400, message, code="invalid_deadline")
+    return seconds
+
+
 class CompletionRequest:
     """What a completion request says, and what each expert is sent of it.
 
@@ -107,6 +126,10 @@ class CompletionRequest:
         self.bytes_in = text_bytes(document, body)
         self._asked_tokens = asked_tokens(document, endpoint)
         self._answers = asked_answers(document)
+        # Whether answers of several experts can be compared: one text, or tool calls.
+        self.comparable = endpoint != EMBEDDINGS and self._answers == 1
+        self.is_json = bool({"json_schema", "json_object"} & set(answer_formats(document)))
+        self.deadline = _read_deadline(headers)
         self.number = random.randbytes(12)
         self.request_id = name_request(self.number)
         self.session: Session | None = None
@@ -159,6 +182,13 @@ class CompletionRequest:
     def bytes_for(self, expert: Expert) -> int:
         """Bytes of the text that this expert may count."""
         return self.bytes_in + expert.own_bytes
+
+    def is_able(self, expert: Expert) -> bool:
+        """Whether this expert's API can say this request."""
+        try:
+            return self.is_native(expert) or bool(self._written_body(expert))
+        except Refusal:
+            return False
 
     def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
         """Those of the experts whose API can say this request; Refusal 400 if there is none."""
@@ -250,11 +280,15 @@ class CompletionHandler:
     def __post_init__(self) -> None:
         request = self.request
         self.client_left = False
-        self._usage = UsageMeter()
         self._relay: StreamRelay | None = None
         self._reservation: Reservation | None = None
-        self._response: UpstreamResponse | None = None
         self._selection: Selection | None = None
+        # Every call of an expert, and the one whose answer is given.
+        self._calls: list[ExpertCall] = []
+        self._given: ExpertCall | None = None
+        # Dollars that the steps of a cascade may cost; seconds that they have waited for experts.
+        self._planned: float | None = None
+        self.waited = 0.0
         self._started = False
         self._refused = False
         self._revoked = False
@@ -262,17 +296,6 @@ class CompletionHandler:
         self._trace = None
         if self.context.tracing is not None:
             self._trace = self.context.tracing.start(request.endpoint, request.headers, self.start)
-        self._upstream = UpstreamRequest(
-            request.endpoint,
-            request.streamed,
-            request.body_for,
-            request.read_answer,
-            request.headers,
-            self.context.settings.routing.max_attempts,
-            key=None if self.caller.scope == ANONYMOUS else self.caller.name,
-            trace=self._trace,
-            held=self.context.answers,
-        )
         self._record = Record(
             request_id=request.request_id,
             time=time.time(),
@@ -284,6 +307,10 @@ class CompletionHandler:
             attempts=0,
         )
 
+    @property
+    def _attempts(self) -> int:
+        return sum(call.upstream.attempts for call in self._calls)
+
     async def run(self) -> None:
         """Answer the request; whatever happens, one row is written."""
         record = self._record
@@ -292,7 +319,7 @@ class CompletionHandler:
             await self._serve_in_time()
             record.outcome = "ok" if record.status < 400 else "failed"
         except Refusal as refusal:
-            early = self._refused or self._upstream.attempts == 0
+            early = self._refused or self._attempts == 0
             record.outcome = "refused" if early else "failed"
             record.error = refusal.code or refusal.kind
             if self._relay is not None:
@@ -310,8 +337,7 @@ class CompletionHandler:
             record.outcome, record.error = "cut", str(error)
             if self._relay is not None:
                 name = self._relay.response.client.name
-                self.context.metrics.add("mild_streams_cut_total", name)
-                self.context.note_failure(name, error)
+                self.note_cut(self._relay.response, error)
                 message = f"The expert {name} {error.description} in the middle of the stream."
                 broken = Refusal(502, message, code="stream_broken")
                 await self._break_off(self._relay, broken, error)
@@ -361,6 +387,9 @@ class CompletionHandler:
 
     async def _serve(self) -> None:
         context, request = self.context, self.request
+        in_steps = request.comparable
+        if request.streamed and context.settings.cascade.stream == "direct":
+            in_steps = False
         self._selection = await self.serving.selector.select(
             self.model,
             request.text,
@@ -368,36 +397,132 @@ class CompletionHandler:
             request.number,
             request.document,
             request.bytes_in,
+            in_steps,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
+        cascade = self._make_cascade(self._selection.climb)
         request.forget(keep_text=context.settings.ledger.keep_text)
-        response = await ask_experts(clients, self._upstream, self._reserve, self._report)
-        self._response = response
+        deadline = request.deadline or context.settings.cascade.deadline_seconds
+        call = None if cascade is None else await cascade.run(deadline)
+        if call is None:
+            # The plain way; whom a cascade has asked in vain is not asked again.
+            self._planned = None
+            left = [one for one in clients if cascade is None or one.name not in cascade.tried]
+            if not left and cascade is not None and cascade.refusal is not None:
+                raise cascade.refusal
+            call = self.new_call()
+            try:
+                await self.ask(call, left)
+            finally:
+                self.waited += call.upstream.waited
+        await self._answer(call)
+
+    def _make_cascade(self, climb: Climb | None) -> Cascade | None:
+        """The cascade that serves the request, without experts that cannot take it."""
+        if climb is None:
+            return None
+        context, request, policy = self.context, self.request, climb.policy
+        names = {k: configured_name(self.serving.selector.names[k]) for k in policy.order}
+        experts = {k: context.clients[name].expert for k, name in names.items()}
+        skipped = {k for k, expert in experts.items() if not request.is_able(expert)}
+        most = context.settings.cascade.stuck_after
+        if most is not None and len(policy.steps) > 1 and repeated_calls(request.document) >= most:
+            skipped |= set(policy.steps[0])
+        climb = climb._replace(skipped=climb.skipped | skipped)
+        return Cascade(self, climb, is_json=request.is_json)
+
+    def new_call(self, name: str | None = None, step: int = 0) -> ExpertCall:
+        """A call that is charged to this request; ``name`` and ``step`` are those of a cascade."""
+        request, trace, headers = self.request, self._trace, self.request.headers
+        if name is not None:
+            trace = None if trace is None else trace.branch()
+            if name != configured_name(name) and "idempotency-key" in headers:
+                # Another sample is another request.
+                headers = headers | {"idempotency-key": f"{headers['idempotency-key']}-{name}"}
+        upstream = UpstreamRequest(
+            request.endpoint,
+            request.streamed,
+            request.body_for,
+            request.read_answer,
+            headers,
+            self.context.settings.routing.max_attempts,
+            key=None if self.caller.scope == ANONYMOUS else self.caller.name,
+            trace=trace,
+            held=self.context.answers,
+        )
+        self._calls.append(ExpertCall(upstream, name, step))
+        return self._calls[-1]
+
+    async def ask(
+        self, call: ExpertCall, clients: Sequence[ExpertClient], patience: float = MAX_WAIT
+    ) -> UpstreamResponse:
+        """Ask these experts in turn; Refusal if none of them has something for the client."""
+        start = time.perf_counter()
+        try:
+            response = call.response = await ask_experts(
+                clients, call.upstream, self._reserve, self._report, patience
+            )
+        except Refusal as refusal:
+            call.outcome = refusal.code or refusal.kind
+            raise
+        finally:
+            call.seconds = time.perf_counter() - start
+        call.outcome = "ok"
+        if response.document is not None:
+            call.usage.add(response.document, True)
+        elif response.events is None:
+            call.usage, call.outcome = UsageMeter(Usage(0, 0), final=True), "client_error"
+        return response
+
+    def relay(
+        self,
+        call: ExpertCall,
+        response: UpstreamResponse,
+        seen: Callable[[dict[str, Any]], None] = lambda document: None,
+    ) -> StreamRelay:
+        """What makes the client's events of an expert's stream."""
+        request, expert = self.request, response.client.expert
+        strip = request.adds_usage(expert)
+        translator = stream_translator(request.endpoint, expert, request.echo())
+        redact = StreamRedactor(self.context.redact)
+        return StreamRelay(response, call.usage, strip, redact, translator, seen)
+
+    def note_cut(self, response: UpstreamResponse, error: ExpertError) -> None:
+        """An expert broke its stream off."""
+        name = response.client.name
+        response.close(error)
+        self.context.metrics.add("mild_streams_cut_total", name)
+        self.context.note_failure(name, error)
+
+    async def _answer(self, call: ExpertCall) -> None:
+        """Send the answer of a call to the client."""
+        context, request, response = self.context, self.request, call.response
+        assert response is not None
+        self._given = call
         status = self._record.status = response.response.status
-        if response.events is not None:
-            expert = response.client.expert
-            strip = request.adds_usage(expert)
-            translator = stream_translator(request.endpoint, expert, request.echo())
-            redact = StreamRedactor(context.redact)
-            self._relay = StreamRelay(response, self._usage, strip, redact, translator)
-            headers = self._headers(b"text/event-stream; charset=utf-8")
-            headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-            await self._begin(status, headers)
+        stream_headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+        media_type = b"text/event-stream; charset=utf-8"
+        if response.events is not None and call.content is None:
+            self._forget_answers()
+            self._relay = self.relay(call, response)
+            await self._begin(status, self._headers(response, media_type) + stream_headers)
             await self._relay.run(self._write)
             response.close(finished=True)
             return
-        if response.document is not None:
-            self._usage.add(response.document, True)
-            content = await read_aside(response.content, context.redact)
+        if call.content is not None:
+            content = b"".join(call.content)
+            headers = self._headers(response, media_type) + stream_headers
         else:
-            content = context.redact(client_error_content(response, request.endpoint), error=True)
-            self._usage = UsageMeter(Usage(0, 0), final=True)
-            self._record.error = "client_error"
-        # Held once, however long the client reads.
-        response.content, response.document = b"", None
+            if response.document is not None:
+                content = await read_aside(response.content, context.redact)
+            else:
+                content = client_error_content(response, request.endpoint)
+                content = context.redact(content, error=True)
+                self._record.error = "client_error"
+            headers = self._headers(response, b"application/json")
+            headers.append((b"content-length", b"%d" % len(content)))
+        self._forget_answers()
         response.close()
-        headers = self._headers(b"application/json")
-        headers.append((b"content-length", b"%d" % len(content)))
         # Only the client can delay it now.
         self.context.access.unwatch(self._revoke)
         self._deadline.reschedule(None)
@@ -408,28 +533,37 @@ class CompletionHandler:
             # Waits until most of it was read: who does not read keeps the place.
             await self._write(b"", False)
 
+    def _forget_answers(self) -> None:
+        """Drop the answers that were read: one is held, however long the client reads."""
+        for call in self._calls:
+            self.context.answers.drop(call)
+            call.content = None
+            if call.response is not None:
+                call.response.content, call.response.document = b"", None
+
     async def _begin(self, status: int, headers: Headers) -> None:
         self._started = True
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _write(self, body: bytes, more: bool) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": more})
-        if self._response is not None and self._record.first_byte_ms is None:
+        if self._given is not None and self._record.first_byte_ms is None:
             self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
 
-    def _headers(self, media_type: bytes) -> Headers:
-        assert self._response is not None
-        overhead = (time.perf_counter() - self.start - self._upstream.waited) * 1000
+    def _headers(self, response: UpstreamResponse, media_type: bytes) -> Headers:
+        overhead = (time.perf_counter() - self.start - self.waited) * 1000
         self._record.overhead_ms = overhead
-        name = self._response.client.name
+        name = response.client.name
         headers = [
             (b"content-type", media_type),
             (b"x-mild-expert", quote(name, safe=_SAFE).encode("ascii")),
             (b"x-mild-request-id", self.request.request_id.encode("ascii")),
             (b"x-mild-overhead-ms", b"%.3f" % overhead),
         ]
-        for header, value in rate_limit_headers(self._response.response.headers).items():
+        for header, value in rate_limit_headers(response.response.headers).items():
             headers.append((header.encode(), self.context.redact(value.encode())))
+        if path := self._path():
+            headers.append((b"x-mild-path", quote(path, safe=_SAFE).encode("ascii")))
         cost = self._expected_cost(name)
         if cost is not None:
             headers.append((b"x-mild-expected-cost", b"%.6g" % cost))
@@ -440,11 +574,38 @@ class CompletionHandler:
             return None
         return self._selection.expected.get(name)
 
+    def _path(self) -> str:
+        """The experts that were asked in the steps of a cascade: ``small,medium>large``."""
+        if self._selection is None or self._selection.climb is None:
+            return ""
+        asked = [call for call in self._calls if call.upstream.attempts]
+        return path_of((call.step, call.name or call.expert or NO_EXPERT) for call in asked)
+
+    def worst_case(self, expert: Expert) -> float:
+        """Dollars that one answer of an expert may cost at most."""
+        request = self.request
+        return expert.price.of(Usage(request.bytes_for(expert), request.max_tokens(expert)))
+
+    async def plan(self, dollars: float) -> bool:
+        """Put the money for all steps of a cascade aside; False if the budget does not allow it."""
+        self._planned = dollars
+        try:
+            await self._hold(dollars)
+        except Refusal:
+            self._planned, self._refused = None, False
+        return self._planned is not None
+
     async def _reserve(self, expert: Expert) -> None:
-        """Put the money aside that this expert may cost at most."""
-        access, request = self.context.access, self.request
-        tokens = request.max_tokens(expert)
-        dollars = expert.price.of(Usage(request.bytes_for(expert), tokens)) + self._lost_dollars()
+        """Put the money aside that this expert may cost at most, beside what was spent."""
+        if self._planned is not None:
+            lost = sum(self._lost_dollars(call) for call in self._calls)
+            await self._hold(self._planned + lost)
+        else:
+            spent = sum(self._charge(call)[1] or 0.0 for call in self._calls)
+            await self._hold(self.worst_case(expert) + spent)
+
+    async def _hold(self, dollars: float) -> None:
+        access = self.context.access
         try:
             if self._reservation is None:
                 self._reservation = await access.reserve(self.caller, dollars)
@@ -454,10 +615,24 @@ class CompletionHandler:
             self._refused = True
             raise
 
-    def _lost_dollars(self) -> float:
+    def _lost_dollars(self, call: ExpertCall) -> float:
         """What attempts that failed behind the request may be charged: the text in, by the estimate."""
-        lost = self._upstream.lost
+        lost = call.upstream.lost
         return sum((one.price.of(self._charged(one, UsageMeter())) for one in lost), 0.0)
+
+    def _charge(self, call: ExpertCall) -> tuple[Usage | None, float | None]:
+        """Tokens and dollars of a call; of attempts that failed, the text at most.
+
+        Of one that was broken off, the text in is charged: the expert has begun to read it.
+        """
+        expert, usage, dollars = call.upstream.asking, None, None
+        if expert is not None:
+            usage = self._charged(expert, call.usage)
+            if expert.price.known:
+                dollars = expert.price.of(usage)
+        if lost := self._lost_dollars(call):
+            dollars = (dollars or 0.0) + lost
+        return usage, dollars
 
     def _charged(self, expert: Expert, meter: UsageMeter) -> Usage:
         request = self.request
@@ -469,24 +644,53 @@ class CompletionHandler:
             self.context.note_failure(client.name, error)
 
     def _settle(self) -> None:
-        """End the reservation with what was spent: of attempts that failed, the text at most."""
-        response, record = self._response, self._record
-        record.attempts = self._upstream.attempts
-        if response is not None:
-            response.close()  # where it was not closed yet, the client left
-            record.expert = response.client.name
-        # Of a call that the client broke off, the text in is charged: the expert has begun to read it.
-        expert = self._upstream.asking
-        if expert is not None:
-            usage = self._charged(expert, self._usage)
-            if response is not None:
-                record.tokens_in, record.tokens_out = usage.tokens_in, usage.tokens_out
-            if expert.price.known:
-                record.price = expert.price.of(usage)
-        if lost := self._lost_dollars():
-            record.price = (record.price or 0.0) + lost
+        """End the reservation with what was spent in all calls."""
+        record, metrics = self._record, self.context.metrics
+        record.attempts = self._attempts
+        if self._given is not None:
+            record.expert = self._given.expert
+        rows: list[dict[str, Any]] = []
+        for call in self._calls:
+            if call.response is not None:
+                call.response.close()  # where it was not closed yet, the client left
+            usage, dollars = self._charge(call)
+            name = call.expert or NO_EXPERT
+            if dollars is not None:
+                record.price = (record.price or 0.0) + dollars
+                metrics.add("mild_dollars_total", name, by=dollars)
+            # Without an answer the tokens are a guess.
+            usage = usage if call.response is not None else None
+            if usage is not None:
+                record.tokens_in = (record.tokens_in or 0) + usage.tokens_in
+                record.tokens_out = (record.tokens_out or 0) + usage.tokens_out
+                metrics.add("mild_tokens_total", name, "in", by=usage.tokens_in)
+                metrics.add("mild_tokens_total", name, "out", by=usage.tokens_out)
+            if call.upstream.trace is not None and call.upstream.trace is not self._trace:
+                call.upstream.trace.end_attempt(usage)
+            rows.append(
+                {
+                    "expert": call.name or name,
+                    "step": call.step or None,
+                    "outcome": call.outcome,
+                    "dollars": dollars,
+                    "tokens_in": usage and usage.tokens_in,
+                    "tokens_out": usage and usage.tokens_out,
+                    "latency_ms": round(call.seconds * 1000, 3),
+                }
+            )
+        if self._selection is not None and self._selection.climb is not None:
+            record.calls = rows
+            self._count_steps()
+        self._forget_answers()
         if self._reservation is not None:
             self.context.access.settle(self._reservation, record.price or 0.0)
+
+    def _count_steps(self) -> None:
+        metrics, given = self.context.metrics, self._given
+        step = given.step if given is not None else 0
+        metrics.add("mild_cascades_total", str(min(step, MAX_STEP)) if step else "none")
+        beyond = len({call.step for call in self._calls if call.step}) - 1
+        metrics.add("mild_cascade_escalations_total", by=max(beyond, 0))
 
     def _write_record(self) -> None:
         """Write the row, and count."""
@@ -502,8 +706,9 @@ class CompletionHandler:
                 record.pinned_by = name_request(selection.pinned_by)
             if selection.explored:
                 metrics.add("mild_explored_total")
-        if record.error is None and self._upstream.errors and record.outcome != "ok":
-            record.error = self._upstream.errors[-1]
+        errors = [error for call in self._calls for error in call.upstream.errors]
+        if record.error is None and errors and record.outcome != "ok":
+            record.error = errors[-1]
         if record.error is not None:
             record.error = self.context.redact(record.error)
         if self.context.settings.ledger.keep_text:
@@ -518,13 +723,8 @@ class CompletionHandler:
             metrics.observe("mild_first_byte_seconds", name, seconds=record.first_byte_ms / 1000)
         if record.overhead_ms is not None:
             metrics.observe("mild_overhead_seconds", seconds=record.overhead_ms / 1000)
-        if record.expert is not None and record.chosen not in (None, record.expert):
+        if record.expert is not None and record.chosen not in (None, CASCADE, record.expert):
             metrics.add("mild_fallbacks_total", str(record.chosen))
-        if record.tokens_in is not None and record.tokens_out is not None:
-            metrics.add("mild_tokens_total", name, "in", by=record.tokens_in)
-            metrics.add("mild_tokens_total", name, "out", by=record.tokens_out)
-        if record.price:
-            metrics.add("mild_dollars_total", name, by=record.price)
 
 
 async def run_until_disconnect(handler: CompletionHandler, receive: Receive) -> None:

@@ -20,7 +20,13 @@ from mild.endpoints.prices import charged_tokens
 from mild.endpoints.translation.fields import EMBEDDINGS
 from mild.gateway.access import Caller
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.models import ROUTER_MODEL, ModelRequest, read_model
+from mild.gateway.selection.models import (
+    DIRECT_MODEL,
+    ROUTER_MODEL,
+    ModelRequest,
+    configured_name,
+    read_model,
+)
 from mild.gateway.selection.sessions import content_session, named_session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
@@ -141,7 +147,7 @@ class Endpoints:
 
     def _model_documents(self) -> Iterator[dict[str, Any]]:
         created = int(self._context.started)
-        for name in (ROUTER_MODEL, *self._context.names):
+        for name in (ROUTER_MODEL, DIRECT_MODEL, *self._context.names):
             yield {"id": name, "object": "model", "created": created, "owned_by": "mild"}
 
     async def _route(self, request: Request) -> Response:
@@ -163,10 +169,16 @@ class Endpoints:
         scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
         # The figures are those of the whole text; the evidence is looked for in a part of a long one.
         part = shorten(text, MAX_EXPLAINED_CHARACTERS // 2, MAX_EXPLAINED_CHARACTERS // 2)
-        found = await self._explain(selector.at_weight(wanted.price_weight), part)
+        climb = selector.climb(wanted, scores, missing)
+        router = selector.at_weight(wanted.price_weight) if climb is None else selector.whole
+        found = await self._explain(router, part)
         why = {name: value for name, value in asdict(found).items() if name in _WHY}
+        step = () if climb is None else climb.first_step()
+        order = list(dict.fromkeys([*step, *scores.order]))
+        first = {"first_step": [names[k] for k in step]} if step else {}
+        best = order[0]
         reason = "on_novel" if scores.novel else "cannot_serve"
-        if names[scores.best] == found.expert:
+        if names[best] == found.expert:
             reason = "router"
         costs = scores.costs
         shares = {}
@@ -174,13 +186,17 @@ class Endpoints:
             shares = {"probabilities": dict(zip(names, scores.probabilities, strict=True))}
         return AsciiResponse(
             {
-                "expert": names[scores.best],
-                "order": [names[k] for k in scores.order],
+                "expert": names[best],
+                "order": [names[k] for k in order],
+                **first,
                 **shares,
                 "expected_costs": None if costs is None else dict(zip(names, costs, strict=True)),
-                "expected_cost": None if costs is None else costs[scores.best],
+                # What a cascade costs depends on the answers.
+                "expected_cost": None if costs is None or step else costs[best],
                 "cannot_serve": missing,
-                "available": {name: context.clients[name].is_free() for name in names},
+                "available": {
+                    name: context.clients[configured_name(name)].is_free() for name in names
+                },
                 "reason": reason,
                 "router": serving.fingerprint,
                 "right": found.right,

@@ -75,13 +75,17 @@ Translator = StreamTranslator | _MessageRelay
 
 @dataclass(eq=False)
 class StreamRelay:
-    """A stream on its way, event by event, as they come; ``strip`` leaves out an event with only usage."""
+    """A stream on its way, event by event, as they come; ``strip`` leaves out an event with only usage.
+
+    ``seen`` is called with each event of the expert.
+    """
 
     response: UpstreamResponse
     usage: UsageMeter
     strip: bool
     redact: StreamRedactor
     translator: Translator | None = None
+    seen: Callable[[dict[str, Any]], None] = lambda document: None
     # The model has finished, the answer is whole, and nothing follows.
     _written: bool = False
     _finished: bool = False
@@ -158,6 +162,7 @@ class StreamRelay:
         except ValueError:
             self.usage.add({}, self._written)
             return event
+        self.seen(document)
         choices = document.get("choices")
         for one in choices if isinstance(choices, list) else ():
             if isinstance(one, dict):
@@ -176,6 +181,7 @@ class StreamRelay:
         try:
             document = parse_object(data, EVENT_LIMITS)
             self.usage.add(document, self._written)
+            self.seen(document)
             changed = translator.feed(document, event)
         except (TranslationError, ValueError) as error:
             raise ExpertError("garbled", str(error)) from None

@@ -96,15 +96,20 @@ class UpstreamResponse:
 
 
 async def ask_experts(
-    clients: Sequence[ExpertClient], request: UpstreamRequest, reserve: Reserve, report: Report
+    clients: Sequence[ExpertClient],
+    request: UpstreamRequest,
+    reserve: Reserve,
+    report: Report,
+    patience: float = MAX_WAIT,
 ) -> UpstreamResponse:
     """Ask the experts in turn until one has something for the client.
+
+    If nobody is free, they are waited for, but not longer than ``patience``.
 
     Refusal if none did: 429 if they are full or limit their rate, 503 if none is asked, 504 if the last
     was too slow, 502 otherwise.
     """
     last: tuple[ExpertClient, ExpertError] | None = None
-    patience = MAX_WAIT
     while True:
         for client in clients:
             tries = 0

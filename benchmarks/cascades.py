@@ -1,0 +1,382 @@
+"""Claim: a cascade that reads answers keeps the best expert's quality for a fraction of its dollars.
+
+``python -m benchmarks.cascades --data FOLDER`` halves each of four public tables with answers 40 times,
+equal queries together. On one half cascades are fitted, and the cheapest candidate is taken that keeps an
+asked share of the best expert's quality there (or the best one at a share of its dollars). The other half
+judges it: quality and dollars as shares of that expert's, dollars as a ratio of sums. The same rule picks
+from single experts and from a router without answers (heads for error and price on the same text
+features, at many price weights). ``--jobs N`` works on N draws at a time. The figures are kept in
+``results/cascades.json`` (``--out``); without ``--data`` they are printed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import KFold
+
+from benchmarks.measure import Report, environment
+from mild.core.answers import Answers, detect_kind
+from mild.core.arrays import FloatArray, IntArray
+from mild.metrics import resampled_intervals
+from mild.policies import AnswerCascadePolicy
+from mild.routers import AnswerCascadeRouter
+from mild.routers.cost_models import fit_heads
+
+KEPT = Path(__file__).parent.parent / "results" / "cascades.json"
+# Table, and how its answers are compared; None for detected.
+TABLES = {
+    "bfcl": None,
+    "zeroeval_gsm8k": None,
+    "zeroeval_crux": "code",
+    "zeroeval_math_l5": None,
+}
+DRAWS = 40
+ASKED = (0.95, 0.96, 0.965, 0.967, 0.97, 0.975, 0.98, 0.985, 0.99, 0.995, 1.0, 1.005, 1.01, 1.015)
+BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.45)
+# Method: gate, experts that are asked at most, margins of the gate.
+METHODS = {
+    "counts, 3 calls": ("counts", 3, "theory"),
+    "counts, 4 calls": ("counts", 4, "theory"),
+    "auto, 3 calls": ("auto", 3, "theory"),
+    "auto, 4 calls": ("auto", 4, "theory"),
+    "logistic, 3 calls": ("logistic", 3, "theory"),
+    "mild, 3 calls": ("mild", 3, "theory"),
+    "mild without margin, 3 calls": ("mild", 3, "uniform"),
+    "tdef, 3 calls": ("tdef", 3, "theory"),
+}
+PLAIN = "counts, 3 calls"
+SINGLE, ROUTER = "single expert", "router without answers"
+# Table, asked share, least share of quality, most share of dollars; None: those of the single expert.
+BARS = (
+    ("bfcl", 0.99, 0.99, 0.2),
+    ("bfcl", 1.01, 1.0, 0.45),
+    ("zeroeval_gsm8k", 0.985, 0.99, 0.12),
+    ("zeroeval_crux", 0.967, 0.965, 0.48),
+    ("zeroeval_math_l5", 0.99, None, None),
+)
+CURVES = ("bfcl", "zeroeval_gsm8k", "zeroeval_crux")
+# Price weights of the losses that compare gates, in units of one over the best expert's price.
+WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.5)
+NEXT_MS = 0.3
+
+
+class Table(NamedTuple):
+    """Queries with the answers of experts, their scores and their prices."""
+
+    queries: list[str]
+    texts: list[list[Any]]  # of the answers
+    answers: Answers
+    scores: FloatArray
+    prices: FloatArray
+
+
+class Choice(NamedTuple):
+    """What can be taken: its quality and price in training, and what it does on the judged rows."""
+
+    quality: float
+    price: float
+    judged: Callable[[], tuple[FloatArray, FloatArray]]  # scores and dollars of the rows
+
+
+@lru_cache(1)
+def read(folder: Path, name: str) -> Table:
+    frame = pd.read_parquet(folder / f"{name}_answers.parquet")
+    experts = [column.removeprefix("answer__") for column in frame if column[:8] == "answer__"]
+    experts = [expert for expert in experts if f"cost__{expert}" in frame]
+    texts = frame[[f"answer__{expert}" for expert in experts]].astype(object)
+    rows = texts.where(texts.notna(), None).to_numpy().tolist()
+    kind = TABLES[name] or detect_kind([one for row in rows for one in row])
+    scores, prices = (
+        frame[[f"{what}__{expert}" for expert in experts]].to_numpy(float)
+        for what in ("correct", "cost")
+    )
+    queries = frame["query"].astype(str).tolist()
+    return Table(queries, rows, Answers.of(rows, kind), scores, prices)
+
+
+def halves(queries: Sequence[str], seed: int) -> tuple[IntArray, IntArray]:
+    """Rows to fit on and to judge; equal queries are on one side."""
+    group = pd.factorize(np.array(queries, object))[0]
+    order = np.random.default_rng(seed).permutation(group.max() + 1)
+    first = order[group] < len(order) / 2
+    return np.flatnonzero(first), np.flatnonzero(~first)
+
+
+def text_features(queries: Sequence[str], train: IntArray) -> FloatArray:
+    """Words and pairs of words, projected on 64 directions of the training half."""
+    words = TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True)
+    own = words.fit_transform([queries[i] for i in train])
+    svd = TruncatedSVD(min(64, own.shape[1] - 1), random_state=0).fit(own)
+    X = svd.transform(words.transform(queries))
+    X = np.column_stack([X, np.log1p([len(query) for query in queries])])
+    scaled: FloatArray = (X - X[train].mean(axis=0)) / (X[train].std(axis=0) + 1e-9)
+    return scaled
+
+
+def draw(folder: Path, name: str, seed: int) -> list[dict[str, Any]]:
+    """Every method at every asked share and budget, on one pair of halves."""
+    warnings.simplefilter("ignore")
+    table = read(folder, name)
+    train, test = halves(table.queries, seed)
+    X = text_features(table.queries, train)
+    best = int(np.argmax(np.nanmean(table.scores[train], axis=0)))
+    weight = 1 / float(table.prices[train, best].mean())
+    choices = {
+        SINGLE: singles(table, train, test),
+        ROUTER: singles(table, train, test) + routers(table, X, train, test, weight),
+    }
+    rows = []
+    reference = table.scores[test, best].mean(), table.prices[test, best].sum()
+    for method, (gate, calls, margins) in METHODS.items():
+        start = time.perf_counter()
+        router = AnswerCascadeRouter(0.1 * weight, calls, gate=gate, margins=margins)
+        costs, prices = 1 - table.scores[train], table.prices[train]
+        router.fit(X[train], costs, answers=table.answers.take(train), prices=prices)
+        fit = time.perf_counter() - start
+        choices[method] = cascades(router, table, X, test)
+        losses = [loss(router.at(w * weight), w * weight, table, X, test) for w in WEIGHTS]
+        started = any(one.start_error is not None for one in router.candidates_)
+        facts = {"fit_seconds": fit, "gate": router.gate_, "text_start": started}
+        rows.append({"method": method, "rule": "loss", "losses": losses, **facts})
+        if method == PLAIN:
+            rows[-1]["next_ms"] = next_ms(router, table, X, test)
+    quality, price = choices[SINGLE][best][:2]
+    for method, found in choices.items():
+        picks = [("asked", share, cheapest(found, share * quality)) for share in ASKED]
+        picks += [("budget", share, strongest(found, share * price)) for share in BUDGETS]
+        for rule, share, pick in picks:
+            chosen = pick or choices[SINGLE][best]
+            scores, dollars = chosen.judged()
+            kept, paid = scores.mean() / reference[0], dollars.sum() / reference[1]
+            row = {"method": method, "rule": rule, "share": share, "none": pick is None}
+            rows.append({**row, "kept": float(kept), "dollars": float(paid)})
+    return [{"table": name, "draw": seed, **row} for row in rows]
+
+
+def cheapest(found: Sequence[Choice], least: float) -> Choice | None:
+    """The cheapest in training with this quality there; None if there is none."""
+    good = [one for one in found if one.quality >= least - 1e-9]
+    return min(good, key=lambda one: one.price) if good else None
+
+
+def strongest(found: Sequence[Choice], most: float) -> Choice:
+    """The best in training at this price there, or the cheapest of all."""
+    cheap = [one for one in found if one.price <= most * (1 + 1e-9)]
+    if not cheap:
+        return min(found, key=lambda one: one.price)
+    return max(cheap, key=lambda one: one.quality)
+
+
+def singles(table: Table, train: IntArray, test: IntArray) -> list[Choice]:
+    quality, price = table.scores[train].mean(axis=0), table.prices[train].mean(axis=0)
+
+    def of(expert: int) -> Choice:
+        judged = table.scores[test, expert], table.prices[test, expert]
+        return Choice(float(quality[expert]), float(price[expert]), lambda: judged)
+
+    return [of(expert) for expert in range(len(quality))]
+
+
+def routers(
+    table: Table, X: FloatArray, train: IntArray, test: IntArray, weight: float
+) -> list[Choice]:
+    """Routers by heads for error and price, at price weights; held-out choices say what they keep."""
+    folds = list(KFold(5, shuffle=True, random_state=0).split(train))
+    scores, prices = table.scores[train], table.prices[train]
+    heads = fit_heads(X[train], 1 - scores, prices, folds)
+    errors, paid = (
+        getattr(heads.router, f"expected_{what}")(X[test]) for what in ("errors", "prices")
+    )
+
+    def of(t: float) -> Choice:
+        held = np.argmin(heads.errors + t * heads.prices, axis=1)
+        own, new = np.arange(len(train)), np.argmin(errors + t * paid, axis=1)
+        judged = table.scores[test, new], table.prices[test, new]
+        return Choice(
+            float(scores[own, held].mean()), float(prices[own, held].mean()), lambda: judged
+        )
+
+    return [of(t * weight) for t in (0.0, *np.geomspace(1e-3, 1e2, 60))]
+
+
+def cascades(
+    router: AnswerCascadeRouter, table: Table, X: FloatArray, test: IntArray
+) -> list[Choice]:
+    def of(candidate: Any) -> Choice:
+        def judged() -> tuple[FloatArray, FloatArray]:
+            run = router.policy_of(candidate).run(X[test], table.answers.take(test))
+            return run.given(table.scores[test]), run.paid(table.prices[test])
+
+        return Choice(1 - candidate.cost, candidate.paid, judged)
+
+    return [of(candidate) for candidate in router.candidates_]
+
+
+def loss(
+    policy: AnswerCascadePolicy, weight: float, table: Table, X: FloatArray, test: IntArray
+) -> float:
+    """Error and weighted dollars on the judged half."""
+    run = policy.run(X[test], table.answers.take(test))
+    return float(np.mean(1 - run.given(table.scores[test]) + weight * run.paid(table.prices[test])))
+
+
+def next_ms(router: AnswerCascadeRouter, table: Table, X: FloatArray, test: IntArray) -> float:
+    """Median milliseconds of one decision after the first step of three experts' cascade."""
+    long = [one for one in router.candidates_ if len(one.steps) > 1 and len(one.steps[0]) > 1]
+    if not long:
+        return float("nan")
+    policy, taken = router.policy_of(long[-1]), []
+    for i in test[:300]:
+        said = {expert: table.texts[i][expert] for expert in policy.steps[0]}
+        start = time.perf_counter()
+        policy.next(X[i], said)
+        taken.append(time.perf_counter() - start)
+    return 1000 * float(np.median(taken))
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means over the draws, and intervals of differences."""
+    frame = pd.DataFrame(rows)
+    picks = frame[frame.rule != "loss"]
+    keys = ["table", "method", "rule", "share"]
+    means = picks.groupby(keys)[["kept", "dollars", "none"]].mean().reset_index()
+    errors = picks.groupby(keys)[["kept", "dollars"]].std().reset_index()
+    means["kept_sd"], means["dollars_sd"] = errors["kept"], errors["dollars"]
+    curves, gates = [], []
+    for name in frame.table.unique():
+        own = picks[(picks.table == name) & (picks.rule == "budget")]
+        kept = own.pivot_table(index="draw", columns=["method", "share"], values="kept")
+        for method in (PLAIN, "counts, 4 calls", "auto, 4 calls"):
+            gain = (kept[method] - kept[ROUTER]).to_numpy()
+            curves += [
+                {"table": name, "method": method, "share": share, **interval(column)}
+                for share, column in zip(
+                    (*BUDGETS, "mean"), [*gain.T, gain.mean(axis=1)], strict=True
+                )
+            ]
+        fits = frame[(frame.table == name) & (frame.rule == "loss")]
+        losses = {method: np.array(part.losses.tolist()) for method, part in fits.groupby("method")}
+        for method in METHODS:
+            ratio = (losses[method] / losses[PLAIN]).mean(axis=1) - 1
+            part = fits[fits.method == method]
+            gates.append(
+                {"table": name, "method": method, "fit_seconds": float(part.fit_seconds.median())}
+                | {"learned": float((part.gate != "counts").mean())}
+                | {"text_start": float(part.text_start.mean()), **interval(ratio)}
+            )
+    next_ms = frame.next_ms.dropna() if "next_ms" in frame else pd.Series([np.nan])
+    return {
+        "picks": means.to_dict("records"),
+        "curves": curves,
+        "gates": gates,
+        "next_ms": float(next_ms.median()),
+    }
+
+
+def interval(values: FloatArray) -> dict[str, float]:
+    """Mean over draws with its interval, corrected for halves that share rows."""
+    found = resampled_intervals(values[:, None], 1.0)
+    return {
+        "mean": float(values.mean()),
+        "low": float(found.low[0]),
+        "high": float(found.high[0]),
+    }
+
+
+def report(result: dict[str, Any]) -> Report:
+    """The bars, the curve, the gates."""
+    found = Report("Cascades that read answers", [result["environment"], result["settings"]])
+    picks = {
+        (row["table"], row["method"], row["share"]): row
+        for row in result["picks"]
+        if row["rule"] == "asked"
+    }
+    for table, asked, least, most in BARS:
+        if (table, PLAIN, asked) not in picks:
+            continue
+        row, single = picks[table, PLAIN, asked], picks[table, SINGLE, asked]
+        figure = f"{row['kept']:.3f} of the quality at {row['dollars']:.3f} of the dollars"
+        if least is None:
+            figure += f" (single expert {single['kept']:.3f} at {single['dollars']:.3f})"
+            met, bar = row["dollars"] <= single["dollars"], "not dearer than the single expert"
+        else:
+            met = row["kept"] >= least and row["dollars"] <= most
+            bar = f"≥ {least:g} at ≤ {most:g}"
+        found.add(f"{table}, {PLAIN}, asked {asked:g}", figure, bar, met)
+    for row in result["curves"]:
+        share = row["share"] if row["share"] == "mean" else f"{row['share']:g} of the dollars"
+        figure = f"{row['mean']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f})"
+        judged = row["share"] == "mean" and row["method"] == PLAIN and row["table"] in CURVES
+        found.add(
+            f"{row['table']}, {row['method']} minus {ROUTER}, {share}",
+            figure,
+            "> 0" if judged else "",
+            row["low"] > 0 if judged else None,
+        )
+    for row in result["gates"]:
+        figure = (
+            f"loss {row['mean']:+.2%} ({row['low']:+.2%} to {row['high']:+.2%}) against counts, "
+        )
+        figure += f"learned in {row['learned']:.0%}, text start in {row['text_start']:.0%}, "
+        found.add(f"{row['table']}, {row['method']}", f"{figure}fit {row['fit_seconds']:.1f} s")
+    for (table, method, asked), row in picks.items():
+        figure = f"{row['kept']:.3f} at {row['dollars']:.3f}"
+        found.add(f"{table}, {method}, asked {asked:g}", figure)
+    met = result["next_ms"] <= NEXT_MS
+    found.add("one decision", f"{result['next_ms']:.3f} ms", f"≤ {NEXT_MS:g} ms", met)
+    return found
+
+
+def run(file: Path = KEPT) -> Report:
+    """What is kept."""
+    if not file.exists():
+        raise SystemExit(f"{file} does not exist; run python -m benchmarks.cascades --data FOLDER")
+    return report(json.loads(file.read_text(encoding="utf-8")))
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    asked.add_argument("--data", type=Path, help="folder with the tables *_answers.parquet")
+    asked.add_argument("--tables", default=",".join(TABLES), help="names with commas")
+    asked.add_argument("--draws", type=int, default=DRAWS, help="halves of each table")
+    asked.add_argument("--jobs", type=int, default=1, help="draws at a time")
+    asked.add_argument("--out", type=Path, default=KEPT, help="file for the figures")
+    given = asked.parse_args()
+    if given.data is None:
+        print(run(given.out).markdown())
+        return
+    names = given.tables.split(",")
+    if unknown := [name for name in names if name not in TABLES]:
+        asked.error(f"unknown tables: {', '.join(unknown)}; known are {', '.join(TABLES)}")
+    start = time.perf_counter()
+    jobs = [(given.data, name, seed) for name, seed in product(names, range(given.draws))]
+    with ProcessPoolExecutor(given.jobs) as pool:
+        parts = list(pool.map(draw, *zip(*jobs, strict=True)))
+    result = summary([row for part in parts for row in part])
+    commit = os.environ.get("MILD_COMMIT", "")
+    settings = f"{', '.join(names)}; {given.draws} draws of half and half, seeds 0 to "
+    settings += f"{given.draws - 1}; experts and thresholds chosen on the training half; "
+    settings += f"{given.jobs} jobs, {time.perf_counter() - start:.0f} s. {commit}"
+    result |= {"environment": environment(), "settings": settings}
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(report(result).markdown())
+
+
+if __name__ == "__main__":
+    main()

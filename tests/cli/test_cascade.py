@@ -1,0 +1,99 @@
+"""Cascades in ``mild evaluate``, ``report``, ``compare`` and ``explain``."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from answer_table_cases import answer_columns, answer_table, cascade_router
+
+
+@pytest.fixture(scope="module")
+def router(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cascade") / "router"
+    cascade_router(answer_table(400)).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    file = tmp_path_factory.mktemp("table") / "new.parquet"
+    pq.write_table(pa.table(answer_columns(120, 1)), file)
+    return file
+
+
+def test_evaluate_prints_the_steps_and_both_verdicts(mild, router, table):
+    done = mild("evaluate", table, "--router", router)
+    assert done.code == 0, done.err
+    assert "steps of the cascade" in done.out
+    assert "1. small + other" in done.out
+    assert "router without answers" in done.out
+    assert "the mean loss of the cascade is" in done.out
+    assert "asked" in done.out
+    found = mild("evaluate", table, "--router", router, "--json").json()
+    steps = found["cascade"]["steps"]
+    assert sum(step["rows"] for step in steps) == found["rows"] == 120
+    assert [step["begin"] for step in steps] == [120, 0]
+
+
+def test_evaluate_refuses_a_table_without_answers(mild, router, tmp_path):
+    columns = {name: cells for name, cells in answer_columns(60).items() if "answer" not in name}
+    pq.write_table(pa.table(columns), tmp_path / "bare.parquet")
+    done = mild("evaluate", tmp_path / "bare.parquet", "--router", router, "--json")
+    assert done.code == 1
+    assert done.json()["code"] == "invalid_table"
+    assert "Add columns answer__<expert>" in done.err
+
+
+def test_a_report_is_written_from_what_was_saved(mild, router, table, tmp_path):
+    assert mild("evaluate", table, "--router", router, "--save").code == 0
+    page = tmp_path / "report.html"
+    assert mild("report", router, "--out", page).code == 0
+    assert "Steps of the cascade" in page.read_text()
+
+
+def test_compare_has_a_row(mild, table):
+    arguments = ("--method", "cascade", "--splits", "2", "--price-weight", "5", "--jobs", "1")
+    found = mild("compare", table, *arguments, "--max-calls", "2", "--json").json()
+    last = found["methods"][-1]
+    assert last["method"] == "cascade"
+    assert sum(last["asked"]) <= 2
+    shown = mild("compare", table, *arguments, "--details").out
+    assert "answer given" in shown
+
+
+def test_explain_shows_what_would_be_accepted_and_the_path(mild, router):
+    shown = mild("explain", router, "What is 2 + 2?").out
+    assert "small and other are asked" in shown
+    assert "If small and other agree (as in" in shown
+    answers = json.dumps({"small": "4", "other": "5", "large": "4"})
+    done = mild("explain", router, "What is 2 + 2?", "--answers", answers, "--json").json()
+    assert [step["accepted"] for step in done["path"]] == [False, True]
+    told = mild("explain", router, "What is 2 + 2?", "--answers", answers).out
+    assert "Asked large: small and large agree ('4', as in" in told
+
+
+def test_explain_takes_query_and_answers_of_a_row(mild, router, table):
+    columns = answer_columns(120, 1)
+    found = mild("explain", router, "--table", table, "--row", "7", "--json").json()
+    assert found["query"] == columns["prompt"][6]
+    assert found["path"][0]["said"]["small"] == columns["answer__small"][6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give a query, or a table"),
+        (("hi", "--answers", "[1"), "--answers must be JSON of experts"),
+        (("hi", "--answers", '{"nobody": 1}'), "--answers must map experts"),
+    ],
+)
+def test_explain_refuses_in_one_sentence(mild, router, table, arguments, words):
+    done = mild("explain", router, *arguments)
+    assert done.code == 1
+    assert words in done.err
+    beyond = mild("explain", router, "--table", table, "--row", "121")
+    assert "--row must be at most 120, the number of rows; got 121." in beyond.err

@@ -1,0 +1,131 @@
+"""A comparison has a row for a cascade where the table has answers."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose
+
+import mild
+from answer_table_cases import NAMES, answer_columns, answer_table
+from mild.errors import InvalidInputError
+from mild.evaluation import comparison
+from mild.evaluation.comparison import Comparison
+from mild.features import HashingFeatures
+from mild.report.page import render
+
+OPTIONS = {"n_splits": 2, "price_weight": 5.0, "text": HashingFeatures(dimensions=16), "n_jobs": 1}
+
+
+@pytest.fixture(scope="module")
+def found() -> Comparison:
+    return mild.compare(answer_table(400), methods="cascade,ce", **OPTIONS)
+
+
+def test_what_a_cascade_pays_is_counted(found: Comparison) -> None:
+    assert [row.key for row in found.rows] == ["constant", "ce", "cascade"]
+    row = found.row("cascade")
+    assert [one["steps"] for one in row.found] == [[["small", "other"], ["large"]]] * 2
+    assert row.asked is not None
+    assert_allclose(row.asked[:2], 1)
+    share = row.asked[2]
+    assert_allclose(row.price, 0.002 + 0.02 * share)
+    assert_allclose(row.latency, 0.4 + 2 * share)
+    assert_allclose(row.mean, 1 - row.accuracy + 5 * row.price)
+    assert_allclose(row.shares, [1 - share, 0, share])
+    assert row.difference[0] < -0.05
+    assert not row.identical
+    # The constant and the oracle are single experts.
+    assert found.verdict.constant == "large"
+    assert found.chosen == "cascade"
+    perfect = mild.compare(answer_table(400, answers=False), methods="ce", **OPTIONS)
+    assert_allclose(found.oracle, perfect.oracle)
+    assert_allclose(found.row("ce").mean, perfect.row("ce").mean)
+    lines = {line["key"]: line for line in found.baselines}
+    assert_allclose(lines["router"]["loss"], row.mean)
+    assert_allclose(lines["perfect"]["loss"], perfect.oracle)
+
+
+def test_the_document_is_shown(found: Comparison) -> None:
+    content = json.loads(json.dumps(found.document()))
+    assert content["comparison"]["methods"][-1]["asked"][2] == found.row("cascade").asked[2]
+    assert "asks in steps and reads the answers" in render(content)
+
+
+def test_workers_find_the_same(found: Comparison) -> None:
+    again = mild.compare(answer_table(400), methods="cascade", **OPTIONS | {"n_jobs": 2})
+    assert_allclose(again.row("cascade").costs, found.row("cascade").costs)
+
+
+def test_betas_of_all_asked_experts_add_up() -> None:
+    beta = {"small": 0.01, "other": 0.02, "large": 0.2}
+    options = {**OPTIONS, "price_weight": None, "beta": beta}
+    row = mild.compare(answer_table(400), methods="cascade", **options).row("cascade")
+    asking = row.asked @ [beta[name] for name in NAMES]
+    assert_allclose(row.mean, 1 - row.accuracy + asking)
+
+
+def test_at_most_so_many_calls() -> None:
+    row = mild.compare(answer_table(400), methods="cascade", max_calls=1, **OPTIONS).row("cascade")
+    assert_allclose(row.asked.sum(), 1)
+    assert row.identical
+    with pytest.raises(InvalidInputError, match="max_calls must be"):
+        mild.compare(answer_table(60), methods="cascade", **OPTIONS, max_calls=0)
+
+
+def test_rows_in_which_an_expert_was_not_asked_are_not_compared() -> None:
+    columns = answer_columns(400)
+    columns["correct__large"][:60] = [None] * 60
+    found = mild.compare(mild.read_outcomes(pa.table(columns)), methods="cascade", **OPTIONS)
+    assert found.not_compared is not None
+    assert np.isfinite(found.row("cascade").costs).all()
+
+
+def test_without_answers_there_is_no_row_and_naming_it_is_refused() -> None:
+    table = answer_table(60, answers=False)
+    with pytest.raises(
+        InvalidInputError, match="cascade needs the answers of the experts"
+    ) as error:
+        mild.compare(table, methods=["cascade"], **OPTIONS)
+    assert error.value.code == "invalid_cascade"
+    X, costs = np.eye(60), 1 - table.scores
+    with pytest.raises(InvalidInputError, match="features and costs have no answers"):
+        mild.compare(X, costs, methods=["cascade"], n_splits=2)
+
+
+@pytest.mark.parametrize("kind", ["no answers", "never agree", "one expert", "one answer"])
+def test_all_methods_are_those_that_the_table_allows(kind: str, monkeypatch) -> None:
+    kept = [method for method in comparison.METHODS if method.key in ("constant", "ce", "cascade")]
+    monkeypatch.setattr(comparison, "METHODS", tuple(kept))
+    columns = answer_columns(60)
+    if kind == "one expert":
+        columns = {
+            name: cells for name, cells in columns.items() if name.split("__")[-1] not in NAMES[1:]
+        }
+    for k, name in enumerate(NAMES if kind != "one expert" else ()):
+        changed: list[object] = [None] * 60
+        if kind == "never agree":
+            changed = [str(1000 * k + i) for i in range(60)]
+        elif kind == "one answer":
+            changed[0] = "5"
+        columns[f"answer__{name}"] = changed
+    found = mild.compare(mild.read_outcomes(pa.table(columns)), **OPTIONS)
+    assert [row.key for row in found.rows] == ["constant", "ce"]
+
+
+def test_all_methods_have_the_cascade_where_there_are_answers(monkeypatch) -> None:
+    kept = [method for method in comparison.METHODS if method.key in ("constant", "cascade")]
+    monkeypatch.setattr(comparison, "METHODS", tuple(kept))
+    found = mild.compare(answer_table(60), **OPTIONS)
+    assert [row.key for row in found.rows] == ["constant", "cascade"]
+
+
+def test_means_over_the_values_of_a_column() -> None:
+    columns = answer_columns(400)
+    columns["topic"] = ["rare" if i % 5 == 0 else "usual" for i in range(400)]
+    table = mild.read_outcomes(pa.table(columns))
+    row = mild.compare(table, methods="cascade", balance="topic", **OPTIONS).row("cascade")
+    assert_allclose(row.mean, 1 - row.accuracy + 5 * row.price)

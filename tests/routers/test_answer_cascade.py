@@ -1,0 +1,261 @@
+"""AnswerCascadeRouter: the search for steps and thresholds, gates, partial rows, bad input."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from mild.core.answers import Answers
+from mild.errors import DegenerateDataWarning, InvalidInputError
+from mild.policies import AnswerCascadePolicy, ConstantPolicy
+from mild.routers import AnswerCascadeRouter
+from mild.routers.answer_cascade import CascadeSearch
+
+PRICES = np.array([1.0, 1.2, 10.0, 30.0])
+
+
+def outcomes(n=300, seed=0):
+    """Two cheap experts that are right in seven of ten rows, one strong, one dear; wrong answers differ.
+
+    The first feature says how hard a row is.
+    """
+    rng = np.random.default_rng(seed)
+    hard = rng.random(n) < 0.3
+    right = rng.random((n, 4)) < np.where(
+        hard[:, None], [0.3, 0.3, 0.9, 0.9], [0.9, 0.9, 0.97, 0.95]
+    )
+    contents = [["0" if ok else str(rng.integers(1, 50)) for ok in row] for row in right]
+    X = np.column_stack([hard + 0.3 * rng.normal(size=n), rng.normal(size=n)])
+    return X, 1.0 - right, Answers.of(contents, "number")
+
+
+def fitted(data=None, prices=PRICES, **options):
+    X, costs, answers = data or outcomes()
+    return AnswerCascadeRouter(**options).fit(X, costs, answers=answers, prices=prices)
+
+
+def test_agreement_of_the_cheap_saves_most_of_the_price_of_the_strong():
+    X, costs, answers = outcomes()
+    router = fitted((X, costs, answers), price_weight=0.01)
+    assert isinstance(router.policy_, AnswerCascadePolicy)
+    assert set(router.policy_.steps[0]) == {0, 1}
+    new, truth, said = outcomes(seed=1)
+    run = router.policy_.run(new, said)
+    strong = truth[:, 2].mean()
+    assert run.given(truth).mean() < strong + 0.03
+    assert run.paid(np.tile(PRICES, (300, 1))).mean() < 0.75 * 10
+
+
+def test_candidates_are_a_front_and_the_weight_of_prices_chooses():
+    router = fitted(gate="counts")
+    cost = np.array([one.cost for one in router.candidates_])
+    paid = np.array([one.paid for one in router.candidates_])
+    assert (np.diff(cost) < 0).all()
+    assert (np.diff(paid) > 0).all()
+    for weight in (0.0, 0.01, 0.1, 10.0):
+        best = router.candidates_[int(np.argmin(cost + weight * paid))]
+        policy = router.at(weight)
+        assert [tuple(step) for step in policy.steps] == list(best.steps)
+        assert policy.threshold == best.threshold
+    assert router.at(10.0).steps == [[0]]
+    assert router.at(10.0).direct.expert == 0
+    assert router.at(0.0).direct.expert in (2, 3)
+
+
+def test_a_candidate_says_what_it_does_without_its_own_row():
+    X, costs, answers = outcomes(60)
+    prices = np.tile(PRICES, (60, 1))
+    steps = ((0, 1), (2,))
+    for one in CascadeSearch(answers, costs, prices, np.ones(60)).tried(steps):
+        given, paid = np.empty(60), np.empty(60)
+        for i in range(60):
+            rest = np.delete(np.arange(60), i)
+            search = CascadeSearch(answers.take(rest), costs[rest], prices[rest], np.ones(59))
+            policy = search.policy(one, ConstantPolicy(np.zeros(4), 2), "number")
+            # The mean score of an expert, the prior, is that of all rows.
+            policy.table.accuracy[:] = 1 - costs[:, [0, 1, 2]].mean(axis=0)
+            policy.threshold -= 1e-12
+            run = policy.run(X[[i]], answers.take([i]))
+            given[i], paid[i] = run.given(costs[[i]])[0], run.paid(prices[[i]])[0]
+        assert_allclose([one.cost, one.paid], [given.mean(), paid.mean()])
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 4])
+def test_no_more_experts_are_asked_than_calls(calls):
+    router = fitted(max_calls=calls, gate="counts")
+    assert max(sum(map(len, one.steps)) for one in router.candidates_) <= calls
+
+
+@pytest.mark.parametrize("gate", ["counts", "logistic", "mild", "tdef"])
+def test_every_gate_beats_the_strong_expert_at_its_price(gate):
+    router = fitted(gate=gate, price_weight=0.02)
+    assert router.gate_ == gate
+    X, costs, answers = outcomes(seed=2)
+    prices = np.tile(PRICES, (300, 1))
+    alone = costs.mean(axis=0) + 0.02 * PRICES
+    assert -router.score(X, costs, answers=answers, prices=prices) < alone.min()
+    assert (router.policy_.gate is None) == (gate == "counts" or len(router.policy_.steps) == 1)
+    assert clone(router).gate == gate
+
+
+@pytest.mark.filterwarnings("ignore::mild.errors.DegenerateDataWarning")
+def test_auto_takes_a_learned_gate_where_answers_look_different():
+    """Agreement says nothing: the wrong answers are short."""
+    rng = np.random.default_rng(0)
+    right = rng.random((400, 2)) < [0.6, 0.97]
+    contents = [["7", "a"] if not ok else ["the answer in a long text: 7", "a"] for ok, _ in right]
+    answers = Answers.of(contents, "free_text")
+    X, prices = np.zeros((400, 1)), [1.0, 10.0]
+    data = X, 1.0 - right, answers
+    learned, counts = (
+        fitted(data, prices, gate=gate, price_weight=0.02) for gate in ("auto", "counts")
+    )
+    assert learned.gate_ == "logistic"
+    losses = [
+        -router.score(X, data[1], answers=answers, prices=prices) for router in (learned, counts)
+    ]
+    assert losses[0] < 0.9 * losses[1]
+    noise = fitted((X, rng.permutation(data[1]), answers), prices, price_weight=0.02)
+    assert noise.gate_ == "counts"
+    assert noise.policy_.heads is None
+
+
+def test_the_first_step_may_depend_on_the_query():
+    """Hard rows, which X tells, are wrong together and alike: agreement says nothing there."""
+    rng = np.random.default_rng(0)
+    hard = rng.random(400) < 0.3
+    right = np.column_stack([~hard, ~hard, rng.random(400) < 0.95])
+    contents = [["1" if ok else "2" for ok in row] for row in right]
+    X = (2.0 * hard - 1)[:, None] + 0.1 * rng.normal(size=(400, 1))
+    data = X, 1.0 - right, Answers.of(contents, "number")
+    router = fitted(data, [1.0, 1.0, 5.0], price_weight=0.05)
+    first = router.policy_.first_steps(X)
+    run = router.policy_.run(X, data[2])
+    assert first.any()
+    assert hard[first > 0].all()
+    assert run.given(data[1]).mean() < 0.1
+    assert run.paid(np.tile([1.0, 1.0, 5.0], (400, 1))).mean() < 2.5
+
+
+def test_unknown_costs_leave_the_row_to_cascades_of_other_experts():
+    X, costs, answers = outcomes(400)
+    partial = costs.copy()
+    partial[::3, 3] = np.nan
+    whole, some = (
+        fitted((X, values, answers), gate="counts").candidates_ for values in (costs, partial)
+    )
+    without = [
+        [one for one in found if not any(3 in step for step in one.steps)]
+        for found in (whole, some)
+    ]
+    assert without[0]
+    best = {one.steps: one.cost for one in without[0]}
+    shared = [one for one in without[1] if one.steps in best]
+    assert shared
+    assert any(abs(one.cost - best[one.steps]) < 1e-12 for one in shared)
+
+
+def test_an_expert_asked_about_easy_rows_only_is_not_taken_for_the_best():
+    X, costs, answers = outcomes(600)
+    easy = X[:, 0] < 0.5
+    partial = costs.copy()
+    partial[~easy, 3] = np.nan
+    router = fitted((X, partial, answers), [1.0, 1.2, 10.0, 10.0], gate="counts", max_calls=1)
+    single = {one.steps: one.cost for one in router.candidates_}
+    search = router._search.tried(((3,),))[0]
+    assert search.cost > partial[easy, 3].mean() + 0.02
+    assert single
+
+
+def test_unknown_prices_are_the_mean_of_the_expert():
+    X, costs, answers = outcomes()
+    prices = np.tile(PRICES, (300, 1))
+    prices[::4, 2] = np.nan
+    known = fitted((X, costs, answers), gate="counts")
+    found = fitted((X, costs, answers), prices, gate="counts")
+    assert [one[:2] for one in known.candidates_] == [one[:2] for one in found.candidates_]
+
+
+def test_weights_are_copies_for_counts():
+    X, costs, answers = outcomes(100)
+    rows = np.r_[np.arange(100), np.arange(40)]
+    weight = np.r_[np.full(40, 2.0), np.ones(60)]
+    router = AnswerCascadeRouter(gate="counts").fit(
+        X, costs, weight, answers=answers, prices=PRICES
+    )
+    whole = fitted((X[rows], costs[rows], answers.take(rows)), gate="counts")
+    one, two = router.at(1.0), whole.at(1.0)
+    assert_allclose(one.table.accuracy, two.table.accuracy)
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ([["a", "b"], ["c"]], [[0, 1], [2]]),
+        ([[0, 1], 3], [[0, 1], [3]]),
+        (["b", "a"], [[1], [0]]),
+    ],
+)
+def test_steps_may_be_given_by_index_or_name(given, steps):
+    import pandas as pd
+
+    X, costs, answers = outcomes()
+    frame = pd.DataFrame(costs, columns=list("abcd"))
+    router = AnswerCascadeRouter(steps=given, gate="counts")
+    policy = router.fit(X, frame, answers=answers, prices=PRICES).policy_
+    assert policy.steps == steps
+
+
+@pytest.mark.parametrize(
+    "steps", [[], [[]], [[0], []], [[0], [0]], [[0, 9]], ["who"], [[True]], [-1]]
+)
+def test_steps_that_name_nobody_or_somebody_twice_are_refused(steps):
+    with pytest.raises(InvalidInputError) as caught:
+        fitted(steps=steps)
+    assert caught.value.code in ("invalid_steps", "invalid_expert")
+
+
+@pytest.mark.parametrize(
+    ("change", "parameter"),
+    [
+        (lambda X, c, a: {"answers": None}, "answers"),
+        (lambda X, c, a: {"answers": a.take(slice(10))}, "answers"),
+        (lambda X, c, a: {"answers": a.of_experts([0, 1])}, "answers"),
+        (lambda X, c, a: {"answers": Answers.of([[None] * 4] * 300, "number")}, "answers"),
+        (lambda X, c, a: {"prices": [1.0, 2.0]}, "prices"),
+        (lambda X, c, a: {"prices": [1.0, 2.0, 3.0, -1.0]}, "prices"),
+        (lambda X, c, a: {"prices": [1.0, 2.0, 3.0, np.nan]}, "prices"),
+        (lambda X, c, a: {"y": c[:, :1], "answers": a.of_experts([0])}, "costs"),
+        (lambda X, c, a: {"y": np.full(c.shape, np.nan)}, "costs"),
+    ],
+)
+def test_bad_input_is_one_sentence(change, parameter):
+    X, costs, answers = outcomes()
+    given = {"y": costs, "answers": answers, "prices": PRICES} | change(X, costs, answers)
+    with pytest.raises(InvalidInputError) as caught:
+        AnswerCascadeRouter().fit(X, **given)
+    assert caught.value.parameter == parameter
+
+
+def test_answers_that_never_agree_are_said():
+    X, costs, _ = outcomes(40)
+    answers = Answers.of([["1", "2", "3", "4"]] * 40, "number")
+    with pytest.warns(DegenerateDataWarning, match="same answer"):
+        fitted((X, costs, answers))
+
+
+def test_costs_above_one_are_scaled():
+    X, costs, answers = outcomes()
+    one, five = (
+        fitted((X, scale * costs, answers), scale * PRICES, gate="counts") for scale in (1.0, 5.0)
+    )
+    assert_allclose(
+        [5 * c.cost for c in one.candidates_], [c.cost for c in five.candidates_], atol=1e-9
+    )
+    assert 0 <= five.policy_.threshold <= 1
+
+
+def test_predict_gives_the_first_expert_of_the_first_step():
+    X, costs, answers = outcomes()
+    router = fitted((X, costs, answers), price_weight=0.01, gate="counts")
+    assert_array_equal(router.predict(X), router.policy_.steps[0][0])
