@@ -58,9 +58,7 @@ _GROUPS = {
     8: bytes(range(128, 256)),
 }
 _SPACES = {*range(33), 127}
-_FOLD_OF = bytes(
-    32 if byte in _SPACES else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256)
-)
+_FOLD_OF = bytes(32 if byte in _SPACES else byte for byte in range(256))
 _CLASS_OF = bytes(
     SPACE if byte in _SPACES else WORD if byte > 127 or chr(byte).isalnum() else MARK
     for byte in range(256)
@@ -107,20 +105,14 @@ def lay_out(texts: Sequence[str], first: int, last: int) -> Buffer:
     cut = [shorten(text, first, last) for text in texts]
     written = [text.encode("utf-8", "surrogatepass") for text in cut]
     joined = b" ".join((b"", *written, b""))
-    raw_ends = _ends(written)
-    if joined.isascii():
-        # The table folds ASCII as str.lower does, and faster.
-        lowered, ends = joined, raw_ends
-    else:
-        small = [text.lower().encode("utf-8", "surrogatepass") for text in cut]
-        lowered, ends = b" ".join((b"", *small, b"")), _ends(small)
-    folded = lowered.translate(_FOLD_OF)
+    small = [text.lower().encode("utf-8", "surrogatepass") for text in cut]
+    folded = b" ".join((b"", *small, b"")).translate(_FOLD_OF)
     return Buffer(
         raw=np.frombuffer(joined, np.uint8),
         folded=np.frombuffer(folded, np.uint8),
         classes=np.frombuffer(folded.translate(_CLASS_OF), np.uint8),
-        raw_ends=raw_ends,
-        ends=ends,
+        raw_ends=_ends(written),
+        ends=_ends(small),
         lengths=np.array([whole_length(text) for text in texts], np.int64),
     )
 
