@@ -46,7 +46,7 @@ LEAST_ROWS, LEAST_KNOWN = 100, 10
 # Folds of rows on which a learned gate is judged.
 FOLDS = 5
 # Strength of a learned gate, and what it must save of the loss of counts to be taken.
-GATE_ALPHA, WORTH = 1e-3, 0.01
+GATE_ALPHA, WORTH = 1e-3, 0.03
 # Shares of the rows that are not too hard for the first step.
 START_QUANTILES = (0.6, 0.8, 0.9, 0.95)
 # Differences of costs that are none.
