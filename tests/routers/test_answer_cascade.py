@@ -24,7 +24,7 @@ def outcomes(n=300, seed=0):
     right = rng.random((n, 4)) < np.where(
         hard[:, None], [0.3, 0.3, 0.9, 0.9], [0.9, 0.9, 0.97, 0.95]
     )
-    contents = [["0" if ok else str(rng.integers(1, 50)) for ok in row] for row in right]
+    contents = [["10" if ok else str(rng.integers(11, 60)) for ok in row] for row in right]
     X = np.column_stack([hard + 0.3 * rng.normal(size=n), rng.normal(size=n)])
     return X, 1.0 - right, Answers.of(contents, "number")
 
@@ -259,3 +259,10 @@ def test_predict_gives_the_first_expert_of_the_first_step():
     X, costs, answers = outcomes()
     router = fitted((X, costs, answers), price_weight=0.01, gate="counts")
     assert_array_equal(router.predict(X), router.policy_.steps[0][0])
+
+
+def test_of_many_rows_a_sample_is_searched(monkeypatch):
+    monkeypatch.setattr("mild.routers.answer_cascade.MOST_ROWS", 200)
+    router = fitted(outcomes(600), price_weight=0.01)
+    assert router.policy_.table.counts.sum() == 200
+    assert router.policy_.steps[0] == [0, 1]

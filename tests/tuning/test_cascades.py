@@ -12,7 +12,7 @@ from mild.artifact.targets import Target
 from mild.errors import MildError, UnsupportedError
 from mild.policies import AnswerCascadePolicy, OrderedPolicy, PricedPolicy
 from mild.policies.answers import AgreementTable
-from mild.routers.answer_cascade import Candidate
+from mild.routers.answer_cascade import CascadeCandidate
 from mild.tuning.cascades import CascadeOutcomes, FittedCascades, as_given, price_weights
 from mild.tuning.targets import HeldOut, certify_loss, measure, solve
 
@@ -29,7 +29,8 @@ def columns_of(n=300, seed=0, biased=False, answers=True):
     right["medium"] = right["small"] if biased else rng.random(n) < 0.8
     columns = {"query": [f"question {i} about {truth[i] % 7}" for i in range(n)]}
     for k, name in enumerate(NAMES):
-        wrong = truth + 100 if biased else truth + 100 * (k + 1)
+        # Biased ones look like right ones: two digits.
+        wrong = 109 - truth if biased else truth + 100 * (k + 1)
         columns[f"correct__{name}"] = right[name].astype(int).tolist()
         columns[f"cost__{name}"] = [PRICES[name]] * n
         columns[f"latency_ms__{name}"] = [100.0 * (k + 1)] * n
@@ -251,7 +252,7 @@ def test_a_cascade_in_another_order_of_experts_does_the_same(tmp_path):
 
 def test_every_cascade_that_is_best_at_some_price_has_a_weight():
     costs = [(0.5, 1.0), (0.3, 2.0), (0.29, 3.0), (0.1, 4.0), (0.09, 9.0)]
-    candidates = [Candidate(((k,),), 0.0, *cost) for k, cost in enumerate(costs)]
+    candidates = [CascadeCandidate(((k,),), 0.0, *cost) for k, cost in enumerate(costs)]
     weights = price_weights(candidates)
     best = [min(candidates, key=lambda one: one.cost + t * one.paid).steps[0][0] for t in weights]
     assert best == [4, 3, 1, 0]

@@ -26,11 +26,6 @@ from mild.errors import (
     OutputExistsError,
 )
 
-__all__ = [
-    "INTERRUPTED", "MildCommand", "emit", "fixed", "note", "percent", "print_facts", "print_table",
-    "progress_bar", "say", "try_writing", "wrapped",
-]  # fmt: skip
-
 # Exit code of a program that was ended by Ctrl-C.
 INTERRUPTED = 130
 # What is left after Ctrl-C, where something is.

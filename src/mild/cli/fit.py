@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from typer import Option
 
@@ -13,9 +13,6 @@ from mild.cli.evaluate import print_evaluation
 from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices
 from mild.cli.torchrun import first_process_only, leave_writing_to_first, training_together
 from mild.errors import OptionError
-
-if TYPE_CHECKING:
-    from mild.distributed.shards.fitting import DatasetFit
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,27 @@ def fit(
     matrices = None if outcomes else source.matrices()
     with training_together(router):
         if streamed:
-            found = _fit_shards(unfitted, source, standardize, shards, out, overwrite)
+            from mild.distributed.shards.fitting import fit_dataset
+
+            with progress_bar("fitting") as progress:
+                found = fit_dataset(
+                    data or "",
+                    out,
+                    unfitted,
+                    cost.terms(),
+                    reading=vars(reading),
+                    text=text.text,
+                    model=text.model,
+                    standardize=standardize,
+                    engine=shards.engine,
+                    address=shards.address,
+                    n_jobs=shards.jobs,
+                    scratch=shards.scratch,
+                    overwrite=overwrite,
+                    progress=progress,
+                )
+            for sentence in found.notes:
+                note(sentence)
             fitted, folder = found.fitted, found.folder
             facts = {"engine": shards.engine, **found.as_dict()}
         else:
@@ -163,39 +180,6 @@ def fit(
     del training["verdict"]
     result = {"router": str(folder), **fitted.as_dict(), **facts, "training": training}
     emit(result, as_json, lambda: _show(result))
-
-
-def _fit_shards(
-    unfitted: Any,
-    source: OutcomeSource,
-    standardize: bool | None,
-    shards: ShardOptions,
-    out: str,
-    overwrite: bool,
-) -> DatasetFit:
-    """Fit on a dataset of many files and save the router; print what to know about it."""
-    from mild.distributed.shards.fitting import fit_dataset
-
-    with progress_bar("fitting") as progress:
-        found = fit_dataset(
-            source.file or "",
-            out,
-            unfitted,
-            source.cost.terms(),
-            reading=vars(source.reading),
-            text=source.text.text,
-            model=source.text.model,
-            standardize=standardize,
-            engine=shards.engine,
-            address=shards.address,
-            n_jobs=shards.jobs,
-            scratch=shards.scratch,
-            overwrite=overwrite,
-            progress=progress,
-        )
-    for sentence in found.notes:
-        note(sentence)
-    return found
 
 
 def _show(result: dict[str, Any]) -> None:

@@ -326,15 +326,6 @@ class CostPolicy(Policy):
     def distribution_of(self, costs: FloatArray) -> FloatArray:
         """Reward distribution (``others``) of expected costs (n, n_experts); uniform where all are 0."""
         costs = np.maximum(costs, 0)
-        total = np.add.reduce(costs, axis=1, keepdims=True)
-        if np.logical_and.reduce(np.isfinite(total), axis=None):
-            others = np.maximum(total - costs, 0)
-            top = np.maximum.reduce(others, axis=1, keepdims=True)
-            if np.minimum.reduce(top, axis=None, initial=np.inf) > 0:
-                # As below, bit for bit, in a third of the time for one row.
-                others /= top
-                others /= np.add.reduce(others, axis=1, keepdims=True)
-                return others
         distribution = reward_distribution(make_rewards(costs, "others"))
         distribution[distribution.sum(axis=1) == 0] = 1 / self.n_experts
         return distribution

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -69,21 +70,49 @@ class WrapperPolicy(Policy):
         return [self.kind, *self.deciding.parts]
 
 
+class InnerPolicy(WrapperPolicy):
+    """A wrapper whose changes of prices, rule and experts are those of the policy inside."""
+
+    inner: Policy
+
+    def __post_init__(self) -> None:
+        self.n_features, self.n_experts = self.inner.n_features, self.inner.n_experts
+
+    @property
+    def deciding(self) -> Policy:
+        return self.inner
+
+    @property
+    def has_prices(self) -> bool:
+        return self.inner.has_prices
+
+    def _around(self, inner: Policy) -> Self:
+        changed = copy.copy(self)
+        changed.inner, changed.n_experts = inner, inner.n_experts
+        return changed
+
+    def with_decision(self, rule: str) -> Policy:
+        return self._around(self.inner.with_decision(rule))
+
+    def with_prices(
+        self, betas: Sequence[float] | None = None, price_weight: float | None = None
+    ) -> Policy:
+        return self._around(self.inner.with_prices(betas, price_weight))
+
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> Policy:
+        return self._around(self.inner.calibrated(slopes, offsets))
+
+    def without(self, expert: int) -> Policy:
+        return self._around(self.inner.without(expert))
+
+
 @dataclass(eq=False)
-class StandardizedPolicy(WrapperPolicy, kind="standardized"):
+class StandardizedPolicy(InnerPolicy, kind="standardized"):
     """``(x - mean) / scale`` before another policy."""
 
     mean: FloatArray
     scale: FloatArray
     inner: Policy
-
-    def __post_init__(self) -> None:
-        self.n_features = self.mean.size
-        self.n_experts = self.inner.n_experts
-
-    @property
-    def deciding(self) -> Policy:
-        return self.inner
 
     def prepare(self, X: Any) -> FloatArray:
         scaled: FloatArray = (dense(X) - self.mean) / self.scale
@@ -112,24 +141,6 @@ class StandardizedPolicy(WrapperPolicy, kind="standardized"):
         inner = self.inner.slopes((x - self.mean) / self.scale, chosen, other)
         return None if inner is None else inner / self.scale
 
-    @property
-    def has_prices(self) -> bool:
-        return self.inner.has_prices
-
-    def with_decision(self, rule: str) -> StandardizedPolicy:
-        return replace(self, inner=self.inner.with_decision(rule))
-
-    def without(self, expert: int) -> StandardizedPolicy:
-        return replace(self, inner=self.inner.without(expert))
-
-    def with_prices(
-        self, betas: Sequence[float] | None = None, price_weight: float | None = None
-    ) -> StandardizedPolicy:
-        return replace(self, inner=self.inner.with_prices(betas, price_weight))
-
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> StandardizedPolicy:
-        return replace(self, inner=self.inner.calibrated(slopes, offsets))
-
     def state(self) -> tuple[Settings, Tensors]:
         return nested([self.inner], mean=self.mean, scale=self.scale)
 
@@ -140,7 +151,7 @@ class StandardizedPolicy(WrapperPolicy, kind="standardized"):
 
 
 @dataclass(eq=False)
-class OrderedPolicy(WrapperPolicy, kind="ordered"):
+class OrderedPolicy(InnerPolicy, kind="ordered"):
     """Decides as ``inner``, whose experts are in another order: its k-th is expert ``order[k]`` here.
 
     A router of a table is fitted on experts in an order of their own, so that neither its fit nor its ties
@@ -158,11 +169,7 @@ class OrderedPolicy(WrapperPolicy, kind="ordered"):
     def __post_init__(self) -> None:
         self.order = np.asarray(self.order, dtype=np.intp)
         self.places = np.argsort(self.order)  # of each expert here, in the inner policy
-        self.n_features, self.n_experts = self.inner.n_features, self.inner.n_experts
-
-    @property
-    def deciding(self) -> Policy:
-        return self.inner
+        super().__post_init__()
 
     @property
     def shown(self) -> Policy:
@@ -233,23 +240,15 @@ class OrderedPolicy(WrapperPolicy, kind="ordered"):
     def parts(self) -> list[str]:
         return self.inner.parts
 
-    @property
-    def has_prices(self) -> bool:
-        return self.inner.has_prices
-
-    def with_decision(self, rule: str) -> OrderedPolicy:
-        return replace(self, inner=self.inner.with_decision(rule))
-
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
-    ) -> OrderedPolicy:
+    ) -> Policy:
         if betas is not None:
             betas = float_vector("betas", betas, self.n_experts)[self.order].tolist()
-        return replace(self, inner=self.inner.with_prices(betas, price_weight))
+        return super().with_prices(betas, price_weight)
 
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> OrderedPolicy:
-        own = slopes[self.order], offsets[self.order]
-        return replace(self, inner=self.inner.calibrated(*own))
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> Policy:
+        return super().calibrated(slopes[self.order], offsets[self.order])
 
     def without(self, expert: int) -> OrderedPolicy:
         place = int(self.places[self._check_drop(expert)])
@@ -267,19 +266,11 @@ class OrderedPolicy(WrapperPolicy, kind="ordered"):
 
 
 @dataclass(eq=False)
-class TradeoffPolicy(WrapperPolicy, kind="tradeoff"):
+class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
     """Decides as ``inner``; under other prices as ``heads``, which estimate error and price apart."""
 
     inner: Policy
     heads: Policy
-
-    def __post_init__(self) -> None:
-        self.n_features = self.inner.n_features
-        self.n_experts = self.inner.n_experts
-
-    @property
-    def deciding(self) -> Policy:
-        return self.inner
 
     def decide_one(self, x: FloatArray) -> int:
         return self.inner.decide_one(x)
@@ -293,9 +284,6 @@ class TradeoffPolicy(WrapperPolicy, kind="tradeoff"):
 
     def with_decision(self, rule: str) -> Policy:
         return self.inner.with_decision(rule)
-
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> TradeoffPolicy:
-        return replace(self, inner=self.inner.calibrated(slopes, offsets))
 
     def without(self, expert: int) -> TradeoffPolicy:
         return TradeoffPolicy(self.inner.without(expert), self.heads.without(expert))

@@ -31,6 +31,8 @@ from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads, logistic_heads, observed
 from mild.routers.linear import LinearRouter
 
+# Rows that are searched at most; of more, a sample is.
+MOST_ROWS = 20_000
 # Experts that are combined at most: those that are best for some price of an error.
 MOST_EXPERTS = 18
 # Cascades that are kept and lengthened at each of so many qualities.
@@ -39,6 +41,8 @@ KEPT, LEVELS = 8, 12
 MOST_THRESHOLDS = 24
 # Experts of which pairs are asked one after the other, with a learned gate.
 MOST_SINGLE = 6
+# Rows, and those in which each expert is known, from which "auto" tries to learn a gate.
+LEAST_ROWS, LEAST_KNOWN = 100, 10
 # Folds of rows on which a learned gate is judged.
 FOLDS = 5
 # Strength of a learned gate, and what it must save of the loss of counts to be taken.
@@ -52,18 +56,18 @@ Steps = tuple[tuple[int, ...], ...]
 Folds = Sequence[tuple[IntArray, IntArray]]
 
 
-class Candidate(NamedTuple):
+class CascadeCandidate(NamedTuple):
     """A cascade, and what it did on the rows that it was found on, each left out of its own estimate."""
 
     steps: Steps
     threshold: float
     cost: float  # mean cost of the answers that were given
     paid: float  # mean price of all experts that were asked
-    gate: FloatArray | None = None
+    gate: tuple[float, ...] | None = None
     start_error: float | None = None
 
 
-class Judged(NamedTuple):
+class LeadingAnswers(NamedTuple):
     """The leading answers of some experts in n rows."""
 
     expert: IntArray
@@ -94,7 +98,7 @@ class AnswerCascadeRouter(BaseRouter):
 
     Attributes
     ----------
-    candidates_ : list of Candidate, cascades that no other one beats in cost and price, cheapest first
+    candidates_ : list of CascadeCandidate, those that no other one beats in cost and price, by price
     gate_ : str, the gate in use
 
     >>> X, costs = [[0.0]] * 6, [[0, 0, 0]] * 4 + [[1, 1, 0]] * 2
@@ -142,23 +146,28 @@ class AnswerCascadeRouter(BaseRouter):
     ) -> AnswerCascadePolicy:
         if costs.shape[1] < 2:
             raise invalid("costs", "must have at least two experts for a cascade; got one.")
-        observed("costs", costs, sample_weight)
         answers = _checked_answers(answers, costs.shape)
         self._direct, self._kind, self._n_features = direct, answers.kind, X.shape[1]
         paid = _price_matrix(prices, costs.shape, sample_weight)
         weight = row_weights(sample_weight, len(costs))
         self._means = mean_costs(costs, sample_weight), weight @ paid / weight.sum()
+        if len(costs) > MOST_ROWS:
+            rows = np.sort(np.random.default_rng(0).choice(len(costs), MOST_ROWS, replace=False))
+            X, costs, paid, weight = (each[rows] for each in (X, costs, paid, weight))
+            answers = answers.take(rows)
         self._search = CascadeSearch(answers, costs, paid, weight)
         self.candidates_ = self._search.candidates(self.max_calls, self._given_steps())
         self.gate_, self._heads = "counts", None
-        if self.gate != "counts":
-            self._learn_gate(X, costs, sample_weight)
+        known = weight @ ~np.isnan(costs) / weight.max()
+        enough = len(costs) >= LEAST_ROWS and known.min() >= LEAST_KNOWN
+        if self.gate != "counts" and (enough or self.gate != "auto"):
+            self._learn_gate(X, costs, weight)
         return self.at(self.price_weight)
 
-    def _learn_gate(self, X: Any, costs: FloatArray, weight: FloatArray | None) -> None:
+    def _learn_gate(self, X: Any, costs: FloatArray, weight: FloatArray) -> None:
         """Take a learned gate in place of counts, with "auto" only if its held-out loss is lower."""
         loss: str = "logistic" if self.gate == "auto" else self.gate
-        folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(costs))
+        folds = list(KFold(min(FOLDS, len(costs)), shuffle=True, random_state=0).split(costs))
         heads = fit_heads(X, costs, np.zeros(costs.shape), folds, sample_weight=weight)
         search, counted = self._search, self.candidates_
         orders = list(dict.fromkeys(one.steps for one in counted))
@@ -181,7 +190,7 @@ class AnswerCascadeRouter(BaseRouter):
         return self.policy_of(best, price_weight)
 
     def policy_of(
-        self, candidate: Candidate, price_weight: float | None = None
+        self, candidate: CascadeCandidate, price_weight: float | None = None
     ) -> AnswerCascadePolicy:
         """The policy of one of the candidates."""
         costs, prices = self._means
@@ -286,9 +295,9 @@ class CascadeSearch:
         self._scores = 1 - np.where(self._unknown, 0.0, costs) / self._scale
         self._prices = prices
         self._weight = weight
-        self._known: dict[tuple[int, ...], Judged] = {}
+        self._known: dict[tuple[int, ...], LeadingAnswers] = {}
         # Of learned gates: the leading answers, the gate, and its values in rows that it has not seen.
-        self._gated: dict[Steps, tuple[list[Judged], FloatArray, FloatArray]] = {}
+        self._gated: dict[Steps, tuple[list[LeadingAnswers], FloatArray, FloatArray]] = {}
         self._ease = self._row_effects(self._scores), self._row_effects(self._prices)
 
     def _row_effects(self, values: FloatArray) -> FloatArray:
@@ -298,7 +307,7 @@ class CascadeSearch:
         effects: FloatArray = (known * (values - means)).sum(axis=1) / known.sum(axis=1)
         return effects - self._weight @ effects / self._weight.sum()
 
-    def candidates(self, max_calls: int = 4, steps: Steps | None = None) -> list[Candidate]:
+    def candidates(self, max_calls: int = 4, steps: Steps | None = None) -> list[CascadeCandidate]:
         """Cascades that no other one beats in cost and price, the cheapest first."""
         if steps is not None:
             return undominated(self.tried(steps))
@@ -323,13 +332,14 @@ class CascadeSearch:
         return undominated(found)
 
     def policy(
-        self, candidate: Candidate, direct: Policy, kind: str, heads: Policy | None = None
+        self, candidate: CascadeCandidate, direct: Policy, kind: str, heads: Policy | None = None
     ) -> AnswerCascadePolicy:
         """The policy of a candidate."""
         order = [expert for step in candidate.steps for expert in step]
         table = AgreementTable.of_rows(self._codes[:, order], self._scores[:, order], self._weight)
         steps = [list(step) for step in candidate.steps]
-        gate, start = candidate.gate, candidate.start_error
+        gate = None if candidate.gate is None else np.array(candidate.gate)
+        start = candidate.start_error
         needed = gate is not None or start is not None
         return AnswerCascadePolicy(
             kind, steps, candidate.threshold, table, direct, gate, heads if needed else None, start
@@ -350,7 +360,7 @@ class CascadeSearch:
         chosen = list(dict.fromkeys(ranks.T.reshape(-1).tolist()))[:MOST_EXPERTS]
         return [expert for expert in order if expert in chosen]
 
-    def _judged(self, experts: tuple[int, ...], folds: Folds | None = None) -> Judged:
+    def _judged(self, experts: tuple[int, ...], folds: Folds | None = None) -> LeadingAnswers:
         """The leading answers; what is expected of them comes from other rows, or from other folds."""
         if folds is None and experts in self._known:
             return self._known[experts]
@@ -359,15 +369,15 @@ class CascadeSearch:
         if folds is None:
             table = AgreementTable.of_rows(codes, scores, weight)
             lead, expected = table.leading(codes, (scores, weight))
-            self._known[experts] = Judged(chosen[lead], scores[rows, lead], expected)
+            self._known[experts] = LeadingAnswers(chosen[lead], scores[rows, lead], expected)
             return self._known[experts]
         lead, expected = np.zeros(len(rows), np.intp), np.zeros(len(rows))
         for train, test in folds:
             table = AgreementTable.of_rows(codes[train], scores[train], weight[train])
             lead[test], expected[test] = table.leading(codes[test])
-        return Judged(chosen[lead], scores[rows, lead], expected)
+        return LeadingAnswers(chosen[lead], scores[rows, lead], expected)
 
-    def _parts(self, steps: Steps, folds: Folds | None = None) -> list[Judged]:
+    def _parts(self, steps: Steps, folds: Folds | None = None) -> list[LeadingAnswers]:
         """The leading answers after each step but the last."""
         order = tuple(expert for step in steps for expert in step)
         ends = np.cumsum([len(step) for step in steps])[:-1].tolist()
@@ -388,12 +398,12 @@ class CascadeSearch:
     def tried(
         self,
         steps: Steps,
-        parts: Sequence[Judged] | None = None,
+        parts: Sequence[LeadingAnswers] | None = None,
         gate: FloatArray | None = None,
         values: Sequence[FloatArray] | FloatArray | None = None,
         hard: BoolArray | None = None,
         start_error: float | None = None,
-    ) -> list[Candidate]:
+    ) -> list[CascadeCandidate]:
         """The cascade with each threshold; ``values`` of a gate are from rows that it has not seen.
 
         ``hard`` rows (n,) begin with the last step.
@@ -425,8 +435,9 @@ class CascadeSearch:
                 sums = np.bincount(place, known * change, len(thresholds) + 1)
                 total += np.cumsum(sums[::-1])[::-1][1:]
         costs = self._scale * (1 - score / known.sum())
+        vector = None if gate is None else tuple(gate.tolist())
         return [
-            Candidate(steps, *one, gate, start_error)
+            CascadeCandidate(steps, *one, vector, start_error)
             for one in zip(
                 thresholds.tolist(), costs.tolist(), (paid / known.sum()).tolist(), strict=True
             )
@@ -440,9 +451,9 @@ class CascadeSearch:
         folds: Folds,
         price_weight: float,
         margins: Any = "theory",
-    ) -> list[Candidate]:
+    ) -> list[CascadeCandidate]:
         """Cascades with learned gates; thresholds are chosen on rows that a fold held out."""
-        found: list[Candidate] = []
+        found: list[CascadeCandidate] = []
         for steps in orders:
             parts = self._parts(steps, folds)
             if not parts:
@@ -478,9 +489,9 @@ class CascadeSearch:
 
     def with_starts(
         self, orders: Sequence[Steps], errors: FloatArray, learned: bool
-    ) -> list[Candidate]:
+    ) -> list[CascadeCandidate]:
         """Cascades that begin with the last step where the first is likely to be wrong."""
-        found: list[Candidate] = []
+        found: list[CascadeCandidate] = []
         for steps in orders:
             if len(steps) > 1:
                 least = errors[:, list(steps[0])].min(axis=1)
@@ -494,7 +505,7 @@ class CascadeSearch:
         single = undominated([one for k in self._experts() for one in self.tried(((k,),))])
         return [(*a.steps, *b.steps) for a, b in combinations(single[-MOST_SINGLE:], 2)]
 
-    def _promising(self, found: Sequence[Candidate]) -> list[Steps]:
+    def _promising(self, found: Sequence[CascadeCandidate]) -> list[Steps]:
         """Steps of the cheapest cascades at each of several costs."""
         cost = np.array([one.cost for one in found])
         order = np.argsort([one.paid for one in found], kind="stable")
@@ -505,14 +516,14 @@ class CascadeSearch:
         return list(chosen)
 
 
-def undominated(found: Sequence[Candidate]) -> list[Candidate]:
+def undominated(found: Sequence[CascadeCandidate]) -> list[CascadeCandidate]:
     """Those that no other one beats in cost at the same price or less, the cheapest first."""
 
-    def rank(one: Candidate) -> tuple[float, float, int]:
+    def rank(one: CascadeCandidate) -> tuple[float, float, int]:
         experts = sum(map(len, one.steps))
         return float(f"{one.paid:.9g}"), float(f"{one.cost:.9g}"), experts
 
-    kept: list[Candidate] = []
+    kept: list[CascadeCandidate] = []
     for one in sorted(found, key=rank):
         if not kept or one.cost < kept[-1].cost - ROUNDING:
             kept.append(one)
@@ -562,7 +573,7 @@ def _fit_gate(
     return gate
 
 
-def _worthwhile(learned: Sequence[Candidate], counted: Sequence[Candidate]) -> bool:
+def _worthwhile(learned: Sequence[CascadeCandidate], counted: Sequence[CascadeCandidate]) -> bool:
     """Whether learned gates lower the least loss, averaged over the weights of prices that matter."""
     cost, paid = np.array([(one.cost, one.paid) for one in counted]).T
     steps = np.diff(paid) / -np.diff(cost) if len(cost) > 1 else np.ones(1)

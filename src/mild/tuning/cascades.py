@@ -21,7 +21,7 @@ from mild.metrics import Verdict, verdict_of_choices
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.verdict import ROUNDING
 from mild.policies import AnswerCascadePolicy, OrderedPolicy, Policy
-from mild.routers.answer_cascade import AnswerCascadeRouter, Candidate
+from mild.routers.answer_cascade import AnswerCascadeRouter, CascadeCandidate
 from mild.tuning.tasks import Task
 
 # Rows, experts and calls, at most, by which is said what a cascade would do where none was asked for.
@@ -115,10 +115,11 @@ def checked_answers(table: OutcomeTable) -> Answers:
     return answers
 
 
-def price_weights(candidates: Sequence[Candidate]) -> FloatArray:
+def price_weights(candidates: Sequence[CascadeCandidate]) -> FloatArray:
     """One price weight, ascending, for each cascade that costs least at some.
 
-    >>> price_weights([Candidate(((k,),), 0.0, *cost) for k, cost in enumerate([(0.3, 1), (0.1, 2)])])
+    >>> found = [CascadeCandidate(((k,),), 0.0, 0.3 - 0.2 * k, 1.0 + k) for k in (0, 1)]
+    >>> price_weights(found)
     array([0.1, 0.4])
     """
     at = min(candidates, key=lambda one: (one.cost, one.paid))

@@ -635,3 +635,11 @@ async def test_an_answer_that_cannot_be_compared_may_still_be_given():
         found = await ask(g.port, chat(tools=TOOLS))
     assert found.status == 200
     assert found.headers["x-mild-expert"] == "small"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_very_long_answers_are_not_compared(streamed):
+    long = "4 " * 40_000
+    async with cascading([long, long, "6"]) as (g, _):
+        found = await ask(g.port, chat(stream=streamed))
+    assert found.headers["x-mild-path"] == "small,medium>large"

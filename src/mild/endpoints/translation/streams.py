@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from mild.endpoints.translation.answers import (
@@ -168,10 +168,9 @@ class _Pieces:
 
 
 class AnswerReader:
-    """Puts together what an answer says: its text, or its tool calls; from an expert of an ``api``.
+    """Puts together what an answer says, whole or as a stream, of an expert with an ``api``.
 
-    ``log_probability`` is the mean over its tokens; None where the expert does not tell. What has another
-    shape than it should says nothing.
+    What has another shape than it should says nothing.
     """
 
     def __init__(self, api: str) -> None:
@@ -182,28 +181,16 @@ class AnswerReader:
         self._log_probabilities: list[float] = []
         self._is_readable = True
 
-    def add_event(self, event: Document) -> None:
-        """Take an event of a stream."""
-        with self._reading():
-            for chunk in [event] if self._messages is None else self._messages.read(event):
-                self._add(chunk)
-
-    def add_answer(self, answer: Document) -> None:
-        """Take a whole answer."""
-        with self._reading():
-            chat = answer if self._messages is None else message_to_chat(answer)
-            choice = chat["choices"][0]
-            message = dict(choice.get("message") or {})
-            if isinstance(message.get("content"), list):
-                parts = [part.get("text") or "" for part in message["content"]]
-                message["content"] = "".join(parts)
-            self._add({"choices": [{**choice, "delta": message}]})
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def add(self, document: Document) -> None:
+        """Take a whole answer, or an event of a stream."""
+        chunks: Iterable[Document] = [document]
         try:
             with checking_shape("the answer"):
-                yield
+                if self._messages is not None:
+                    whole = document.get("type") == "message"
+                    chunks = [message_to_chat(document)] if whole else self._messages.read(document)
+                for chunk in chunks:
+                    self._add(chunk)
         except TranslationError:
             self._is_readable = False
 
@@ -213,15 +200,18 @@ class AnswerReader:
             values = [token.get("logprob") for token in found.get("content") or ()]
             values += found.get("token_logprobs") or ()
             self._log_probabilities += [value for value in values if value is not None]
-            if choice.get("text"):
-                self._text.append(choice["text"])
-        for kind, value, name in self._pieces.cut(chunk):
-            if kind == "text":
-                self._text.append(value)
-            elif kind == "call":
-                self._calls.append((name, []))
-            else:
-                self._calls[-1][1].append(value)
+            self._text.append(choice.get("text") or "")
+            message = choice.get("message") or choice.get("delta") or {}
+            if isinstance(message.get("content"), list):
+                said = "".join(part.get("text") or "" for part in message["content"])
+                message = {**message, "content": said}
+            for kind, value, name in self._pieces.cut({"choices": [{"delta": message}]}):
+                if kind == "text":
+                    self._text.append(value)
+                elif kind == "call":
+                    self._calls.append((name, []))
+                else:
+                    self._calls[-1][1].append(value)
 
     @property
     def content(self) -> Any:
@@ -238,6 +228,7 @@ class AnswerReader:
 
     @property
     def log_probability(self) -> float | None:
+        """Mean over its tokens; None where the expert does not tell."""
         values = self._log_probabilities
         return sum(values) / len(values) if values else None
 

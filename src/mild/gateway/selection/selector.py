@@ -247,7 +247,7 @@ class ExpertSelector:
                 chosen = sorted(able)[self._random.randrange(len(able))]
                 return self._selection(scores, missing, chosen, explore / len(able), explored=True)
             found = self._selection(scores, missing, scores.best, 1 - explore)
-            return found._replace(chosen=CASCADE, climb=climb)
+            return found._replace(chosen=CASCADE, climb=climb, expected=None)
         pin = self._find_pin(session, scores)
         best = scores.best
         if pin is not None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Share of the longest time of a request that the judged steps may take together; the rest is for the last.
 JUDGED_SHARE = 0.5
+# Bytes of an answer that is compared; a longer one agrees with nobody.
+MAX_COMPARED = 65_536
 
 
 @dataclass(eq=False)
@@ -45,8 +47,7 @@ class ExpertCall:
     # Of a stream that was read whole: what the client gets.
     content: list[bytes] | None = None
     outcome: str = "cancelled"  # "ok", or why there is no answer
-    seconds: float = 0.0  # until its answer, or the first event of a stream
-    read_seconds: float = 0.0  # of the rest of the stream
+    seconds: float = 0.0  # until its answer was read, or until the first event of a live stream
 
     @property
     def expert(self) -> str | None:
@@ -59,13 +60,18 @@ class ExpertCall:
 class Cascade:
     """The steps of one request."""
 
-    def __init__(self, handler: CompletionHandler, climb: Climb, *, is_json: bool) -> None:
+    def __init__(self, handler: CompletionHandler, climb: Climb) -> None:
         self._handler = handler
         self._names = handler.serving.selector.names
-        self._clients = handler.context.clients
         self._policy, self._json_policy, self._features, skipped = climb
-        self._is_json = is_json
         self._answers: dict[int, Answer | None] = dict.fromkeys(skipped)
+        request, steps = handler.request, self._policy.steps
+        for expert in self._policy.order:
+            if not request.is_able(self._client(expert).expert):
+                self._answers[expert] = None
+        most = handler.context.settings.cascade.stuck_after
+        if most is not None and len(steps) > 1 and repeated_calls(request.document) >= most:
+            self._answers |= dict.fromkeys(steps[0])
         self._calls: dict[int, ExpertCall] = {}
         self._judged_until = 0.0
         self.refusal: Refusal | None = None  # of the last step
@@ -115,7 +121,8 @@ class Cascade:
     def _judge(self) -> AnswerCascadePolicy:
         given = self._answers.values()
         calls_tools = any(one is not None and not isinstance(one.content, str) for one in given)
-        return self._json_policy if self._is_json or calls_tools else self._policy
+        is_json = calls_tools or self._handler.request.is_json
+        return self._json_policy if is_json else self._policy
 
     def _best(self) -> ExpertCall | None:
         """The call with the best answer so far."""
@@ -132,7 +139,7 @@ class Cascade:
         return sum(self._handler.worst_case(self._client(expert).expert) for expert in left)
 
     def _client(self, expert: int) -> ExpertClient:
-        return self._clients[configured_name(self._names[expert])]
+        return self._handler.context.clients[configured_name(self._names[expert])]
 
     def _new_call(self, expert: int) -> ExpertCall:
         name, steps = self._names[expert], self._policy.steps
@@ -150,9 +157,8 @@ class Cascade:
             return self._best()
         finally:
             self._handler.waited += call.upstream.waited
-        if call.outcome == "client_error" and (best := self._best()) is not None:
-            return best
-        return call
+        best = self._best() if call.outcome == "client_error" else None
+        return call if best is None else best
 
     async def _ask_step(self, experts: tuple[int, ...]) -> None:
         """Ask these experts at the same time; those that are too slow have no answer."""
@@ -164,8 +170,7 @@ class Cascade:
         except TimeoutError:
             pass
         finally:
-            waits = [call.upstream.waited + call.read_seconds for call in calls.values()]
-            self._handler.waited += max(waits)
+            self._handler.waited += max(call.upstream.waited for call in calls.values())
         self._answers |= {expert: self._answers.get(expert) for expert in experts}
 
     async def _read(self, expert: int, call: ExpertCall) -> None:
@@ -181,10 +186,12 @@ class Cascade:
             if response.events is not None:
                 await self._read_stream(call, response, reader)
             elif response.document is not None:
-                reader.add_answer(response.document)
+                reader.add(response.document)
                 await handler.context.answers.hold(call, 2 * len(response.content))
             if call.outcome == "ok":
-                self._answers[expert] = Answer(reader.content, reader.log_probability)
+                # To compare a very long one would keep other requests waiting.
+                content = reader.content if call.usage.bytes_out <= MAX_COMPARED else ""
+                self._answers[expert] = Answer(content, reader.log_probability)
         except Refusal as refusal:
             call.outcome = refusal.code or refusal.kind
         except ExpertError as error:
@@ -209,10 +216,11 @@ class Cascade:
         # Its events count as an answer only once all of them have come.
         call.outcome = "cancelled"
         try:
-            await self._handler.relay(call, response, reader.add_event).run(keep)
+            await self._handler.relay(call, response, reader.add).run(keep)
         finally:
-            call.read_seconds = time.perf_counter() - start
-            call.seconds += call.read_seconds
+            seconds = time.perf_counter() - start
+            call.seconds += seconds
+            call.upstream.waited += seconds
         call.outcome = "ok"
 
 

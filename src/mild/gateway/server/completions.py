@@ -36,11 +36,11 @@ from mild.gateway.metrics import MAX_STEP, NO_EXPERT
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
 from mild.gateway.selection.needs import answer_formats
-from mild.gateway.selection.selector import Climb, Selection
+from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import COUNTED_BYTES, parse_body
-from mild.gateway.server.cascade import Cascade, ExpertCall, repeated_calls
+from mild.gateway.server.cascade import Cascade, ExpertCall
 from mild.gateway.server.context import AppContext, Serving
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import (
@@ -128,7 +128,8 @@ class CompletionRequest:
         self._answers = asked_answers(document)
         # Whether answers of several experts can be compared: one text, or tool calls.
         self.comparable = endpoint != EMBEDDINGS and self._answers == 1
-        self.is_json = bool({"json_schema", "json_object"} & set(answer_formats(document)))
+        formats = answer_formats(document)
+        self.is_json = any(one in ("json_schema", "json_object") for one in formats)
         self.deadline = _read_deadline(headers)
         self.number = random.randbytes(12)
         self.request_id = name_request(self.number)
@@ -387,9 +388,7 @@ class CompletionHandler:
 
     async def _serve(self) -> None:
         context, request = self.context, self.request
-        in_steps = request.comparable
-        if request.streamed and context.settings.cascade.stream == "direct":
-            in_steps = False
+        direct = request.streamed and context.settings.cascade.stream == "direct"
         self._selection = await self.serving.selector.select(
             self.model,
             request.text,
@@ -397,10 +396,11 @@ class CompletionHandler:
             request.number,
             request.document,
             request.bytes_in,
-            in_steps,
+            request.comparable and not direct,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
-        cascade = self._make_cascade(self._selection.climb)
+        climb = self._selection.climb
+        cascade = None if climb is None else Cascade(self, climb)
         request.forget(keep_text=context.settings.ledger.keep_text)
         deadline = request.deadline or context.settings.cascade.deadline_seconds
         call = None if cascade is None else await cascade.run(deadline)
@@ -416,20 +416,6 @@ class CompletionHandler:
             finally:
                 self.waited += call.upstream.waited
         await self._answer(call)
-
-    def _make_cascade(self, climb: Climb | None) -> Cascade | None:
-        """The cascade that serves the request, without experts that cannot take it."""
-        if climb is None:
-            return None
-        context, request, policy = self.context, self.request, climb.policy
-        names = {k: configured_name(self.serving.selector.names[k]) for k in policy.order}
-        experts = {k: context.clients[name].expert for k, name in names.items()}
-        skipped = {k for k, expert in experts.items() if not request.is_able(expert)}
-        most = context.settings.cascade.stuck_after
-        if most is not None and len(policy.steps) > 1 and repeated_calls(request.document) >= most:
-            skipped |= set(policy.steps[0])
-        climb = climb._replace(skipped=climb.skipped | skipped)
-        return Cascade(self, climb, is_json=request.is_json)
 
     def new_call(self, name: str | None = None, step: int = 0) -> ExpertCall:
         """A call that is charged to this request; ``name`` and ``step`` are those of a cascade."""
