@@ -159,13 +159,15 @@ def synthetic(rows: int = 2_000, seed: int = 0) -> OutcomeTable:
     """Five experts whose errors depend on a common difficulty, and who err alike in a tenth of the rows."""
     rng = np.random.default_rng(seed)
     hard, biased = rng.normal(size=rows), rng.random(rows) < 0.1
+    # Answers of one length, so that only agreement tells.
+    truth, usual = rng.permutation(900)[:2, None] + np.arange(rows) % 50 + 1000
     columns: dict[str, Any] = {"query": [f"question {i}" for i in range(rows)]}
     for k, (skill, price) in enumerate([(0.6, 1), (0.8, 2), (1.0, 4), (1.4, 15), (1.9, 60)]):
         right = skill + rng.normal(size=rows) > hard
-        wrong = np.where(biased, "x", rng.integers(0, 50, rows).astype(str))
+        wrong = np.where(biased, usual, rng.integers(3000, 3050, rows))
         columns[f"correct__e{k}"] = right.astype(int)
         columns[f"cost__e{k}"] = price * 1e-4 * rng.uniform(0.5, 1.5, rows)
-        columns[f"answer__e{k}"] = np.where(right, "right", wrong)
+        columns[f"answer__e{k}"] = np.where(right, truth, wrong)
     return read_outcomes(pa.table(columns))
 
 

@@ -17,7 +17,7 @@ from mild.metrics import expert_shares
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.verdict import STARTS
 from mild.policies.answers import AnswerCascadePolicy, CascadeRun
-from mild.tuning.cascades import CascadeJudge
+from mild.tuning.cascades import minus_choices
 from mild.tuning.tasks import Task
 
 DIRECT = "the router without answers"
@@ -77,8 +77,8 @@ def cascade_figures(
     """
     known, other, asked = outcomes.take(rows), direct[rows], run.asked[rows]
     weight, names = known.weight, task.table.expert_names
-    judge = CascadeJudge(known.experts, task.groups[rows], task.counted, confidence, seed)
-    verdict = judge.difference(known.costs[:, -1:], known.costs, other)
+    about = (task.groups[rows], task.counted, known.strata, confidence, seed)
+    verdict = minus_choices(known.costs[:, -1], known.costs, other, *about)
     means = known.means(other)
     paid = known.means(np.full(len(other), len(names)))["dollars_per_1000"]
     old = means["dollars_per_1000"]

@@ -251,6 +251,33 @@ class TunedCascade:
         return {**vars(self), "sentences": self.sentences}
 
 
+def minus_choices(
+    own: FloatArray,
+    values: FloatArray,
+    chosen: IntArray,
+    groups: IntArray,
+    counted: str,
+    strata: IntArray | None,
+    confidence: float,
+    seed: int,
+) -> Verdict:
+    """A cascade's values (n_samples,) minus those of chosen experts, -1 for rows that do not count."""
+    other = np.where(chosen >= 0, values[np.arange(len(values)), chosen], np.nan)
+    both = np.column_stack([own, other])
+    known = ~np.isnan(both).any(axis=1)
+    return verdict_of_choices(
+        both[known],
+        np.zeros(int(known.sum()), np.intp),
+        1,
+        ["the cascade", "the router"],
+        groups=groups[known],
+        counted=counted,
+        strata=None if strata is None else strata[known],
+        confidence=confidence,
+        random_state=seed,
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class JudgedCascade:
     """A cascade on held-out rows, where it is compared with choices of experts."""
@@ -273,20 +300,9 @@ class JudgedCascade:
         return cost, self._difference(own.quality, table.scores, chosen), money
 
     def _difference(self, own: FloatArray, values: FloatArray, chosen: IntArray) -> Verdict:
-        other = np.where(chosen >= 0, values[np.arange(len(values)), chosen], np.nan)
-        both, strata = np.column_stack([own[:, 0], other]), self.task.strata
-        known = ~np.isnan(both).any(axis=1)
-        return verdict_of_choices(
-            both[known],
-            np.zeros(int(known.sum()), np.intp),
-            1,
-            ["the cascade", "the router"],
-            groups=self.task.groups[known],
-            counted=self.task.counted,
-            strata=None if strata is None else strata[known],
-            confidence=self.confidence,
-            random_state=self.seed,
-        )
+        task = self.task
+        about = (task.groups, task.counted, task.strata, self.confidence, self.seed)
+        return minus_choices(own[:, 0], values, chosen, *about)
 
     def verdict(self, constants: IntArray, known: Verdict) -> Verdict:
         """The verdict against the best constants (n_samples,), whose name and index are known."""
