@@ -259,3 +259,10 @@ def test_predict_gives_the_first_expert_of_the_first_step():
     X, costs, answers = outcomes()
     router = fitted((X, costs, answers), price_weight=0.01, gate="counts")
     assert_array_equal(router.predict(X), router.policy_.steps[0][0])
+
+
+def test_of_many_rows_a_sample_is_searched(monkeypatch):
+    monkeypatch.setattr("mild.routers.answer_cascade.MOST_ROWS", 200)
+    router = fitted(outcomes(600), price_weight=0.01)
+    assert router.policy_.table.counts.sum() == 200
+    assert router.policy_.steps[0] == [0, 1]

@@ -7,11 +7,13 @@ import pyarrow as pa
 import pytest
 
 import mild
+from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.errors import MildError, UnsupportedError
-from mild.policies import AnswerCascadePolicy
+from mild.policies import AnswerCascadePolicy, OrderedPolicy, PricedPolicy
+from mild.policies.answers import AgreementTable
 from mild.routers.answer_cascade import CascadeCandidate
-from mild.tuning.cascades import CascadeOutcomes, FittedCascades, price_weights
+from mild.tuning.cascades import CascadeOutcomes, FittedCascades, as_given, price_weights
 from mild.tuning.targets import HeldOut, certify_loss, measure, solve
 
 NAMES = ["large", "small", "medium"]
@@ -219,6 +221,33 @@ def test_a_cascade_does_not_depend_on_the_order_of_columns():
     second = mild.tune(mild.read_outcomes(turned), price_weight=10, cascade=True, **QUICK)
     assert first.cascade.steps == second.cascade.steps
     assert first.cascade.mean_cost == pytest.approx(second.cascade.mean_cost)
+
+
+def test_a_cascade_in_another_order_of_experts_does_the_same(tmp_path):
+    """With a gate and a first step that depend on the query, saved and loaded."""
+    table, rng = table_of(), np.random.default_rng(0)
+    order, places = np.array([1, 2, 0]), np.array([2, 0, 1])
+    errors = rng.normal(scale=0.05, size=(3, 2)), np.array([0.1, 0.1, 0.02])
+    heads = PricedPolicy(*errors, np.zeros((3, 2)), np.zeros(3), np.zeros(3), 1.0, "ridge")
+    codes = table.answers.codes[:, order]
+    scores = table.scores[:, order]
+    fitted = AnswerCascadePolicy(
+        "number",
+        [[0, 1], [2]],
+        0.8,
+        AgreementTable.of_rows(codes, scores, np.ones(300)),
+        heads,
+        rng.normal(scale=0.1, size=7) + np.array([1, 0, 0, 0, 0, -5, 0]),
+        heads,
+        0.12,
+    )
+    X = rng.normal(size=(300, 2))
+    first = fitted.run(X, table.answers.of_experts(order))
+    Router(as_given(fitted, order, OrderedPolicy(order, heads)), NAMES).save(tmp_path / "r")
+    second = mild.load(tmp_path / "r").policy.run(X, table.answers)
+    assert 0 < (first.step == 0).mean() < 1
+    assert (order[first.expert] == second.expert).all()
+    assert (first.asked[:, places] == second.asked).all()
 
 
 def test_every_cascade_that_is_best_at_some_price_has_a_weight():

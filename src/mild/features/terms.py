@@ -58,9 +58,7 @@ _GROUPS = {
     8: bytes(range(128, 256)),
 }
 _SPACES = {*range(33), 127}
-_FOLD_OF = bytes(
-    32 if byte in _SPACES else byte + 32 if 65 <= byte <= 90 else byte for byte in range(256)
-)
+_FOLD_OF = bytes(32 if byte in _SPACES else byte for byte in range(256))
 _CLASS_OF = bytes(
     SPACE if byte in _SPACES else WORD if byte > 127 or chr(byte).isalnum() else MARK
     for byte in range(256)
@@ -107,20 +105,14 @@ def lay_out(texts: Sequence[str], first: int, last: int) -> Buffer:
     cut = [shorten(text, first, last) for text in texts]
     written = [text.encode("utf-8", "surrogatepass") for text in cut]
     joined = b" ".join((b"", *written, b""))
-    raw_ends = _ends(written)
-    if joined.isascii():
-        # The table folds ASCII as str.lower does, and faster.
-        lowered, ends = joined, raw_ends
-    else:
-        small = [text.lower().encode("utf-8", "surrogatepass") for text in cut]
-        lowered, ends = b" ".join((b"", *small, b"")), _ends(small)
-    folded = lowered.translate(_FOLD_OF)
+    small = [text.lower().encode("utf-8", "surrogatepass") for text in cut]
+    folded = b" ".join((b"", *small, b"")).translate(_FOLD_OF)
     return Buffer(
         raw=np.frombuffer(joined, np.uint8),
         folded=np.frombuffer(folded, np.uint8),
         classes=np.frombuffer(folded.translate(_CLASS_OF), np.uint8),
-        raw_ends=raw_ends,
-        ends=ends,
+        raw_ends=_ends(written),
+        ends=_ends(small),
         lengths=np.array([whole_length(text) for text in texts], np.int64),
     )
 
@@ -130,12 +122,10 @@ def count_numbers(buffer: Buffer) -> NDArray[np.float64]:
 
     Shares are of the bytes that are left after long texts were cut, plus one space.
     """
-    # For one text, np.diff takes several times as long.
-    sizes = buffer.raw_ends[1:] - buffer.raw_ends[:-1]
+    sizes = np.diff(buffer.raw_ends)
     groups = np.frombuffer(buffer.raw[1:].tobytes().translate(_GROUP_OF), np.uint8)
     width = len(NUMBER_NAMES)
-    one = sizes.size == 1
-    keys = groups if one else groups + (np.arange(sizes.size) * width).repeat(sizes)
+    keys = groups + (np.arange(sizes.size) * width).repeat(sizes)
     counts = np.bincount(keys, minlength=sizes.size * width).reshape(-1, width)
     counts[:, 0] = buffer.lengths
     numbers = counts / sizes[:, None]
@@ -163,16 +153,11 @@ def count_known(buffer: Buffer, bits: int, index: Ints, n_terms: int) -> Counts:
     hashes >>= np.uint64(64 - bits)
     columns = index.take(hashes.view(np.int64))
     known = (columns >= 0).nonzero()[0]
-    if texts is not None:
-        texts = texts.take(known)
-    return _grouped(texts, columns.take(known), n_terms, buffer.lengths.size)
+    return _grouped(texts.take(known), columns.take(known), n_terms, buffer.lengths.size)
 
 
-def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
-    """Text and hash of every term: ``texts`` (n_terms,) and ``hashes`` (n_terms,) uint64, unsorted.
-
-    ``texts`` is None where the buffer holds one text, which is the fast path.
-    """
+def hash_terms(buffer: Buffer) -> tuple[Ints, Hashes]:
+    """Text and hash of every term: ``texts`` (n_terms,) and ``hashes`` (n_terms,) uint64, unsorted."""
     starts, stops, pieces = _positions(buffer)
     size, n_texts = buffer.folded.size, buffer.lengths.size
     powers, inverse = _powers(max(16, size.bit_length()))
@@ -190,16 +175,13 @@ def hash_terms(buffer: Buffer) -> tuple[Ints | None, Hashes]:
     parts ^= _PIECE_SALT
     pairs = words[:-1] * _PAIR
     pairs += words[1:]
-    texts = None
-    if n_texts > 1:
-        of_words, of_pieces = (
-            np.arange(n_texts).repeat(np.diff(positions.searchsorted(buffer.ends)))
-            for positions in (starts, pieces)
-        )
-        inside = (of_words[1:] == of_words[:-1]).nonzero()[0]
-        texts = np.concatenate((of_words, of_words.take(inside), of_pieces))
-        pairs = pairs.take(inside)
-    hashes = np.concatenate((words, pairs, parts))
+    of_words, of_pieces = (
+        np.arange(n_texts).repeat(np.diff(positions.searchsorted(buffer.ends)))
+        for positions in (starts, pieces)
+    )
+    inside = (of_words[1:] == of_words[:-1]).nonzero()[0]
+    texts = np.concatenate((of_words, of_words.take(inside), of_pieces))
+    hashes = np.concatenate((words, pairs.take(inside), parts))
     for _ in range(2):
         hashes ^= hashes >> _HALF
         hashes *= _MULTIPLIER
@@ -255,23 +237,13 @@ def _powers(bits: int) -> tuple[Hashes, Hashes]:
     return powers, inverse
 
 
-def _grouped(texts: Ints | None, columns: Ints, width: int, n_texts: int) -> Counts:
+def _grouped(texts: Ints, columns: Ints, width: int, n_texts: int) -> Counts:
     """Count equal columns of the same text."""
-    keys = columns
-    if texts is not None:
-        # Four bytes sort faster than eight.
-        small = n_texts * width < 1 << 31
-        keys = texts.astype(np.int32 if small else np.int64)
-        keys *= width
-        keys += columns
-    keys.sort()
-    changes = np.empty(keys.size + 1, bool)
-    changes[0] = changes[-1] = True
-    np.not_equal(keys[1:], keys[:-1], out=changes[1:-1])
-    starts = changes.nonzero()[0] if keys.size else np.zeros(1, np.intp)
-    distinct = keys.take(starts[:-1])
-    counts = starts[1:] - starts[:-1]
-    if texts is None:
-        return Counts(distinct.astype(np.intp), counts, np.array((0, distinct.size)))
+    # Four bytes sort faster than eight.
+    small = n_texts * width < 1 << 31
+    keys: Ints = texts.astype(np.int32 if small else np.int64)
+    keys *= width
+    keys += columns
+    distinct, counts = np.unique(keys, return_counts=True)
     ends = distinct.searchsorted(np.arange(n_texts + 1) * width)
     return Counts((distinct % width).astype(np.intp), counts, ends)

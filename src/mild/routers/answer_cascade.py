@@ -31,6 +31,8 @@ from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads, logistic_heads, observed
 from mild.routers.linear import LinearRouter
 
+# Rows that are searched at most; of more, a sample is.
+MOST_ROWS = 20_000
 # Experts that are combined at most: those that are best for some price of an error.
 MOST_EXPERTS = 18
 # Cascades that are kept and lengthened at each of so many qualities.
@@ -149,16 +151,20 @@ class AnswerCascadeRouter(BaseRouter):
         paid = _price_matrix(prices, costs.shape, sample_weight)
         weight = row_weights(sample_weight, len(costs))
         self._means = mean_costs(costs, sample_weight), weight @ paid / weight.sum()
+        if len(costs) > MOST_ROWS:
+            rows = np.sort(np.random.default_rng(0).choice(len(costs), MOST_ROWS, replace=False))
+            X, costs, paid, weight = (each[rows] for each in (X, costs, paid, weight))
+            answers = answers.take(rows)
         self._search = CascadeSearch(answers, costs, paid, weight)
         self.candidates_ = self._search.candidates(self.max_calls, self._given_steps())
         self.gate_, self._heads = "counts", None
-        known = observed("costs", costs, sample_weight) > 0
-        enough = len(costs) >= LEAST_ROWS and known.sum(axis=0).min() >= LEAST_KNOWN
+        known = weight @ ~np.isnan(costs) / weight.max()
+        enough = len(costs) >= LEAST_ROWS and known.min() >= LEAST_KNOWN
         if self.gate != "counts" and (enough or self.gate != "auto"):
-            self._learn_gate(X, costs, sample_weight)
+            self._learn_gate(X, costs, weight)
         return self.at(self.price_weight)
 
-    def _learn_gate(self, X: Any, costs: FloatArray, weight: FloatArray | None) -> None:
+    def _learn_gate(self, X: Any, costs: FloatArray, weight: FloatArray) -> None:
         """Take a learned gate in place of counts, with "auto" only if its held-out loss is lower."""
         loss: str = "logistic" if self.gate == "auto" else self.gate
         folds = list(KFold(min(FOLDS, len(costs)), shuffle=True, random_state=0).split(costs))

@@ -348,7 +348,7 @@ def unused_answers(task: Task, X: Any, seed: int) -> dict[str, Any] | None:
     (halves,) = random_splits(groups, 1, 0.5, seed)
     fit, judged = halves.train, halves.test
     inputs, paid, errors = X[rows], prices[rows][:, some], 1 - part.scores
-    router = AnswerCascadeRouter(max_calls=min(SAID_CALLS, len(some)))
+    router = AnswerCascadeRouter(max_calls=min(SAID_CALLS, len(some)), gate="counts")
     router.fit(inputs[fit], errors[fit], answers=answers.take(fit), prices=paid[fit])
     best = int(np.argmin(errors[fit].mean(axis=0)))
     good = [one for one in router.candidates_ if one.cost <= errors[fit, best].mean() + ROUNDING]
