@@ -45,7 +45,7 @@ def test_plain_and_models(client):
     raw = client.chat.completions.with_raw_response.create(model="mild", messages=USER)
     assert raw.headers["x-mild-expert"] == "small"
     assert client.completions.create(model="mild", prompt="x").choices[0].text == "one two three"
-    assert [model.id for model in client.models.list()] == ["mild", "small"]
+    assert [model.id for model in client.models.list()] == ["mild", "mild-direct", "small"]
 
 
 def test_streaming(client):
