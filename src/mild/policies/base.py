@@ -218,13 +218,7 @@ class ScorePolicy(Policy):
     scores_tell: ClassVar[bool] = False
 
     def predict_proba(self, X: Any) -> FloatArray:
-        result = None
-        for rows in blocks(X):
-            part = self.decoder.distribution(self.decision_function(X[rows]))
-            if result is None:
-                result = np.empty((X.shape[0], self.n_experts), part.dtype)
-            result[rows] = part
-        return np.empty((0, self.n_experts)) if result is None else result
+        return in_blocks(lambda block: self.decoder.distribution(self.decision_function(block)), X)
 
     def predict(self, X: Any) -> IntArray:
         return self._predict(X, None)
@@ -331,10 +325,7 @@ class CostPolicy(Policy):
         return distribution
 
     def predict(self, X: Any) -> IntArray:
-        result = np.empty(X.shape[0], np.intp)
-        for rows in blocks(X):
-            result[rows] = argmax_last(self.decision_function(X[rows]))
-        return result
+        return in_blocks(lambda block: argmax_last(self.decision_function(block)), X)
 
 
 def is_saved(policy: object) -> bool:
@@ -345,6 +336,11 @@ def is_saved(policy: object) -> bool:
 def blocks(X: Any) -> list[slice]:
     """Slices of rows that cover X."""
     return [slice(start, start + BLOCK) for start in range(0, X.shape[0], BLOCK)]
+
+
+def in_blocks(method: Callable[[Any], Any], X: Any) -> Any:
+    """What a method gives for each block of X, joined; a block stays in cache, and is small when dense."""
+    return np.concatenate([method(X[rows]) for rows in blocks(X) or [slice(None)]])
 
 
 def dense(X: Any) -> Any:

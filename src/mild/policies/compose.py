@@ -19,8 +19,8 @@ from mild.policies.base import (
     Policy,
     Settings,
     Tensors,
-    blocks,
     dense,
+    in_blocks,
 )
 
 
@@ -119,20 +119,16 @@ class StandardizedPolicy(InnerPolicy, kind="standardized"):
         return scaled
 
     def decision_function(self, X: Any) -> FloatArray:
-        return self._in_blocks(super().decision_function, X)
+        return in_blocks(super().decision_function, X)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        return self._in_blocks(super().predict_proba, X)
+        return in_blocks(super().predict_proba, X)
 
     def predict(self, X: Any) -> IntArray:
-        return self._in_blocks(super().predict, X)
+        return in_blocks(super().predict, X)
 
     def expected_costs(self, X: Any) -> FloatArray:
-        return self._in_blocks(super().expected_costs, X)
-
-    def _in_blocks(self, method: Callable[[Any], Any], X: Any) -> Any:
-        """A block of scaled inputs stays in cache, and a sparse one is small when it is dense."""
-        return np.concatenate([method(X[rows]) for rows in blocks(X) or [slice(None)]])
+        return in_blocks(super().expected_costs, X)
 
     def decide_one(self, x: FloatArray) -> int:
         return self.inner.decide_one((x - self.mean) / self.scale)
