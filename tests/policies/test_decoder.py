@@ -138,7 +138,21 @@ def test_one_input_among_many_experts_is_decided_as_in_a_batch(p, distinct, surr
     assert_array_equal(alone[sure], exact.argmax(axis=1)[sure])
 
 
-def test_ties_among_experts_of_one_margin_go_to_the_highest_index():
+def test_experts_that_share_margins_are_lumped_for_one_input(monkeypatch):
+    sizes = []
+    eliminate = decoder_module._eliminate
+
+    def record(rows, *rest):
+        sizes.append(len(rows))
+        return eliminate(rows, *rest)
+
+    monkeypatch.setattr(decoder_module, "_eliminate", record)
+    Decoder(np.resize([0.5, 1.0, 2.0], 300), "stationary", "logistic").choose_one(np.zeros(300))
+    Decoder(np.linspace(0.5, 2, 300), "stationary", "logistic").choose_one(np.zeros(300))
+    assert sizes == [3]
+
+
+def test_ties_among_lumped_experts_go_to_the_highest_index():
     decoder = Decoder(np.array([0.5, 1.0, 1.0, 1.0, 2.0]), "stationary", "logistic")
     scores = np.array([0.0, 3.0, 3.0, 3.0, 0.0])
     assert decoder.choose_one(scores) == decoder.choose(scores[None])[0] == 3

@@ -32,12 +32,15 @@ from mild.core.arrays import (
 )
 from mild.core.costs import rewards as make_rewards
 from mild.core.decisions import argmax_last, argmax_last_experts_first
-from mild.core.margins import MarginGroup, margin_groups
+from mild.core.margins import Anchors, MarginGroup, anchors, group_sums, margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 from mild.errors import InvalidInputError, check_option
 
 # Values (n_samples,), or with return_gradient=True a pair of values and gradient (n_samples, n_experts).
 Result: TypeAlias = Any
+
+# Powers of scores that are held at a time.
+POWERS = 100_000
 
 
 def mild_loss(
@@ -124,6 +127,9 @@ def accumulate_loss(
     if surrogate.form == "hinge":
         return _hinge(scores, rewards, groups, gradient)
     if surrogate.form == "comp_sum" and surrogate.tau == 1:
+        few = anchors(groups, scores.dtype)
+        if few is not None:
+            return _anchored_logistic(scores, rewards, groups, few, gradient)
         return _logistic(scores, rewards, groups, gradient)
     loss = _pairwise if surrogate.form == "pairwise" else _comp_sum
     with np.errstate(divide="ignore", over="ignore"):
@@ -158,6 +164,49 @@ def _logistic(
             z *= total
             gradient += z
             gradient[who] -= own * inverse
+    return values
+
+
+def _anchored_logistic(
+    shifted: FloatArray,
+    rewards: FloatArray,
+    groups: list[MarginGroup],
+    few: Anchors,
+    gradient: FloatArray | None,
+) -> FloatArray:
+    """``_logistic`` from the powers of the anchors ``few`` of the margins alone.
+
+    The sum over experts of ``exp((f_j - max f) / rho)`` for any margin is a weighted sum of the
+    anchors' sums; the gradient uses the transposed weights.
+    """
+    p, m = shifted.shape
+    dtype = shifted.dtype
+    margins = np.array([[group.margin] for group in groups])
+    inverse = np.empty((p, 1), dtype)
+    for group in groups:
+        inverse[group.members] = 1 / group.margin
+    steep = few.inverse.astype(dtype)[:, None, None]
+    size = int(np.clip(POWERS // (few.inverse.size * p), 8, 1024))
+    powers = np.empty((few.inverse.size, p, min(size, m)), dtype)
+    values = np.empty(m, dtype)
+    for start in range(0, m, size):
+        rows = slice(start, start + size)
+        scores = shifted[:, rows]
+        power = powers[:, :, : scores.shape[1]]
+        np.multiply(steep, scores, out=power)
+        np.exp(power, out=power)
+        # Weights have both signs: double precision keeps the accuracy of single precision.
+        total = few.weights @ power.sum(axis=1).astype(np.float64)
+        np.maximum(total, 1, out=total)
+        weight = group_sums(rewards[:, rows], groups)
+        own = rewards[:, rows] * inverse
+        values[rows] = np.einsum("gm,gm->m", weight, np.log(total))
+        values[rows] -= np.einsum("km,km->m", own, scores)
+        if gradient is not None:
+            total *= margins
+            pull = few.weights.T @ np.divide(weight, total, out=total)
+            gradient[:, rows] += np.einsum("am,akm->km", pull.astype(dtype), power)
+            gradient[:, rows] -= own
     return values
 
 

@@ -8,6 +8,7 @@ from mild.core.arrays import FloatArray, IntArray
 from mild.core.decisions import (
     argmax_last,
     argmax_last_experts_first,
+    deciding_anchors,
     rows_at_once,
     stationary_choice,
     stationary_experts_first,
@@ -15,8 +16,8 @@ from mild.core.decisions import (
 from mild.core.margins import margin_groups
 from mild.core.surrogates import Surrogate, parse_surrogate
 
-# Up to this many experts, elimination on floats is faster than on arrays, for one input.
-LONGEST = 26
+# Up to this many states, elimination on floats is faster than on arrays, for one input.
+LONGEST = 40
 
 
 class Decoder:
@@ -32,10 +33,17 @@ class Decoder:
         self.rule = rule if self.surrogate.decodable else "argmax"
         self.groups = margin_groups(margins)
         self.by_argmax = self.rule == "argmax" or len(self.groups) == 1
-        self._inverse = 1 / margins
-        self._margin_list = [float(margin) for margin in margins]
-        shared = len(self.groups) < margins.size
-        self._in_batches = shared or self.surrogate.form == "pairwise" or margins.size > LONGEST
+        self._states = margins
+        if len(self.groups) < margins.size:
+            self._states = np.array([group.margin for group in self.groups])
+            self._home = np.searchsorted(self._states, margins)
+        self._inverse = 1 / self._states
+        self._margin_list = [float(margin) for margin in self._states]
+        self._in_batches = (
+            self.surrogate.form == "pairwise"
+            or len(self.groups) > LONGEST
+            or deciding_anchors(self.groups, self.surrogate, np.float32) is not None
+        )
         # Beyond this gap, plain powers of the rates overflow.
         self._reach = -300.0 * float(margins.min())
 
@@ -72,9 +80,24 @@ class Decoder:
         if self._in_batches or not shifted.min() > self._reach:
             return int(self.choose(scores[None])[0])
         table = np.exp(np.multiply.outer(self._inverse, shifted))
+        if len(self._margin_list) < shifted.size:
+            lumped = self._lumped_weights(table)
+            return int(lumped.size - 1 - lumped[::-1].argmax())
         weights = _eliminate(table.tolist(), self._margin_list, self.surrogate.tau)
         best = max(weights)
         return len(weights) - 1 - weights[::-1].index(best)
+
+    def _lumped_weights(self, table: FloatArray) -> FloatArray:
+        """Unnormalised masses (p,) where experts share margins; ``table`` (G, p) holds the powers."""
+        shares = table / table.sum(axis=1, keepdims=True)
+        between = np.zeros((len(table), len(table)))
+        np.add.at(between.T, self._home, shares.T)
+        masses = np.array(_eliminate(between.tolist(), self._margin_list, 1.0))
+        weights: FloatArray = ((masses / self._states)[:, None] * shares).sum(axis=0)
+        weights *= self.margins
+        if self.surrogate.tau != 1:
+            weights *= shares[self._home, np.arange(weights.size)] ** (1 - self.surrogate.tau)
+        return weights
 
     def without(self, expert: int) -> Decoder:
         """The decoder with one expert removed."""
