@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any
 
 from mild.core.answers import Answer
@@ -42,7 +43,7 @@ class Cascade:
         request, context, steps = calls.request, calls.context, self._policy.steps
         self._clients = {k: context.clients[configured_name(names[k])] for k in self._policy.order}
         for expert, client in self._clients.items():
-            if not request.is_able(client.expert):
+            if request.why_not(client.expert) is not None:
                 self._answers[expert] = None
         most = context.settings.cascade.stuck_after
         if most is not None and len(steps) > 1 and repeated_calls(request.document) >= most:
@@ -179,21 +180,18 @@ def repeated_calls(document: Mapping[str, Any]) -> int:
     errors: list[str] = []
     for turn in turns_of(document):
         given = turn.get("tool_calls")
-        for call in given if isinstance(given, list) else ():
-            calls.append(json.dumps(call.get("function") if isinstance(call, dict) else call))
-        for part in (turn, *parts_of(turn)):
+        listed = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+        for part in (turn, *listed, *parts_of(turn)):
             kind = part.get("type")
-            if kind in ("function_call", "tool_use"):
-                calls.append(json.dumps([part.get(key) for key in ("name", "arguments", "input")]))
+            if kind in ("function_call", "tool_use") or "function" in part:
+                fields = ("function", "name", "arguments", "input")
+                calls.append(json.dumps([part.get(name) for name in fields]))
             elif kind in ("function_call_output", "tool_result") or part.get("role") == "tool":
                 said = json.dumps([part.get("output"), part.get("content")])
                 if part.get("is_error") or "error" in said.lower():
                     errors.append(said)
-    return max(_repeats(calls), _repeats(errors))
-
-
-def _repeats(said: list[str]) -> int:
-    count = 0
-    while count < len(said) and said[-1 - count] == said[-1]:
-        count += 1
-    return count
+    # Of each, the last ones that are equal.
+    return max(
+        len(list(takewhile(said[-1].__eq__, reversed(said)))) if said else 0
+        for said in (calls, errors)
+    )

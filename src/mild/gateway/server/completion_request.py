@@ -150,27 +150,23 @@ class CompletionRequest:
         """Bytes of the text that this expert may count."""
         return self.bytes_in + expert.own_bytes
 
-    def is_able(self, expert: Expert) -> bool:
-        """Whether this expert's API can say this request."""
+    def why_not(self, expert: Expert) -> tuple[str, str | None, str | None] | None:
+        """Message, code and field, if this expert's API cannot say this request."""
         try:
-            return self.is_native(expert) or bool(self._written_body(expert))
-        except Refusal:
-            return False
+            if not self.is_native(expert):
+                self._written_body(expert)
+        except Refusal as error:
+            # Not the error itself: its frames would keep this request.
+            return error.message, error.code, error.param
+        return None
 
     def able(self, clients: Sequence[ExpertClient]) -> list[ExpertClient]:
         """Those of the experts whose API can say this request; Refusal 400 if there is none."""
-        found: list[ExpertClient] = []
-        why: tuple[str, str | None, str | None] | None = None
-        for client in clients:
-            try:
-                if not self.is_native(client.expert):
-                    self._written_body(client.expert)
-                found.append(client)
-            except Refusal as error:
-                # Not the error itself: its frames would keep this request.
-                why = why or (error.message, error.code, error.param)
-        if why is not None and not found:
-            raise Refusal(400, why[0], code=why[1], param=why[2])
+        whys = [self.why_not(client.expert) for client in clients]
+        found = [client for client, why in zip(clients, whys, strict=True) if why is None]
+        if not found and whys and whys[0] is not None:
+            message, code, param = whys[0]
+            raise Refusal(400, message, code=code, param=param)
         return found
 
     def body_for(self, expert: Expert) -> bytes:

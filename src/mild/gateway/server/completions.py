@@ -174,23 +174,23 @@ class CompletionHandler:
         assert response is not None
         self._given = call
         status = self._record.status = response.response.status
-        headers = self._headers(response)
         if call.content is not None:
             content = bytes(call.content)
         elif response.events is not None:
             self._calls.forget_answers()
             self._relay = self._calls.relay(call, response)
-            await self._begin(status, headers)
+            await self._begin(status, self._headers(response))
             await self._relay.run(self._write)
             response.close(finished=True)
             return
+        elif response.document is not None:
+            content = await read_aside(response.content, context.redact)
         else:
-            if response.document is not None:
-                content = await read_aside(response.content, context.redact)
-            else:
-                content = client_error_content(response, request.endpoint)
-                content = context.redact(content, error=True)
-                self._record.error = "client_error"
+            content = client_error_content(response, request.endpoint)
+            content = context.redact(content, error=True)
+            self._record.error = "client_error"
+        headers = self._headers(response)
+        if response.events is None:
             headers.append((b"content-length", b"%d" % len(content)))
         self._calls.forget_answers()
         response.close()
@@ -264,23 +264,26 @@ class CompletionHandler:
             if dollars is not None:
                 record.price = (record.price or 0.0) + dollars
                 metrics.add("mild_dollars_total", name, by=dollars)
+            tokens_in = tokens_out = None
             # Without an answer the tokens are a guess.
-            usage = usage if call.response is not None else None
-            if usage is not None:
-                record.tokens_in = (record.tokens_in or 0) + usage.tokens_in
-                record.tokens_out = (record.tokens_out or 0) + usage.tokens_out
-                metrics.add("mild_tokens_total", name, "in", by=usage.tokens_in)
-                metrics.add("mild_tokens_total", name, "out", by=usage.tokens_out)
-            if call.upstream.trace is not None and call.upstream.trace is not self._trace:
-                call.upstream.trace.end_attempt(usage)
+            if usage is not None and call.response is not None:
+                tokens_in, tokens_out = usage.tokens_in, usage.tokens_out
+                record.tokens_in = (record.tokens_in or 0) + tokens_in
+                record.tokens_out = (record.tokens_out or 0) + tokens_out
+                metrics.add("mild_tokens_total", name, "in", by=tokens_in)
+                metrics.add("mild_tokens_total", name, "out", by=tokens_out)
+            trace = call.upstream.trace
+            if trace is not None and trace is not self._trace:
+                tokens = {"input_tokens": tokens_in, "output_tokens": tokens_out}
+                trace.end_attempt({f"gen_ai.usage.{name}": n for name, n in tokens.items()})
             rows.append(
                 {
                     "expert": call.name or call.expert,
                     "step": call.step or None,
                     "outcome": call.outcome,
                     "dollars": dollars,
-                    "tokens_in": usage and usage.tokens_in,
-                    "tokens_out": usage and usage.tokens_out,
+                    "tokens_in": tokens_in,
+                    "tokens_out": tokens_out,
                     "latency_ms": round(call.seconds * 1000, 3),
                 }
             )
