@@ -164,9 +164,9 @@ class CompletionRequest:
         """Those of the experts whose API can say this request; Refusal 400 if there is none."""
         whys = [self.why_not(client.expert) for client in clients]
         found = [client for client, why in zip(clients, whys, strict=True) if why is None]
-        if not found and whys and whys[0] is not None:
-            message, code, param = whys[0]
-            raise Refusal(400, message, code=code, param=param)
+        why = next(iter(whys), None)
+        if why is not None and not found:
+            raise Refusal(400, why[0], code=why[1], param=why[2])
         return found
 
     def body_for(self, expert: Expert) -> bytes:

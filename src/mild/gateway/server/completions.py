@@ -289,16 +289,12 @@ class CompletionHandler:
             )
         if self._selection is not None and self._selection.climb is not None:
             record.calls = rows or None
-            self._count_steps()
+            step = 0 if self._given is None else self._given.step
+            metrics.add("mild_cascades_total", str(min(step, MAX_STEP)) if step else "none")
+            steps = {call.step for call in self._calls.all if call.step}
+            metrics.add("mild_cascade_escalations_total", by=max(len(steps) - 1, 0))
         self._calls.forget_answers()
         self._calls.settle(record.price or 0.0)
-
-    def _count_steps(self) -> None:
-        metrics, given = self.context.metrics, self._given
-        step = given.step if given is not None else 0
-        metrics.add("mild_cascades_total", str(min(step, MAX_STEP)) if step else "none")
-        beyond = len({call.step for call in self._calls.all if call.step}) - 1
-        metrics.add("mild_cascade_escalations_total", by=max(beyond, 0))
 
     def _write_record(self) -> None:
         """Write the row, and count."""
