@@ -96,9 +96,12 @@ class HeldAnswers:
             await asyncio.sleep(0.01)
         self._arriving[answer] = size
 
-    def drop(self, answer: object) -> None:
-        """It was passed on, or nobody waits for it."""
-        self._arriving.pop(answer, None)
+    def drop(self, answer: object, left: int = 0) -> None:
+        """It was passed on, or nobody waits for it; but for the bytes that are ``left``."""
+        if left > COUNTED_BYTES:
+            self._arriving[answer] = left
+        else:
+            self._arriving.pop(answer, None)
 
 
 class RequestAnswers:
@@ -116,5 +119,4 @@ class RequestAnswers:
     def drop(self, answer: object) -> None:
         """As that of ``HeldAnswers``."""
         self._sizes.pop(answer, None)
-        if not self._sizes:
-            self._held.drop(self)
+        self._held.drop(self, sum(self._sizes.values()))

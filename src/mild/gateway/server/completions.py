@@ -228,7 +228,9 @@ class CompletionHandler:
             headers += _STREAM_HEADERS
         for header, value in rate_limit_headers(response.response.headers).items():
             headers.append((header.encode(), self.context.redact(value.encode())))
-        if path := self._path():
+        if self._selection is not None and self._selection.climb is not None:
+            asked = [call for call in self._calls.all if call.upstream.attempts]
+            path = path_of((call.step, call.name or call.expert) for call in asked)
             headers.append((b"x-mild-path", quote(path, safe=_SAFE).encode("ascii")))
         cost = self._expected_cost(name)
         if cost is not None:
@@ -239,13 +241,6 @@ class CompletionHandler:
         if name is None or self._selection is None or self._selection.expected is None:
             return None
         return self._selection.expected.get(name)
-
-    def _path(self) -> str:
-        """The experts that were asked in the steps of a cascade: ``small,medium>large``."""
-        if self._selection is None or self._selection.climb is None:
-            return ""
-        asked = [call for call in self._calls.all if call.upstream.attempts]
-        return path_of((call.step, call.name or call.expert) for call in asked)
 
     def _settle(self) -> None:
         """End the reservation with what was spent in all calls."""
