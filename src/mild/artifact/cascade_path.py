@@ -111,7 +111,7 @@ def _step(
         others=_named(names, (k for k in asked if k not in agreed)),
         silent=_named(names, (k for k, own in zip(asked, codes[0], strict=True) if own < 0)),
         probability=lead.probability,
-        rows=float(policy.table.of([policy.order.index(k) for k in asked]).rows_like(codes)[0]),
+        rows=float(policy.table.of([policy.order.index(k) for k in asked]).like(codes)[0][0]),
         accepted=bool(accepted and agreed),
         said=said,
     )

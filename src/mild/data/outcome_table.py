@@ -103,8 +103,9 @@ class OutcomeTable:
             return None
         for k, name in enumerate(self.expert_names):
             if LOGPROB + name in self.columns.column_names:
-                means = np.nan_to_num(numbers(LOGPROB + name, self.columns[LOGPROB + name]))
-                found.signals[:, k, -1] = np.where(found.codes[:, k] >= 0, means, 0.0)
+                means = numbers(LOGPROB + name, self.columns[LOGPROB + name])
+                known = (found.codes[:, k] >= 0) & np.isfinite(means)
+                found.signals[:, k, -1] = np.where(known, means, 0.0)
         return found
 
     def kind_of_answers(self) -> str:

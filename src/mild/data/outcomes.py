@@ -294,7 +294,7 @@ def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
         words = "all answers are missing: what the experts said cannot be compared."
         findings.append(Finding("no_answers", table.rows, words))
     several = 0 if answers is None else int(((answers.codes >= 0).sum(axis=1) > 1).sum())
-    if answers is not None and several >= ENOUGH and not answers.agreements().any():
+    if answers is not None and several >= ENOUGH and not answers.ever_agree:
         words = (
             f"no two answers agree in {several} rows of {len(some)}, compared {KINDS[kind]}; set "
             f"--answer-kind if another kind fits: {', '.join(KINDS)}."
