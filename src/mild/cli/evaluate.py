@@ -149,7 +149,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
 def _print_steps(steps: Sequence[Mapping[str, Any]], quality: str) -> None:
     """Print the steps of a cascade, with the rows that end in each."""
     rows = [
-        {"name": f"{number}. {' + '.join(step['experts'])}", "loss": None, **step}
+        {**step, "name": f"{number}. {' + '.join(step['experts'])}", "loss": None}
         for number, step in enumerate(steps, 1)
     ]
     print_choices(

@@ -98,25 +98,20 @@ def cascade_figures(
 def _steps(
     run: CascadeRun, known: Outcomes, rows: BoolArray, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    step, last, weight = run.step[rows], len(run.steps) - 1, known.weight
-    columns = {
-        "accuracy": known.scores,
-        "dollars_per_1000": None if known.prices is None else 1000 * known.prices,
-        "seconds": known.latencies,
-    }
-    values = {name: None if part is None else part[:, -1] for name, part in columns.items()}
+    step, probability = run.step[rows], run.probability[rows]
     found = []
     for number, experts in enumerate(run.steps):
         ends = step == number
+        part = known.take(ends)
         # The answer of the last step is given whatever the gate says.
-        own = {**values, "estimated": None if number == last else run.probability[rows]}
-        part = None if weight is None else weight[ends]
+        judged = number < len(run.steps) - 1
         found.append(
             {
                 "experts": [names[k] for k in experts],
                 "rows": int(ends.sum()),
-                "share": float(np.average(ends, weights=weight)),
-                **{key: None if x is None else mean_known(x[ends], part) for key, x in own.items()},
+                "share": float(np.average(ends, weights=known.weight)),
+                **part.means(np.full(len(part.costs), len(names))),
+                "estimated": mean_known(probability[ends], part.weight) if judged else None,
             }
         )
     return found

@@ -93,8 +93,8 @@ def checked_answers(table: OutcomeTable) -> Answers:
     if answers is None or given < 2:
         raise invalid(
             "cascade",
-            f"needs the answers of at least two experts; the table has those of {given or 'none'}. Add "
-            "columns answer__<expert>, as mild collect writes them.",
+            f"needs the answers of at least two experts; got those of {given}. Add columns "
+            "answer__<expert>, as mild collect writes them.",
         )
     if not answers.ever_agree:
         raise invalid(

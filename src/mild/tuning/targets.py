@@ -77,7 +77,7 @@ class HeldOut:
         parts = (self.errors, self.prices, self.quality, self.dollars, self.groups, self.folds)
         taken: list[Any] = [None if part is None else part[known] for part in parts]
         own = None if self.cascades is None else self.cascades.take(known)
-        return HeldOut(*taken, cascades=own)
+        return replace(HeldOut(*taken), cascades=own)
 
     @property
     def all_quality(self) -> FloatArray:
