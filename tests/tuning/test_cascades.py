@@ -115,6 +115,8 @@ def test_the_loss_decides_where_there_is_no_target():
     assert (found.cascade.used, found.verdict.pays) == (True, True)
     assert cascade.without_answers["cost"]["high"] < 0
     assert found.verdict.router == "the cascade"
+    # It was chosen from two, and its interval holds for both.
+    assert (found.verdict.n_candidates, found.verdict.confidence) == (2, 0.95)
     # By hand: the loss of the cascade is its error and ten times its dollars.
     loss = 1 - cascade.quality + 10 * cascade.dollars_per_1000 / 1000
     assert cascade.mean_cost == pytest.approx(loss)

@@ -340,10 +340,14 @@ def _judge_cascade(
         return None, verdict
     found = differences(judged, own, chosen, confidence, seed)
     if solution is None:
-        best = differences(judged, own, constants, confidence, seed)
+        # Chosen from two, the cascade and the best candidate, which share the probability of an error.
+        best = differences(judged, own, constants, (1 + confidence) / 2, seed)
         loss, money = found["cost"], best.get("dollars_per_1000")
         judgement = replace(
             best["cost"],
+            confidence=confidence,
+            n_candidates=2,
+            notes=("2 candidates",),
             router="the cascade",
             constant=verdict.constant,
             constant_expert=verdict.constant_expert,
