@@ -373,7 +373,7 @@ class ComparedRows:
     def readable(self, splits: Sequence[Split]) -> bool:
         """Whether a cascade can learn from the answers of every split."""
         answers = None if self.task is None else self.task.table.answers
-        if answers is None or not answers.ever_agree or len(self.expert_names) < 2:
+        if answers is None or not answers.ever_agree:
             return False
         return all((answers.codes[split.train] >= 0).any() for split in splits)
 

@@ -310,7 +310,7 @@ def unused_answers(task: Task, seed: int) -> dict[str, Any] | None:
     It is the cheapest that is as good as the best expert on the other half, of a few experts.
     """
     table = task.table
-    if not table.has_answers or len(table.expert_names) < 2:
+    if not table.has_answers:
         return None
     rows = np.random.default_rng([seed, 3]).permutation(table.rows)[:SAID_ROWS]
     rows = np.sort(rows[~np.isnan(table.scores[rows]).any(axis=1)])
