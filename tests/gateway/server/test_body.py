@@ -13,7 +13,7 @@ from gateway.gateway_cases import Client, ask, chat, request_bytes, solo
 from mild.endpoints.expert import Expert
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.body import FairLimit, parse_body
-from mild.gateway.server.completions import CompletionRequest
+from mild.gateway.server.completion_request import CompletionRequest
 from mild.gateway.server.middleware import LimitedBody
 from mild.gateway.upstream import json_edit
 from mild.gateway.upstream.json_edit import MAX_DEPTH, REQUEST_LIMITS

@@ -10,24 +10,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mild.core.answers import Answer
 from mild.endpoints.errors import ExpertError
-from mild.endpoints.prices import UsageMeter
 from mild.endpoints.translation.streams import AnswerReader
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import configured_name
 from mild.gateway.selection.selector import Climb
 from mild.gateway.selection.text import parts_of, turns_of
-from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse
+from mild.gateway.server.calls import ExpertCall, RequestCalls
+from mild.gateway.upstream.attempts import UpstreamResponse
 from mild.gateway.upstream.expert_client import ExpertClient
 from mild.policies.answers import Accept, AnswerCascadePolicy, Ask
-
-if TYPE_CHECKING:
-    from mild.gateway.server.completions import CompletionHandler
 
 # Share of the longest time of a request that the judged steps may take together; the rest is for the last.
 JUDGED_SHARE = 0.5
@@ -35,68 +31,46 @@ JUDGED_SHARE = 0.5
 MAX_COMPARED = 65_536
 
 
-@dataclass(eq=False)
-class ExpertCall:
-    """One call of an expert, or of several in turn, with its attempts, and what came of it."""
-
-    upstream: UpstreamRequest
-    name: str | None = None  # of the expert in the cascade; None outside of the steps
-    step: int = 0  # from 1
-    usage: UsageMeter = field(default_factory=UsageMeter)
-    response: UpstreamResponse | None = None
-    # Of a stream that was read whole: what the client gets.
-    content: list[bytes] | None = None
-    outcome: str = "cancelled"  # "ok", or why there is no answer
-    seconds: float = 0.0  # until its answer was read, or until the first event of a live stream
-
-    @property
-    def expert(self) -> str | None:
-        """The configured expert that was asked last; None if nobody was."""
-        if self.name is not None:
-            return configured_name(self.name)
-        return None if self.response is None else self.response.client.name
-
-
 class Cascade:
     """The steps of one request."""
 
-    def __init__(self, handler: CompletionHandler, climb: Climb) -> None:
-        self._handler = handler
-        self._names = handler.serving.selector.names
+    def __init__(self, calls: RequestCalls, climb: Climb, names: Sequence[str]) -> None:
+        self._calls = calls
+        self._names = names
         self._policy, self._json_policy, self._features, skipped = climb
         self._answers: dict[int, Answer | None] = dict.fromkeys(skipped)
-        request, steps = handler.request, self._policy.steps
+        request, steps = calls.request, self._policy.steps
         for expert in self._policy.order:
             if not request.is_able(self._client(expert).expert):
                 self._answers[expert] = None
-        most = handler.context.settings.cascade.stuck_after
+        most = calls.context.settings.cascade.stuck_after
         if most is not None and len(steps) > 1 and repeated_calls(request.document) >= most:
             self._answers |= dict.fromkeys(steps[0])
-        self._calls: dict[int, ExpertCall] = {}
+        self._by_expert: dict[int, ExpertCall] = {}
         self._judged_until = 0.0
         self.refusal: Refusal | None = None  # of the last step
 
     @property
     def tried(self) -> set[str]:
         """Experts that were sent the request."""
-        calls = self._calls.values()
+        calls = self._by_expert.values()
         return {str(call.expert) for call in calls if call.upstream.attempts}
 
-    async def run(self, deadline: float | None) -> ExpertCall | None:
+    async def run(self, deadline: float | None, start: float) -> ExpertCall | None:
         """The call whose answer is given; None if there is none, or the budget does not allow all steps.
 
-        ``deadline`` seconds after the request came it is the best answer so far; Refusal 504 without one.
+        ``deadline`` seconds after ``start``, by ``time.perf_counter()``, it is the best answer so far;
+        Refusal 504 without one.
         """
-        handler = self._handler
         found = self._next()
-        if not isinstance(found, Ask) or not await handler.plan(self._worst_case(found)):
+        if not isinstance(found, Ask):
             return None
-        longest = handler.context.settings.longest_request
+        longest = self._calls.context.settings.longest_request
         self._judged_until = asyncio.get_running_loop().time() + JUDGED_SHARE * longest
-        left = None if deadline is None else deadline - (time.perf_counter() - handler.start)
+        left = None if deadline is None else deadline - (time.perf_counter() - start)
         try:
-            async with asyncio.timeout(left):
-                return await self._climb(found)
+            async with self._calls.planned(self._worst_case(found)) as fits, asyncio.timeout(left):
+                return await self._climb(found) if fits else None
         except TimeoutError:
             best = self._best()
             if best is None:
@@ -112,7 +86,7 @@ class Cascade:
             found = self._next()
         if self._answers[found.expert] is None:
             return self._best()
-        return self._calls[found.expert]
+        return self._by_expert[found.expert]
 
     def _next(self) -> Ask | Accept:
         return self._judge.next(self._features, self._answers)
@@ -121,7 +95,7 @@ class Cascade:
     def _judge(self) -> AnswerCascadePolicy:
         given = self._answers.values()
         calls_tools = any(one is not None and not isinstance(one.content, str) for one in given)
-        is_json = calls_tools or self._handler.request.is_json
+        is_json = calls_tools or self._calls.request.is_json
         return self._json_policy if is_json else self._policy
 
     def _best(self) -> ExpertCall | None:
@@ -129,34 +103,34 @@ class Cascade:
         known = {expert: answer for expert, answer in self._answers.items() if answer is not None}
         if not known:
             return None
-        return self._calls[self._judge.leading(self._features, known).expert]
+        return self._by_expert[self._judge.leading(self._features, known).expert]
 
     def _worst_case(self, first: Ask) -> float:
         """Dollars that all steps from this one on may cost at most."""
         steps = self._policy.steps
         start = next(k for k, step in enumerate(steps) if set(first.experts) <= set(step))
         left = [expert for step in steps[start:] for expert in step if expert not in self._answers]
-        return sum(self._handler.worst_case(self._client(expert).expert) for expert in left)
+        return sum(self._calls.worst_case(self._client(expert).expert) for expert in left)
 
     def _client(self, expert: int) -> ExpertClient:
-        return self._handler.context.clients[configured_name(self._names[expert])]
+        return self._calls.context.clients[configured_name(self._names[expert])]
 
     def _new_call(self, expert: int) -> ExpertCall:
         name, steps = self._names[expert], self._policy.steps
         step = next(k for k, step in enumerate(steps, 1) if expert in step)
-        call = self._calls[expert] = self._handler.new_call(name, step)
+        call = self._by_expert[expert] = self._calls.new(name, step)
         return call
 
     async def _ask_last(self, expert: int) -> ExpertCall | None:
         """The last step; the best answer so far if it has none."""
         call = self._new_call(expert)
         try:
-            await self._handler.ask(call, [self._client(expert)])
+            await self._calls.ask(call, [self._client(expert)])
         except Refusal as refusal:
             self.refusal = refusal
             return self._best()
         finally:
-            self._handler.waited += call.upstream.waited
+            self._calls.waited += call.upstream.waited
         best = self._best() if call.outcome == "client_error" else None
         return call if best is None else best
 
@@ -170,15 +144,15 @@ class Cascade:
         except TimeoutError:
             pass
         finally:
-            self._handler.waited += max(call.upstream.waited for call in calls.values())
+            self._calls.waited += max(call.upstream.waited for call in calls.values())
         self._answers |= {expert: self._answers.get(expert) for expert in experts}
 
     async def _read(self, expert: int, call: ExpertCall) -> None:
         """Ask one expert, and read its answer whole."""
-        handler, client = self._handler, self._client(expert)
+        calls, client = self._calls, self._client(expert)
         try:
             # It is not waited for: others are asked instead.
-            response = await handler.ask(call, [client], patience=0.0)
+            response = await calls.ask(call, [client], patience=0.0)
         except Refusal:
             return
         reader = AnswerReader(client.expert.api)
@@ -187,7 +161,7 @@ class Cascade:
                 await self._read_stream(call, response, reader)
             elif response.document is not None:
                 reader.add(response.document)
-                await handler.context.answers.hold(call, 2 * len(response.content))
+                await calls.context.answers.hold(call, 2 * len(response.content))
             if call.outcome == "ok":
                 # To compare a very long one would keep other requests waiting.
                 content = reader.content if call.usage.bytes_out <= MAX_COMPARED else ""
@@ -196,7 +170,7 @@ class Cascade:
             call.outcome = refusal.code or refusal.kind
         except ExpertError as error:
             call.outcome = error.kind
-            handler.note_cut(response, error)
+            calls.note_cut(response, error)
         finally:
             response.close(finished=call.outcome == "ok")
 
@@ -211,12 +185,12 @@ class Cascade:
             size += len(content)
             assert call.content is not None
             call.content.append(content)
-            await self._handler.context.answers.hold(call, size)
+            await self._calls.context.answers.hold(call, size)
 
         # Its events count as an answer only once all of them have come.
         call.outcome = "cancelled"
         try:
-            await self._handler.relay(call, response, reader.add).run(keep)
+            await self._calls.relay(call, response, reader.add).run(keep)
         finally:
             seconds = time.perf_counter() - start
             call.seconds += seconds

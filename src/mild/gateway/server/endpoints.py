@@ -30,12 +30,8 @@ from mild.gateway.selection.models import (
 from mild.gateway.selection.sessions import content_session, named_session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
-from mild.gateway.server.completions import (
-    CompletionHandler,
-    CompletionRequest,
-    check_required,
-    run_until_disconnect,
-)
+from mild.gateway.server.completion_request import CompletionRequest, check_required
+from mild.gateway.server.completions import CompletionHandler, run_until_disconnect
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send, authorization_of
 
 if TYPE_CHECKING:
