@@ -262,7 +262,7 @@ def _sums(records: Sequence[Record]) -> list[dict[str, Any]]:
             }
         ]
         for call in calls:
-            place = (place[0], configured_name(call["expert"]), record.outcome)
+            place = (place[0], configured_name(call["expert"] or ""), record.outcome)
             entry = sums.setdefault(place, [0, 0.0, 0, 0, 0.0])
             for i, name in enumerate(("dollars", "tokens_in", "tokens_out"), 1):
                 entry[i] += call[name] or 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from mild.gateway.access import Caller, Reservation
 from mild.gateway.access.keys import ANONYMOUS
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import configured_name
+from mild.gateway.server.body import RequestAnswers
 from mild.gateway.server.completion_request import CompletionRequest
 from mild.gateway.server.context import AppContext
 from mild.gateway.server.relay import StreamRelay, stream_translator
@@ -39,8 +40,8 @@ class ExpertCall:
     usage: UsageMeter = field(default_factory=UsageMeter)
     response: UpstreamResponse | None = None
     # Of a stream that was read whole: what the client gets.
-    content: list[bytes] | None = None
-    outcome: str = "cancelled"  # "ok", or why there is no answer
+    content: bytearray | None = None
+    outcome: str = "open"  # then "ok", or why there is no answer
     seconds: float = 0.0  # until its answer was read, or until the first event of a live stream
 
     @property
@@ -62,16 +63,22 @@ class RequestCalls:
 
     def __post_init__(self) -> None:
         self.all: list[ExpertCall] = []
-        self.waited = 0.0  # seconds, of calls at the same time those of the slowest
         self.refused = False  # because of the budget
         self._reservation: Reservation | None = None
-        # Dollars that the steps of a cascade may cost; None outside of one.
-        self._planned: float | None = None
+        self.held = RequestAnswers(self.context.answers)
 
     @property
     def attempts(self) -> int:
         """Requests that were sent to experts."""
         return sum(call.upstream.attempts for call in self.all)
+
+    @property
+    def waited(self) -> float:
+        """Seconds spent waiting for experts; of calls at the same time, those of the slowest."""
+        steps: dict[int, float] = {}
+        for call in self.all:
+            steps[call.step] = max(steps.get(call.step, 0.0), call.upstream.waited)
+        return sum(steps.values())
 
     def new(self, name: str | None = None, step: int = 0) -> ExpertCall:
         """A call that is charged to this request; ``name`` and ``step`` are those of a cascade."""
@@ -90,7 +97,7 @@ class RequestCalls:
             self.context.settings.routing.max_attempts,
             key=None if self.caller.scope == ANONYMOUS else self.caller.name,
             trace=trace,
-            held=self.context.answers,
+            held=self.held,
         )
         self.all.append(ExpertCall(upstream, name, step))
         return self.all[-1]
@@ -102,10 +109,13 @@ class RequestCalls:
         start = time.perf_counter()
         try:
             response = call.response = await ask_experts(
-                clients, call.upstream, self._reserve, self._report, patience
+                clients, call.upstream, self._reserve_for, self._report, patience
             )
         except Refusal as refusal:
             call.outcome = refusal.code or refusal.kind
+            raise
+        except asyncio.CancelledError:
+            call.outcome = "cancelled"
             raise
         finally:
             call.seconds = time.perf_counter() - start
@@ -139,7 +149,7 @@ class RequestCalls:
     def forget_answers(self) -> None:
         """Drop the answers that were read: one is held, however long the client reads."""
         for call in self.all:
-            self.context.answers.drop(call)
+            self.held.drop(call)
             call.content = None
             if call.response is not None:
                 call.response.content, call.response.document = b"", None
@@ -149,29 +159,20 @@ class RequestCalls:
         request = self.request
         return expert.price.of(Usage(request.bytes_for(expert), request.max_tokens(expert)))
 
-    @asynccontextmanager
-    async def planned(self, dollars: float) -> AsyncIterator[bool]:
-        """Put the money for all steps of a cascade aside; False if the budget does not allow it."""
+    async def reserve(self, dollars: float) -> bool:
+        """Put this money aside for all calls together; False if the budget does not allow it."""
         try:
-            await self._hold(dollars)
-            self._planned = dollars
+            await self._hold_dollars(dollars)
         except Refusal:
             self.refused = False
-        try:
-            yield self._planned is not None
-        finally:
-            self._planned = None
+            return False
+        return True
 
-    async def _reserve(self, expert: Expert) -> None:
-        """Put the money aside that this expert may cost at most, beside what was spent."""
-        if self._planned is not None:
-            lost = sum(self._lost_dollars(call) for call in self.all)
-            await self._hold(self._planned + lost)
-        else:
-            spent = sum(self.charge(call)[1] or 0.0 for call in self.all)
-            await self._hold(self.worst_case(expert) + spent)
+    async def _reserve_for(self, expert: Expert) -> None:
+        """Put the money aside that this expert may cost at most, beside all calls so far."""
+        await self._hold_dollars(self.worst_case(expert) + sum(map(self._most_dollars, self.all)))
 
-    async def _hold(self, dollars: float) -> None:
+    async def _hold_dollars(self, dollars: float) -> None:
         access = self.context.access
         try:
             if self._reservation is None:
@@ -181,6 +182,13 @@ class RequestCalls:
         except Refusal:
             self.refused = True
             raise
+
+    def _most_dollars(self, call: ExpertCall) -> float:
+        """What a call costs, or may cost at most while it is under way."""
+        asking = call.upstream.asking
+        if asking is not None and call.outcome == "open":
+            return self.worst_case(asking) + self._lost_dollars(call)
+        return self.charge(call)[1] or 0.0
 
     def _lost_dollars(self, call: ExpertCall) -> float:
         """What attempts that failed behind the request may be charged: the text in, by the estimate."""

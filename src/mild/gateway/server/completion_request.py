@@ -25,7 +25,6 @@ from mild.endpoints.translation.fields import (
 )
 from mild.endpoints.translation.requests import translate_request
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.needs import answer_formats
 from mild.gateway.selection.sessions import Session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
@@ -97,10 +96,6 @@ class CompletionRequest:
         self.bytes_in = text_bytes(document, body)
         self._asked_tokens = asked_tokens(document, endpoint)
         self._answers = asked_answers(document)
-        # Whether answers of several experts can be compared: one text, or tool calls.
-        self.comparable = endpoint != EMBEDDINGS and self._answers == 1
-        formats = answer_formats(document)
-        self.is_json = any(one in ("json_schema", "json_object") for one in formats)
         self.deadline = _read_deadline(headers)
         self.number = random.randbytes(12)
         self.request_id = name_request(self.number)

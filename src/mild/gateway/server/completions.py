@@ -28,6 +28,12 @@ from mild.gateway.upstream.attempts import UpstreamResponse, read_aside
 # Characters of an expert's name that stand in a header as they are.
 _SAFE = " !#$&'()*+,/:;=?@[]~<>|^`{}\""
 
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
 
 @dataclass(eq=False)
 class CompletionHandler:
@@ -140,32 +146,26 @@ class CompletionHandler:
             self._deadline.reschedule(asyncio.get_running_loop().time())
 
     async def _serve(self) -> None:
-        context, request = self.context, self.request
-        direct = request.streamed and context.settings.cascade.stream == "direct"
-        self._selection = await self.serving.selector.select(
+        context, request, selector = self.context, self.request, self.serving.selector
+        self._selection = await selector.select(
             self.model,
             request.text,
             request.session,
             request.number,
             request.document,
             request.bytes_in,
-            request.comparable and not direct,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
-        climb = self._selection.climb
-        names = self.serving.selector.names
-        cascade = None if climb is None else Cascade(self._calls, climb, names)
+        climb, call = self._selection.climb, None
+        cascade = None if climb is None else Cascade(self._calls, climb, selector.names)
         request.forget(keep_text=context.settings.ledger.keep_text)
-        deadline = request.deadline or context.settings.cascade.deadline_seconds
-        call = None if cascade is None else await cascade.run(deadline, self.start)
+        if cascade is not None:
+            call = await cascade.run(self.start)
         if call is None:
-            # The plain way; whom a cascade has asked in vain is not asked again.
-            left = [one for one in clients if cascade is None or one.name not in cascade.tried]
-            if not left and cascade is not None and cascade.refusal is not None:
-                raise cascade.refusal
+            # The plain way; whom a cascade has asked in vain comes last.
+            tried = [one.expert for one in self._calls.all if one.upstream.attempts]
             call = self._calls.new()
-            await self._calls.ask(call, left)
-            self._calls.waited += call.upstream.waited
+            await self._calls.ask(call, sorted(clients, key=lambda one: one.name in tried))
         await self._answer(call)
 
     async def _answer(self, call: ExpertCall) -> None:
@@ -174,18 +174,16 @@ class CompletionHandler:
         assert response is not None
         self._given = call
         status = self._record.status = response.response.status
-        stream_headers = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-        media_type = b"text/event-stream; charset=utf-8"
-        if response.events is not None and call.content is None:
+        headers = self._headers(response)
+        if call.content is not None:
+            content = bytes(call.content)
+        elif response.events is not None:
             self._calls.forget_answers()
             self._relay = self._calls.relay(call, response)
-            await self._begin(status, self._headers(response, media_type) + stream_headers)
+            await self._begin(status, headers)
             await self._relay.run(self._write)
             response.close(finished=True)
             return
-        if call.content is not None:
-            content = b"".join(call.content)
-            headers = self._headers(response, media_type) + stream_headers
         else:
             if response.document is not None:
                 content = await read_aside(response.content, context.redact)
@@ -193,7 +191,6 @@ class CompletionHandler:
                 content = client_error_content(response, request.endpoint)
                 content = context.redact(content, error=True)
                 self._record.error = "client_error"
-            headers = self._headers(response, b"application/json")
             headers.append((b"content-length", b"%d" % len(content)))
         self._calls.forget_answers()
         response.close()
@@ -216,16 +213,19 @@ class CompletionHandler:
         if self._given is not None and self._record.first_byte_ms is None:
             self._record.first_byte_ms = (time.perf_counter() - self.start) * 1000
 
-    def _headers(self, response: UpstreamResponse, media_type: bytes) -> Headers:
+    def _headers(self, response: UpstreamResponse) -> Headers:
         overhead = (time.perf_counter() - self.start - self._calls.waited) * 1000
         self._record.overhead_ms = overhead
         name = response.client.name
         headers = [
-            (b"content-type", media_type),
             (b"x-mild-expert", quote(name, safe=_SAFE).encode("ascii")),
             (b"x-mild-request-id", self.request.request_id.encode("ascii")),
             (b"x-mild-overhead-ms", b"%.3f" % overhead),
         ]
+        if response.events is None:
+            headers.append((b"content-type", b"application/json"))
+        else:
+            headers += _STREAM_HEADERS
         for header, value in rate_limit_headers(response.response.headers).items():
             headers.append((header.encode(), self.context.redact(value.encode())))
         if path := self._path():
@@ -245,7 +245,7 @@ class CompletionHandler:
         if self._selection is None or self._selection.climb is None:
             return ""
         asked = [call for call in self._calls.all if call.upstream.attempts]
-        return path_of((call.step, call.name or call.expert or NO_EXPERT) for call in asked)
+        return path_of((call.step, call.name or call.expert) for call in asked)
 
     def _settle(self) -> None:
         """End the reservation with what was spent in all calls."""
@@ -253,6 +253,8 @@ class CompletionHandler:
         record.attempts = self._calls.attempts
         if self._given is not None:
             record.expert = self._given.expert
+            if self._relay is not None:
+                self._given.outcome = record.outcome
         rows: list[dict[str, Any]] = []
         for call in self._calls.all:
             if call.response is not None:
@@ -273,7 +275,7 @@ class CompletionHandler:
                 call.upstream.trace.end_attempt(usage)
             rows.append(
                 {
-                    "expert": call.name or name,
+                    "expert": call.name or call.expert,
                     "step": call.step or None,
                     "outcome": call.outcome,
                     "dollars": dollars,
@@ -283,7 +285,7 @@ class CompletionHandler:
                 }
             )
         if self._selection is not None and self._selection.climb is not None:
-            record.calls = rows
+            record.calls = rows or None
             self._count_steps()
         self._calls.forget_answers()
         self._calls.settle(record.price or 0.0)
