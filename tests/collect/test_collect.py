@@ -197,9 +197,9 @@ def test_no_more_are_in_flight_than_allowed(ask):
 
 def test_requests_keep_their_pace(ask):
     with FakeEndpoint() as endpoint:
+        start = time.monotonic()
         ask(questions(5), expert(endpoint, requests_per_minute=600.0))
-    times = [request["time"] for request in endpoint.requests]
-    assert times[-1] - times[0] >= 0.4 - 0.05
+    assert endpoint.requests[-1]["time"] - start >= 0.4 - 0.05
 
 
 def test_tokens_keep_their_pace(ask):
@@ -384,6 +384,20 @@ def test_samples_share_the_limits_of_their_expert(ask):
     with FakeEndpoint(delay=0.02) as endpoint:
         ask(questions(4), expert(endpoint, samples=3, concurrency=2))
         assert endpoint.most_in_flight <= 2
+
+
+def test_an_expert_with_a_number_in_its_name_is_no_sample(ask):
+    """The first one stops at once; the second is asked all the same."""
+    with FakeEndpoint() as endpoint, FakeEndpoint(script=[("status", 401, {}, "no")] * 9) as closed:
+        first, second = (expert(one, name=f"team#{k}") for k, one in enumerate((closed, endpoint)))
+        runs = ask(questions(3), first, second)
+    assert runs[0].stopped
+    assert len(runs[1].answers) == 3
+
+
+def test_two_runs_of_one_name_are_refused(ask):
+    with FakeEndpoint() as endpoint, pytest.raises(OptionError, match="small#2"):
+        ask(questions(1), expert(endpoint, samples=2), expert(endpoint, name="small#2", model="m2"))
 
 
 def test_samples_with_a_seed_are_refused():

@@ -223,3 +223,28 @@ def test_signals_are_of_answers_that_are_there():
     assert answers.signals[0, 1, 3] == -0.5
     assert not answers.signals[0, 2].any()
     assert answers.of_experts([1, 0]).codes.tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("mean", [None, np.nan, -np.inf])
+def test_a_log_probability_that_is_no_number_is_unknown(mean):
+    assert Answers.of([[Answer("x", mean)]], "free_text").signals[0, 0, 3] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("start", ["answer", "the answer is", "-", ""])
+def test_long_spaces_take_no_time(kind, start):
+    begun = time.perf_counter()
+    canonical_answer(start + " " * 20_000 + "1", kind)
+    assert time.perf_counter() - begun < 1
+
+
+def test_only_messages_of_an_assistant_are_read_as_such():
+    user = {"role": "admin", "name": "Ann"}
+    assert canonical_answer(user, "json") == '{"name": "Ann", "role": "admin"}'
+    assert canonical_answer({"role": "assistant", "content": "4"}, "json") == "4"
+
+
+@pytest.mark.parametrize("kind", ["number", "json", "code", "short_text"])
+def test_numbers_of_numpy_are_numbers(kind):
+    assert canonical_answer(np.int64(4), kind) == canonical_answer(4, kind) == "4"
+    assert canonical_answer(np.float32("nan"), kind) is None

@@ -104,3 +104,8 @@ def test_long_responses_take_no_time(piece):
     short = min(seconds(500) for _ in range(3))
     # Ten times the text takes about ten times as long; a hundred times if places were paired.
     assert any(seconds(5_000) < 1 + 40 * short for _ in range(3))
+
+
+@pytest.mark.parametrize("text", [r"3\frac{1}{2}", r"3 \frac{1}{2}", r"so $3\dfrac{1}{2}$"])
+def test_a_mixed_number_in_latex(text):
+    assert extract_number(text) == [Fraction(7, 2)]

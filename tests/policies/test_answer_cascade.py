@@ -1,6 +1,7 @@
 """Cascades that read answers: agreement, decisions one by one and in rows, what is saved."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -181,3 +182,13 @@ def test_more_patterns_than_are_remembered_are_decided_alike(monkeypatch):
     contents = [list(row) for row in itertools.product("12", repeat=4)] * 2
     run = cascade.run(np.zeros((len(contents), 2)), Answers.of(contents, "number"))
     assert [by_next(cascade, None, row)[0].expert for row in contents] == run.expert.tolist()
+
+
+def test_many_patterns_take_little_memory():
+    codes = np.random.default_rng(0).integers(8, size=(4000, 10))
+    table = AgreementTable.of_rows(codes, np.ones(codes.shape), np.ones(4000))
+    assert len(table.groups) > 2000
+    tracemalloc.start()
+    table.expected(codes)
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()

@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from mild.core.answers import Answers
 from mild.errors import DegenerateDataWarning, InvalidInputError
-from mild.policies import AnswerCascadePolicy, ConstantPolicy
+from mild.policies import AnswerCascadePolicy, Ask, ConstantPolicy
 from mild.routers import AnswerCascadeRouter
 from mild.routers.answer_cascade import CascadeSearch
 
@@ -32,6 +32,13 @@ def outcomes(n=300, seed=0):
 def fitted(data=None, prices=PRICES, **options):
     X, costs, answers = data or outcomes()
     return AnswerCascadeRouter(**options).fit(X, costs, answers=answers, prices=prices)
+
+
+def loss(router, X, costs, answers, prices):
+    """Mean cost and weighted price of what a cascade does."""
+    run = router.policy_.run(X, answers)
+    paid = run.paid(np.broadcast_to(prices, costs.shape))
+    return np.mean(run.given(costs) + router.price_weight * paid)
 
 
 def test_agreement_of_the_cheap_saves_most_of_the_price_of_the_strong():
@@ -71,7 +78,7 @@ def test_a_candidate_says_what_it_does_without_its_own_row():
         for i in range(60):
             rest = np.delete(np.arange(60), i)
             search = CascadeSearch(answers.take(rest), costs[rest], prices[rest], np.ones(59))
-            policy = search.policy(one, ConstantPolicy(np.zeros(4), 2), "number")
+            policy = search.policy(one, ConstantPolicy(np.zeros(4), 2))
             # The mean score of an expert, the prior, is that of all rows.
             policy.table.accuracy[:] = 1 - costs[:, [0, 1, 2]].mean(axis=0)
             policy.threshold -= 1e-12
@@ -91,9 +98,8 @@ def test_every_gate_beats_the_strong_expert_at_its_price(gate):
     router = fitted(gate=gate, price_weight=0.02)
     assert router.gate_ == gate
     X, costs, answers = outcomes(seed=2)
-    prices = np.tile(PRICES, (300, 1))
     alone = costs.mean(axis=0) + 0.02 * PRICES
-    assert -router.score(X, costs, answers=answers, prices=prices) < alone.min()
+    assert loss(router, X, costs, answers, PRICES) < alone.min()
     assert (router.policy_.gate is None) == (gate == "counts" or len(router.policy_.steps) == 1)
     assert clone(router).gate == gate
 
@@ -111,9 +117,7 @@ def test_auto_takes_a_learned_gate_where_answers_look_different():
         fitted(data, prices, gate=gate, price_weight=0.02) for gate in ("auto", "counts")
     )
     assert learned.gate_ == "logistic"
-    losses = [
-        -router.score(X, data[1], answers=answers, prices=prices) for router in (learned, counts)
-    ]
+    losses = [loss(router, *data, prices) for router in (learned, counts)]
     assert losses[0] < 0.9 * losses[1]
     noise = fitted((X, rng.permutation(data[1]), answers), prices, price_weight=0.02)
     assert noise.gate_ == "counts"
@@ -194,6 +198,7 @@ def test_weights_are_copies_for_counts():
         ([["a", "b"], ["c"]], [[0, 1], [2]]),
         ([[0, 1], 3], [[0, 1], [3]]),
         (["b", "a"], [[1], [0]]),
+        ([np.int64(2), 0], [[2], [0]]),
     ],
 )
 def test_steps_may_be_given_by_index_or_name(given, steps):
@@ -222,6 +227,7 @@ def test_steps_that_name_nobody_or_somebody_twice_are_refused(steps):
         (lambda X, c, a: {"answers": a.take(slice(10))}, "answers"),
         (lambda X, c, a: {"answers": a.of_experts([0, 1])}, "answers"),
         (lambda X, c, a: {"answers": Answers.of([[None] * 4] * 300, "number")}, "answers"),
+        (lambda X, c, a: {"answers": [["1"] * 4] * 300}, "answers"),
         (lambda X, c, a: {"prices": [1.0, 2.0]}, "prices"),
         (lambda X, c, a: {"prices": [1.0, 2.0, 3.0, -1.0]}, "prices"),
         (lambda X, c, a: {"prices": [1.0, 2.0, 3.0, np.nan]}, "prices"),
@@ -266,3 +272,61 @@ def test_of_many_rows_a_sample_is_searched(monkeypatch):
     router = fitted(outcomes(600), price_weight=0.01)
     assert router.policy_.table.counts.sum() == 200
     assert router.policy_.steps[0] == [0, 1]
+
+
+@pytest.mark.parametrize("gate", ["counts", "logistic"])
+def test_no_answer_is_never_accepted_before_the_last_step(gate):
+    """Nobody is right: accepting at once is cheapest, also where there is no answer."""
+    contents = [["1", "2"], [None, "2"]] * 60
+    X, costs = np.zeros((120, 1)), np.ones((120, 2))
+    with pytest.warns(DegenerateDataWarning):
+        router = fitted(
+            (X, costs, Answers.of(contents, "number")), [1.0, 1.0], steps=[0, 1], gate=gate
+        )
+    for one in router.candidates_:
+        assert router.policy_of(one).next(X[0], {0: None}) == Ask((1,))
+
+
+@pytest.mark.parametrize("gate", ["auto", "logistic"])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_free_and_perfect_experts_are_one_step(gate):
+    X, costs, answers = outcomes()
+    router = fitted((X, 0 * costs, answers), None, gate=gate)
+    assert router.candidates_[0].cost == 0
+    assert len(router.policy_.order) == 1
+
+
+def test_rows_without_weight_do_not_count(monkeypatch):
+    X, costs, answers = outcomes(400)
+    weight = np.r_[np.ones(150), np.zeros(250)]
+    own = answers.take(slice(150))
+    for most in (20_000, 150):
+        monkeypatch.setattr("mild.routers.answer_cascade.MOST_ROWS", most)
+        options = {"answers": answers, "prices": PRICES}
+        one = AnswerCascadeRouter(gate="logistic").fit(X, costs, weight, **options)
+        two = fitted((X[:150], costs[:150], own), gate="logistic")
+        assert [each[:4] for each in one.candidates_] == [each[:4] for each in two.candidates_]
+
+
+def test_steps_of_experts_that_no_row_knows_together_are_refused():
+    X, costs, answers = outcomes(100)
+    costs[::2, 0] = costs[1::2, 1] = np.nan
+    with pytest.raises(InvalidInputError, match="known in some row"):
+        fitted((X, costs, answers), steps=[0, 1])
+
+
+def test_hard_rows_that_the_last_expert_does_not_answer_get_no_other_answer():
+    _, costs, _ = outcomes(100)
+    costs[:, 2] = 1.0
+    answers = Answers.of([["1", "1", None, "1"]] * 100, "number")
+    search = CascadeSearch(answers, costs, np.tile(PRICES, (100, 1)), np.ones(100))
+    (one, *_) = search.tried(((0, 1), (2,)), hard=np.ones(100, bool), start_error=0.1)
+    assert one.cost == 1.0
+    assert_allclose(one.paid, PRICES[2])
+
+
+@pytest.mark.parametrize("gate", ["logistic", "mild", "tdef"])
+def test_a_gate_is_not_learned_from_a_few_rows(gate):
+    X, costs, answers = outcomes(9)
+    with pytest.raises(InvalidInputError, match="at least 10 rows"):
+        fitted((X, costs, answers), gate=gate)

@@ -115,6 +115,10 @@ def plan_runs(
             run.answers = {} if ledger is None else ledger.answers(run.keys)
             run.from_ledger = len(run.answers)
             runs.append(run)
+    names = Counter(run.expert.name for run in runs)
+    for name in [name for name, count in names.items() if count > 1]:
+        rule = f"must have names that no sample has; {name!r} is both. Rename that expert."
+        raise OptionError(parameter="experts", rule=rule)
     return runs
 
 
@@ -446,7 +450,8 @@ async def ask_pending(
         report()
         try:
             async with asyncio.TaskGroup() as group:
-                for _, samples in groupby(runs, lambda run: run.expert.name.partition("#")[0]):
+                # Samples of one expert ask the same, and other experts do not.
+                for _, samples in groupby(runs, lambda run: run.expert.request("")):
                     group.create_task(_ask_samples(list(samples), shared))
         except BaseExceptionGroup as errors:
             known: BaseException | None = errors.subgroup(MildError)

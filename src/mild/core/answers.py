@@ -12,11 +12,12 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.choice_parsing import extract_letter
 from mild.core.number_parsing import extract_number, is_number_text
 
@@ -94,12 +95,6 @@ class Answers:
         """Some of the rows."""
         return Answers(self.kind, self.codes[rows], self.signals[rows])
 
-    def agreements(self) -> BoolArray:
-        """Whether the answers of two experts agree (n, p, p); the answer of one with itself does not."""
-        codes = self.codes
-        same = (codes[:, :, None] == codes[:, None]) & (codes >= 0)[:, None]
-        return same & ~np.eye(codes.shape[1], dtype=bool)
-
     def of_experts(self, experts: Sequence[int]) -> Answers:
         """Those of some experts, in this order."""
         chosen = list(experts)
@@ -110,7 +105,9 @@ def _signals(answer: Answer, kind: str) -> tuple[float, ...]:
     text = answer.content if isinstance(answer.content, str) else _dumped(answer.content)
     malformed = kind == "json" and not _is_json(text)
     refusal = _REFUSAL.search(text[:200]) is not None
-    return math.log1p(len(text)), float(refusal), float(malformed), answer.log_probability or 0.0
+    mean = answer.log_probability
+    known = mean if mean is not None and math.isfinite(mean) else 0.0
+    return math.log1p(len(text)), float(refusal), float(malformed), known
 
 
 def canonical_answer(answer: Any, kind: str) -> str | None:
@@ -123,11 +120,13 @@ def canonical_answer(answer: Any, kind: str) -> str | None:
     """
     if kind not in KINDS:
         raise invalid("answer_kind", f"must be one of {', '.join(KINDS)}; got {kind!r}.")
-    if answer is None or (isinstance(answer, float | np.floating) and answer != answer):
+    if isinstance(answer, np.generic):
+        answer = answer.item()
+    if answer is None or (isinstance(answer, float) and math.isnan(answer)):
         return None
     if not isinstance(answer, str):
         # Tool calls and objects are compared as such, whatever the other answers are.
-        kind = kind if isinstance(answer, bool | int | float | np.generic) else "json"
+        kind = kind if isinstance(answer, int | float) else "json"
         answer = _dumped(answer)
     missing = _NO_ANSWER if kind == "code" else _NO_VALUE
     if (answer if kind == "code" else answer.strip()).casefold() in missing:
@@ -144,16 +143,11 @@ def answer_codes(answers: Sequence[Sequence[Any]], kind: str) -> IntArray:
            [ 0, -1,  1]])
     """
     codes = np.full((len(answers), len(answers[0]) if len(answers) else 0), -1, np.intp)
+    read = cache(partial(canonical_answer, kind=kind))
     for i, row in enumerate(answers):
         seen: dict[str, int] = {}
-        known: dict[str, str | None] = {}
         for k, answer in enumerate(row):
-            if isinstance(answer, str):
-                if answer not in known:
-                    known[answer] = canonical_answer(answer, kind)
-                said = known[answer]
-            else:
-                said = canonical_answer(answer, kind)
+            said = read(answer) if isinstance(answer, str) else canonical_answer(answer, kind)
             if said is not None:
                 codes[i, k] = seen.setdefault(said, len(seen))
     return codes
@@ -202,9 +196,10 @@ def kind_by_scores(answers: Sequence[Sequence[Any]], scores: FloatArray) -> str:
     pairs = known[:, :, None] & known[:, None] & np.tri(known.shape[1], k=-1, dtype=bool)
 
     def contradictions(kind: str) -> int:
-        found = Answers(kind, answer_codes(answers, kind), np.empty(0))
-        wrong = pairs & np.where(found.agreements(), ~alike, both)
-        return int(wrong.sum() + (known & (found.codes < 0)).sum())
+        codes = answer_codes(answers, kind)
+        same = (codes[:, :, None] == codes[:, None]) & (codes >= 0)[:, None]
+        wrong = pairs & np.where(same, ~alike, both)
+        return int(wrong.sum() + (known & (codes < 0)).sum())
 
     found = contradictions(looks)
     if found < _FEW:
@@ -242,7 +237,7 @@ def _json(text: str) -> str | None:
     fence = _FENCE.match(text)
     try:
         found = json.loads(fence[1] if fence else text)
-        if isinstance(found, dict) and "role" in found:
+        if isinstance(found, dict) and found.get("role") == "assistant":
             # A message: its tool calls, or what it says.
             found = found.get("tool_calls") or found.get("content")
         if found is None:

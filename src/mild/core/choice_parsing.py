@@ -14,8 +14,8 @@ _BOXED = re.compile(
 )
 # "Answer: B", "the correct option is (B)"; what follows the letter is looked at apart.
 _MARKER = re.compile(
-    r"\b(?:answers?|options?|choices?|letter)\b(?:\s+(?:is|are|would\s+be|should\s+be|must\s+be))?\s*[:=-]*\s*"
-    r"(?:(?:the\s+)?(?:correct\s+|right\s+)?(?:option|choice|letter|answer)\s*(?:is\s*)?[:=]?\s*)?"
+    r"\b(?:answers?|options?|choices?|letter)\b(?:\s+(?:is|are|would\s+be|should\s+be|must\s+be))?\s*+[:=-]*+\s*+"
+    r"(?:(?:the\s+)?(?:correct\s+|right\s+)?(?:option|choice|letter|answer)\s*+(?:is\s*+)?[:=]?+\s*+)?"
     r"[\[(\"'`]*([A-Za-z])(?![A-Za-z])",
     re.IGNORECASE,
 )

@@ -14,7 +14,7 @@ NEAR = 1000
 _BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _MARKER = re.compile(r"(?:\banswer\b(?:\s+is)?\s*[:=]?|####)", re.IGNORECASE)
 
-_LATEX = re.compile(r"(-?)\s*\\[dt]?frac\s*\{\s*(\d{1,300})\s*\}\s*\{\s*(\d{1,300})\s*\}")
+_LATEX = re.compile(r"(?:(-)\s*)?\\[dt]?frac\s*\{\s*(\d{1,300})\s*\}\s*\{\s*(\d{1,300})\s*\}")
 _NUMBER = re.compile(
     r"""
     (?<!\w)(?<!\d\.)                     # neither inside a word nor behind a decimal point
@@ -63,7 +63,7 @@ def numbers_in(text: str) -> list[list[Fraction]]:
     >>> numbers_in("1 1/2 cups, 2e3 grains, 5%")
     [[Fraction(3, 2)], [Fraction(2000, 1)], [Fraction(5, 1), Fraction(1, 20)]]
     """
-    text = _LATEX.sub(r"\1\2/\3", _cleaned(text))
+    text = _LATEX.sub(r" \1\2/\3", _cleaned(text))
     return [values for match in _NUMBER.finditer(text) if (values := _values(match))]
 
 

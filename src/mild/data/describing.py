@@ -234,22 +234,29 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
 
 
 def _describe_answers(table: DescribedOutcomes, answers: Answers) -> dict[str, Any]:
-    scores, codes = table.scores, answers.codes
+    codes, known = answers.codes, ~np.isnan(table.scores)
+    scores = np.where(known, table.scores, 0.0)
+    # Of pairs: rows that asked both, and sums of the first one's scores there and where they agree.
+    rows, total = known.T.astype(float) @ known, scores.T @ known
+    agree, right = np.zeros(rows.shape), np.zeros(rows.shape)
+    for k, own in enumerate(codes.T):
+        same = known & ((own >= 0) & known[:, k])[:, None] & (codes == own[:, None])
+        agree[k], right[k] = same.sum(axis=0), scores[:, k] @ same
     pairs: list[dict[str, Any]] = []
     said = np.flatnonzero((codes >= 0).any(axis=0)).tolist()
-    for one, other in combinations(said, 2):
-        asked = ~np.isnan(scores[:, [one, other]]).any(axis=1)
-        if not asked.any():
+    for pair in combinations(said, 2):
+        count, equal = rows[pair], agree[pair]
+        if not count:
             continue
-        both, first = scores[asked][:, [one, other]], codes[asked, one]
-        same = (first == codes[asked, other]) & (first >= 0)
+        both = right[pair] + right[pair[::-1]]
+        best = max(total[pair] - right[pair], total[pair[::-1]] - right[pair[::-1]])
         pairs.append(
             {
-                "experts": [table.expert_names[one], table.expert_names[other]],
-                "rows": len(both),
-                "agree": float(same.mean()),
-                "accuracy_agree": float(both[same].mean()) if same.any() else None,
-                "accuracy_disagree": None if same.all() else float(both[~same].mean(axis=0).max()),
+                "experts": [table.expert_names[k] for k in pair],
+                "rows": int(count),
+                "agree": float(equal / count),
+                "accuracy_agree": float(both / equal / 2) if equal else None,
+                "accuracy_disagree": float(best / (count - equal)) if count > equal else None,
             }
         )
     pairs.sort(key=lambda pair: -pair["agree"] * (pair["accuracy_agree"] or 0.0))

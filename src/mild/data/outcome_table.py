@@ -70,6 +70,7 @@ class OutcomeTable:
     row_numbers: IntArray | None = None  # (n,) row numbers in the file, from 0, if not 0 to n - 1
     library: str | None = None  # "pandas", "polars" or "pyarrow" if the source was such a frame
     answer_kind: str | None = None  # how answers are compared, one of KINDS; None detects it
+    kind_detected: bool = True  # whether that was detected, and not set
 
     def __repr__(self) -> str:
         experts = listed(self.expert_names, 4)
@@ -103,8 +104,9 @@ class OutcomeTable:
             return None
         for k, name in enumerate(self.expert_names):
             if LOGPROB + name in self.columns.column_names:
-                means = np.nan_to_num(numbers(LOGPROB + name, self.columns[LOGPROB + name]))
-                found.signals[:, k, -1] = np.where(found.codes[:, k] >= 0, means, 0.0)
+                means = numbers(LOGPROB + name, self.columns[LOGPROB + name])
+                known = (found.codes[:, k] >= 0) & np.isfinite(means)
+                found.signals[:, k, -1] = np.where(known, means, 0.0)
         return found
 
     def kind_of_answers(self) -> str:

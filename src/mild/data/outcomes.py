@@ -288,13 +288,13 @@ def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
     kind, some = table.kind_of_answers(), table.sample_rows()
     words = f"answers are compared {KINDS[kind]} ({kind}{', detected' if detected else ''})"
     explanation = f"{table.explanation.removesuffix('.')}; {words}."
-    table = replace(table, answer_kind=kind, explanation=explanation)
+    table = replace(table, answer_kind=kind, kind_detected=detected, explanation=explanation)
     answers, findings = table.take(some).answers, list(table.findings)
     if answers is None and table.answers is None:
         words = "all answers are missing: what the experts said cannot be compared."
         findings.append(Finding("no_answers", table.rows, words))
     several = 0 if answers is None else int(((answers.codes >= 0).sum(axis=1) > 1).sum())
-    if answers is not None and several >= ENOUGH and not answers.agreements().any():
+    if answers is not None and several >= ENOUGH and not answers.ever_agree:
         words = (
             f"no two answers agree in {several} rows of {len(some)}, compared {KINDS[kind]}; set "
             f"--answer-kind if another kind fits: {', '.join(KINDS)}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -22,8 +22,6 @@ UNKNOWN = -2
 _MOST_DIGITS = 15
 # Patterns of single rows that are remembered.
 _MOST_SEEN = 10_000
-
-Judge = Callable[[list[int], Answers, FloatArray | None], tuple[IntArray, FloatArray]]
 
 
 class Ask(NamedTuple):
@@ -81,18 +79,16 @@ def answer_groups(codes: IntArray) -> IntArray:
 
 
 def _patterns(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """Different rows (m, k) of groups (n, k), and which of them each row is."""
+    """The first rows (m,) of different groups (n, k), and which of them each row (n,) is."""
     k = groups.shape[1]
-    if k > _MOST_DIGITS:
-        patterns, place = np.unique(groups, axis=0, return_inverse=True)
-        return patterns, place.ravel()
-    key = (groups + 1) @ (k + 2) ** np.arange(k)
-    _, first, place = np.unique(key, return_index=True, return_inverse=True)
-    return groups[first], place
+    keys = groups if k > _MOST_DIGITS else (groups + 1) @ (k + 2) ** np.arange(k)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True, axis=0)
+    return first, place.ravel()
 
 
-def _sums(place: IntArray, values: FloatArray, size: int) -> FloatArray:
-    """Sums (size, k) of the values (n, k) at each place."""
+def _sums(place: IntArray, values: FloatArray) -> FloatArray:
+    """Sums (m, k) of the values (n, k) at each place."""
+    size = int(place.max(initial=-1)) + 1
     return np.column_stack([np.bincount(place, column, size) for column in values.T]).astype(float)
 
 
@@ -112,21 +108,33 @@ class AgreementTable:
     @classmethod
     def of_rows(cls, codes: IntArray, scores: FloatArray, weight: FloatArray) -> Self:
         """The table of rows (n, k); codes are ``UNKNOWN`` where scores are not known."""
-        patterns, place = _patterns(answer_groups(codes))
-        known = weight[:, None] * (codes != UNKNOWN)
-        weighed = known * np.where(codes != UNKNOWN, scores, 0.0)
-        accuracy = weighed.sum(axis=0) / np.maximum(known.sum(axis=0), 1e-300)
-        counts = _sums(place, weight[:, None], len(patterns))[:, 0]
-        return cls(patterns, counts, _sums(place, weighed, len(patterns)), accuracy)
+        known = codes != UNKNOWN
+        weights = weight[:, None] * known
+        sums = weights * np.where(known, scores, 0.0)
+        accuracy = sums.sum(axis=0) / np.maximum(weights.sum(axis=0), 1e-300)
+        return cls(answer_groups(codes), weight, sums, accuracy)._merged()
 
     def of(self, places: Sequence[int]) -> AgreementTable:
         """The table of some of the experts, by their places in it."""
         kept = list(places)
         known = (self.groups[:, kept] >= 0).all(axis=1)
-        groups, place = _patterns(answer_groups(self.groups[known][:, kept] - 1))
-        counts = _sums(place, self.counts[known, None], len(groups))[:, 0]
-        sums = _sums(place, self.sums[known][:, kept], len(groups))
-        return AgreementTable(groups, counts, sums, self.accuracy[kept])
+        groups = answer_groups(self.groups[known][:, kept] - 1)
+        sums = self.sums[known][:, kept]
+        return AgreementTable(groups, self.counts[known], sums, self.accuracy[kept])._merged()
+
+    def _merged(self) -> Self:
+        """The table with every pattern once."""
+        first, place = _patterns(self.groups)
+        totals = _sums(place, np.column_stack([self.counts, self.sums]))
+        return replace(self, groups=self.groups[first], counts=totals[:, 0], sums=totals[:, 1:])
+
+    def like(self, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Rows (n,) of the table in which the same experts agree, and sums (n, k) of their scores."""
+        m, groups = len(self.groups), answer_groups(codes)
+        place = _patterns(np.concatenate([self.groups, groups]))[1]
+        own = np.pad(np.column_stack([self.counts, self.sums]), ((0, len(groups)), (0, 0)))
+        found = _sums(place, own)[place[m:]]
+        return found[:, 0], found[:, 1:]
 
     def expected(
         self, codes: IntArray, own: tuple[FloatArray, FloatArray] | None = None
@@ -136,20 +144,13 @@ class AgreementTable:
         ``own`` are scores (n, k) and weights (n,) of the rows where they are among those of the table:
         they are left out, each of its own estimate.
         """
-        every, place = _patterns(answer_groups(codes))
-        equal = (every[:, None] == self.groups[None]).all(axis=2)
-        counts, sums = (equal @ self.counts)[place][:, None], (equal @ self.sums)[place]
+        counts, sums = self.like(codes)
         if own is not None:
             scores, weight = own
-            counts = counts - weight[:, None]
+            counts = counts - weight
             sums = sums - weight[:, None] * scores
-        estimate = (sums + PRIOR_ROWS * self.accuracy) / (counts + PRIOR_ROWS)
+        estimate = (sums + PRIOR_ROWS * self.accuracy) / (counts + PRIOR_ROWS)[:, None]
         return np.where(codes < 0, 0.0, np.clip(estimate, 0.0, 1.0))
-
-    def rows_like(self, codes: IntArray) -> FloatArray:
-        """Rows (n,) of the table in which the same experts agree."""
-        equal: BoolArray = (answer_groups(codes)[:, None] == self.groups[None]).all(axis=2)
-        return equal @ self.counts
 
     def leading(
         self, codes: IntArray, own: tuple[FloatArray, FloatArray] | None = None
@@ -192,9 +193,7 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
     def __post_init__(self) -> None:
         self.n_experts, self.n_features = self.direct.n_experts, self.direct.n_features
         self.order = [expert for step in self.steps for expert in step]
-        self._tables: dict[tuple[int, ...], AgreementTable] = {}
-        # Of single rows, by experts and the codes of their answers.
-        self._seen: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[IntArray, FloatArray]] = {}
+        self._seen: dict[tuple[Any, ...], tuple[IntArray, FloatArray]] = {}
 
     def next(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Ask | Accept:
         """What to do after these answers, by expert, to a query with features x (n_features,).
@@ -209,25 +208,28 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
                 break
             asked += step
         else:
-            return self._accepted(x, asked, answers, self._last)
+            return self._accepted(x, asked, answers, is_last=True)
         if not asked:
             return Ask(missing)
-        found = self._accepted(x, asked, answers, self._judge)
+        found = self._accepted(x, asked, answers)
         return found if found.probability >= self.threshold else Ask(missing)
 
     def leading(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Accept:
         """The leading one of these answers, by expert; its probability is 0 if there is none."""
-        experts = [expert for expert in self.order if expert in answers]
-        return self._accepted(x, experts, answers, self._judge)
+        return self._accepted(x, [one for one in self.order if one in answers], answers)
 
     def _accepted(
-        self, x: FloatArray | None, experts: list[int], answers: Mapping[int, Any], judge: Judge
+        self,
+        x: FloatArray | None,
+        experts: list[int],
+        answers: Mapping[int, Any],
+        is_last: bool = False,
     ) -> Accept:
         if not experts:
             return Accept(self.order[-1], 0.0)
         row = Answers.of([[answers[expert] for expert in experts]], self.answer_kind)
         errors = None if self.heads is None else self.heads.expected_errors(self._row(x))
-        expert, score = judge(experts, row, errors)
+        expert, score = self._judge(experts, row, errors, is_last)
         return Accept(int(expert[0]), float(score[0]))
 
     def run(self, X: Any, answers: Answers) -> CascadeRun:
@@ -236,28 +238,29 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         step, expert, score = np.full(n, last), np.full(n, self.order[-1]), np.zeros(n)
         asked = np.zeros((n, self.n_experts), bool)
         errors = None if self.heads is None else self.heads.expected_errors(X)
-        first = self.first_steps(X, errors) if self.start_error is not None else np.zeros(n, int)
+        first = np.zeros(n, np.intp) if errors is None else self._first_steps(errors)
         for start in np.unique(first):
             rows, experts = np.flatnonzero(first == start), list[int]()
             for number in range(start, last + 1):
                 experts += self.steps[number]
                 asked[rows[:, None], self.steps[number]] = True
+                said = answers.take(rows).of_experts(experts)
                 own = None if errors is None else errors[rows]
-                judge = self._last if number == last else self._judge
-                lead, found = judge(experts, answers.take(rows).of_experts(experts), own)
-                expert[rows], score[rows] = lead, found
-                accepted = found >= self.threshold
+                expert[rows], score[rows] = self._judge(experts, said, own, number == last)
+                accepted = score[rows] >= self.threshold
                 step[rows[accepted]] = number
                 rows = rows[~accepted]
         return CascadeRun(self.steps, step, expert, score, asked)
 
-    def first_steps(self, X: Any, errors: FloatArray | None = None) -> IntArray:
+    def first_steps(self, X: Any) -> IntArray:
         """The step (n,) that each query begins with: 0, or the last."""
-        n = X.shape[0]
         if self.start_error is None or self.heads is None:
-            return np.zeros(n, np.intp)
-        errors = self.heads.expected_errors(X) if errors is None else errors
-        hard = errors[:, self.steps[0]].min(axis=1) > self.start_error
+            return np.zeros(X.shape[0], np.intp)
+        return self._first_steps(self.heads.expected_errors(X))
+
+    def _first_steps(self, errors: FloatArray) -> IntArray:
+        limit = np.inf if self.start_error is None else self.start_error
+        hard = errors[:, self.steps[0]].min(axis=1) > limit
         return np.where(hard, len(self.steps) - 1, 0)
 
     def _row(self, x: FloatArray | None) -> FloatArray:
@@ -266,60 +269,43 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         return x[None]
 
     def _judge(
-        self, experts: list[int], answers: Answers, errors: FloatArray | None
+        self, experts: list[int], answers: Answers, errors: FloatArray | None, is_last: bool
     ) -> tuple[IntArray, FloatArray]:
-        """Expert (n,) with the leading of these experts' answers, and the probability that it is right."""
-        lead, score = self._leading(tuple(experts), answers.codes)
-        return np.array(experts)[lead], self._gated(experts, lead, score, answers, errors)
+        """Expert (n,) with the leading of these experts' answers, and the probability that it is right.
 
-    def _last(
-        self, experts: list[int], answers: Answers, errors: FloatArray | None
-    ) -> tuple[IntArray, FloatArray]:
-        """As ``_judge``, after the last step: its last expert is given, unless it has no answer."""
-        last = np.full(len(answers.codes), len(experts) - 1)
-        score = self._table(tuple(experts)).expected(answers.codes)[:, -1]
-        expert = np.full(len(last), experts[-1])
-        score = self._gated(experts, last, score, answers, errors)
-        none = answers.codes[:, -1] < 0
-        if len(experts) > 1 and none.any():
-            others = experts[:-1]
-            rest = answers.of_experts(range(len(others)))
-            found = self._judge(others, rest, errors)
-            expert, score = (
-                np.where(none, *pair) for pair in zip(found, (expert, score), strict=True)
-            )
+        After the last step, it is the last expert unless it has no answer.
+        """
+        codes, rows = answers.codes, np.arange(len(answers.codes))
+        place, score = self._estimate(tuple(experts), codes, is_last)
+        expert = np.array(experts)[place]
+        silent = codes[rows, place] < 0
+        if self.gate is not None:
+            own = np.zeros(len(rows)) if errors is None else errors[rows, expert]
+            inputs = gate_inputs(score, answers.signals[rows, place], own)
+            score = np.where(silent, 0.0, gate_values(inputs, self.gate))
+        if is_last and len(experts) > 1 and silent.any():
+            rest = answers.of_experts(range(len(experts) - 1))
+            other, probability = self._judge(experts[:-1], rest, errors, False)
+            expert, score = np.where(silent, other, expert), np.where(silent, probability, score)
         return expert, score
 
-    def _table(self, experts: tuple[int, ...]) -> AgreementTable:
-        if experts not in self._tables:
-            self._tables[experts] = self.table.of([self.order.index(one) for one in experts])
-        return self._tables[experts]
-
-    def _leading(self, experts: tuple[int, ...], codes: IntArray) -> tuple[IntArray, FloatArray]:
-        if len(codes) != 1:
-            return self._table(experts).leading(codes)
-        key = experts, tuple(codes[0].tolist())
-        if key not in self._seen:
+    def _estimate(
+        self, experts: tuple[int, ...], codes: IntArray, is_last: bool
+    ) -> tuple[IntArray, FloatArray]:
+        """As ``_judge`` without a gate, by place in the experts; of single rows it is remembered."""
+        key = experts, is_last, tuple(codes[0].tolist()) if len(codes) == 1 else None
+        if key in self._seen:
+            return self._seen[key]
+        table = self.table.of([self.order.index(one) for one in experts])
+        if is_last:
+            found = np.full(len(codes), len(experts) - 1), table.expected(codes)[:, -1]
+        else:
+            found = table.leading(codes)
+        if len(codes) == 1:
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
-            self._seen[key] = self._table(experts).leading(codes)
-        return self._seen[key]
-
-    def _gated(
-        self,
-        experts: list[int],
-        place: IntArray,
-        score: FloatArray,
-        answers: Answers,
-        errors: FloatArray | None,
-    ) -> FloatArray:
-        """The probability (n,) that the answers of these experts, by place, are right."""
-        if self.gate is None:
-            return score
-        rows = np.arange(len(place))
-        own = None if errors is None else errors[rows, np.array(experts)[place]]
-        inputs = gate_inputs(score, answers.signals[rows, place], own)
-        return np.where(answers.codes[rows, place] >= 0, gate_values(inputs, self.gate), 0.0)
+            self._seen[key] = found
+        return found
 
     def decision_function(self, X: Any) -> FloatArray:
         """Minus the place (n, n_experts) of each expert in the order in which they are asked."""
@@ -332,10 +318,8 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
 
     def decide(self, X: Any) -> Decisions:
         """The first expert of the first step; shares and costs of each expert are those of ``direct``."""
-        values = self.decision_function(X)
-        return replace(
-            self.direct.decide(X), chosen=self.predict(X), values=values, by="first step"
-        )
+        found, values = self.direct.decide(X), self.decision_function(X)
+        return replace(found, chosen=self.predict(X), values=values, by="first step")
 
     def predict_proba(self, X: Any) -> FloatArray:
         return self.direct.predict_proba(X)
@@ -420,12 +404,9 @@ def only_direct(what: str, parameter: str) -> UnsupportedError:
     )
 
 
-def gate_inputs(
-    score: FloatArray, signals: FloatArray, errors: FloatArray | None = None
-) -> FloatArray:
+def gate_inputs(score: FloatArray, signals: FloatArray, errors: FloatArray) -> FloatArray:
     """Inputs (n, len(SIGNALS) + 3) of a gate: log-odds of the agreement, signals, expected error, 1."""
     inside = np.clip(score, 1e-6, 1 - 1e-6)
-    errors = np.zeros(len(score)) if errors is None else errors
     return np.column_stack([np.log(inside / (1 - inside)), signals, errors, np.ones(len(score))])
 
 

@@ -23,8 +23,8 @@ from mild.core.arrays import (
     invalid,
 )
 from mild.errors import DegenerateDataWarning
-from mild.metrics.rows import evaluated_costs, known_rows, row_weights
-from mild.policies import AnswerCascadePolicy, CascadeRun, ConstantPolicy, Policy
+from mild.metrics.rows import row_weights
+from mild.policies import AnswerCascadePolicy, ConstantPolicy, Policy
 from mild.policies.answers import UNKNOWN, AgreementTable, gate_inputs, gate_values
 from mild.routers.base import BaseRouter, unwarned
 from mild.routers.baselines import mean_costs
@@ -72,7 +72,19 @@ class LeadingAnswers(NamedTuple):
 
     expert: IntArray
     score: FloatArray  # of the answer
-    expected: FloatArray  # without its own row
+    expected: FloatArray  # by other rows, or by a gate learned from them
+
+
+class GatedSteps(NamedTuple):
+    """Steps with the leading answers after each of them but the last, and the gate that expects them."""
+
+    steps: Steps
+    parts: list[LeadingAnswers]
+    gate: FloatArray | None = None
+
+
+def _order(steps: Steps) -> tuple[int, ...]:
+    return tuple(expert for step in steps for expert in step)
 
 
 @dataclass(eq=False, repr=False)
@@ -147,36 +159,46 @@ class AnswerCascadeRouter(BaseRouter):
         if costs.shape[1] < 2:
             raise invalid("costs", "must have at least two experts for a cascade; got one.")
         answers = _checked_answers(answers, costs.shape)
-        self._direct, self._kind, self._n_features = direct, answers.kind, X.shape[1]
+        self._direct, self._n_features = direct, X.shape[1]
         paid = _price_matrix(prices, costs.shape, sample_weight)
         weight = row_weights(sample_weight, len(costs))
         self._means = mean_costs(costs, sample_weight), weight @ paid / weight.sum()
-        if len(costs) > MOST_ROWS:
-            rows = np.sort(np.random.default_rng(0).choice(len(costs), MOST_ROWS, replace=False))
-            X, costs, paid, weight = (each[rows] for each in (X, costs, paid, weight))
-            answers = answers.take(rows)
-        self._search = CascadeSearch(answers, costs, paid, weight)
+        rows = np.flatnonzero(weight)
+        if len(rows) > MOST_ROWS:
+            rows = np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False))
+        X, costs, paid, weight = (each[rows] for each in (X, costs, paid, weight))
+        self._search = CascadeSearch(answers.take(rows), costs, paid, weight)
         self.candidates_ = self._search.candidates(self.max_calls, self._given_steps())
         self.gate_, self._heads = "counts", None
-        known = weight @ ~np.isnan(costs) / weight.max()
-        enough = len(costs) >= LEAST_ROWS and known.min() >= LEAST_KNOWN
+        known = (~np.isnan(costs)).sum(axis=0)
+        enough = len(rows) >= LEAST_ROWS and known.min() >= LEAST_KNOWN
         if self.gate != "counts" and (enough or self.gate != "auto"):
             self._learn_gate(X, costs, weight)
         return self.at(self.price_weight)
 
     def _learn_gate(self, X: Any, costs: FloatArray, weight: FloatArray) -> None:
         """Take a learned gate in place of counts, with "auto" only if its held-out loss is lower."""
-        loss: str = "logistic" if self.gate == "auto" else self.gate
-        folds = list(KFold(min(FOLDS, len(costs)), shuffle=True, random_state=0).split(costs))
+        if len(costs) < 2 * FOLDS:
+            rule = f"{self.gate!r} needs at least {2 * FOLDS} rows to learn from"
+            raise invalid("gate", f"{rule}; got {len(costs)}. Use 'counts'.")
+        loss = "logistic" if self.gate == "auto" else self.gate
+        folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(costs))
         heads = fit_heads(X, costs, np.zeros(costs.shape), folds, sample_weight=weight)
-        search, counted = self._search, self.candidates_
-        orders = list(dict.fromkeys(one.steps for one in counted))
+        search, errors = self._search, heads.errors
+        orders = dict.fromkeys(one.steps for one in self.candidates_)
         if self.steps is None and self.max_calls > 1:
-            orders = list(dict.fromkeys([*orders, *search.escalations()]))
-        learned = search.learned(orders, loss, heads.errors, folds, self.price_weight, self.margins)
-        if self.gate != "auto" or _worthwhile(learned, counted):
+            orders |= dict.fromkeys(search.escalations())
+        gated = [
+            search.gated(steps, loss, self.margins, self.price_weight, errors, folds)
+            for steps in orders
+        ]
+        learned = undominated([one for each in gated for one in search.tried(*each)])
+        if self.gate != "auto" or _worthwhile(learned, self.candidates_):
             self.gate_, self.candidates_ = loss, learned
-        started = search.with_starts(orders, heads.errors, self.gate_ != "counts")
+        else:
+            gated = [GatedSteps(steps, search.parts(steps)) for steps in orders]
+        starts = [(each, start) for each in gated for start in _starts(each.steps, errors)]
+        started = [one for each, start in starts for one in search.tried(*each, *start)]
         started = undominated([*self.candidates_, *started])
         if _worthwhile(started, self.candidates_):
             self.candidates_ = started
@@ -196,36 +218,14 @@ class AnswerCascadeRouter(BaseRouter):
         costs, prices = self._means
         weight = self.price_weight if price_weight is None else price_weight
         direct = self._direct or ConstantPolicy(costs + weight * prices, self._n_features)
-        return self._search.policy(candidate, direct, self._kind, self._heads)
-
-    def score(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        answers: Answers | None = None,
-        prices: Any = None,
-    ) -> float:
-        """Minus the mean cost y of the given answers plus ``price_weight`` times what was paid.
-
-        Rows count in which the costs and prices of all asked experts are known.
-        """
-        inputs = self._check_inputs(X)
-        costs = evaluated_costs(y)
-        run: CascadeRun = self.policy_.run(inputs, _checked_answers(answers, costs.shape))
-        given = run.given(costs)
-        if prices is not None:
-            matrix = np.broadcast_to(float_matrix("prices", np.atleast_2d(prices)), costs.shape)
-            given = given + self.price_weight * run.paid(matrix)
-        known = known_rows(given, "skip")
-        weight = row_weights(sample_weight, len(costs))[known]
-        return -float(weight @ given[known] / weight.sum())
+        return self._search.policy(candidate, direct, self._heads)
 
     def _given_steps(self) -> Steps | None:
         if self.steps is None:
             return None
-        listed = [[one] if isinstance(one, str | int) else one for one in self.steps]
+        listed = [
+            one if isinstance(one, list | tuple | np.ndarray) else [one] for one in self.steps
+        ]
         found = tuple(tuple(self._expert_index(one) for one in step) for step in listed)
         order = [expert for step in found for expert in step]
         inside = all(0 <= expert < self.n_experts_ for expert in order)
@@ -239,8 +239,9 @@ class AnswerCascadeRouter(BaseRouter):
 
 
 def _checked_answers(answers: Answers | None, shape: tuple[int, ...]) -> Answers:
-    if answers is None:
-        raise invalid("answers", "must be passed to a cascade that reads answers; got none.")
+    if not isinstance(answers, Answers):
+        got = "none" if answers is None else type(answers).__name__
+        raise invalid("answers", f"must be an Answers, as of Answers.of(rows, kind); got {got}.")
     if answers.codes.shape != shape:
         raise invalid(
             "answers",
@@ -264,7 +265,7 @@ def _price_matrix(
     if prices is None:
         return np.zeros(shape)
     given = float_matrix("prices", np.atleast_2d(np.asarray(prices)))
-    if given.shape != shape and given.shape != (1, shape[1]):
+    if given.shape not in (shape, (1, shape[1])):
         raise invalid(
             "prices",
             f"must have shape (n_experts,) = ({shape[1]},) or (n_samples, n_experts) = {shape}; "
@@ -274,8 +275,8 @@ def _price_matrix(
     check_entries("prices", given, np.isinf(given) | (given < 0), rule)
     matrix = np.broadcast_to(given, shape)
     known = observed("prices", matrix, sample_weight)
-    means = np.where(known > 0, matrix, 0.0).T
-    return np.where(np.isnan(matrix), (means * known.T).sum(axis=1) / known.sum(axis=0), matrix)
+    means = (np.nan_to_num(matrix) * known).sum(axis=0) / known.sum(axis=0)
+    return np.where(np.isnan(matrix), means, matrix)
 
 
 class CascadeSearch:
@@ -289,15 +290,13 @@ class CascadeSearch:
     ) -> None:
         self._unknown = np.isnan(costs)
         self._codes = np.where(self._unknown, UNKNOWN, answers.codes)
-        self._signals = answers.signals
+        self._signals, self._kind = answers.signals, answers.kind
         # Scores are at most 1, and at least 0: a probability where costs are errors.
         self._scale = max(1.0, float(np.nanmax(costs)))
         self._scores = 1 - np.where(self._unknown, 0.0, costs) / self._scale
         self._prices = prices
         self._weight = weight
         self._known: dict[tuple[int, ...], LeadingAnswers] = {}
-        # Of learned gates: the leading answers, the gate, and its values in rows that it has not seen.
-        self._gated: dict[Steps, tuple[list[LeadingAnswers], FloatArray, FloatArray]] = {}
         self._ease = self._row_effects(self._scores), self._row_effects(self._prices)
 
     def _row_effects(self, values: FloatArray) -> FloatArray:
@@ -310,7 +309,10 @@ class CascadeSearch:
     def candidates(self, max_calls: int = 4, steps: Steps | None = None) -> list[CascadeCandidate]:
         """Cascades that no other one beats in cost and price, the cheapest first."""
         if steps is not None:
-            return undominated(self.tried(steps))
+            found = self.tried(steps)
+            if not found:
+                raise invalid("steps", "must name experts whose costs are all known in some row.")
+            return undominated(found)
         experts = self._experts()
         found = [one for expert in experts for one in self.tried(((expert,),))]
         pairs = [tuple(pair) for pair in combinations(experts, 2)]
@@ -325,24 +327,27 @@ class CascadeSearch:
                         found += self.tried((pair, (third,)))
         for _ in range(4, min(max_calls, len(experts)) + 1):
             for order in self._promising(found):
-                asked = {expert for step in order for expert in step}
                 for expert in experts:
-                    if expert not in asked:
+                    if expert not in _order(order):
                         found += self.tried((*order, (expert,)))
         return undominated(found)
 
     def policy(
-        self, candidate: CascadeCandidate, direct: Policy, kind: str, heads: Policy | None = None
+        self, candidate: CascadeCandidate, direct: Policy, heads: Policy | None = None
     ) -> AnswerCascadePolicy:
         """The policy of a candidate."""
-        order = [expert for step in candidate.steps for expert in step]
+        steps, threshold, _, _, gate, start = candidate
+        order = _order(steps)
         table = AgreementTable.of_rows(self._codes[:, order], self._scores[:, order], self._weight)
-        steps = [list(step) for step in candidate.steps]
-        gate = None if candidate.gate is None else np.array(candidate.gate)
-        start = candidate.start_error
-        needed = gate is not None or start is not None
         return AnswerCascadePolicy(
-            kind, steps, candidate.threshold, table, direct, gate, heads if needed else None, start
+            self._kind,
+            [list(step) for step in steps],
+            threshold,
+            table,
+            direct,
+            None if gate is None else np.array(gate),
+            None if gate is None and start is None else heads,
+            start,
         )
 
     def _experts(self) -> list[int]:
@@ -366,139 +371,114 @@ class CascadeSearch:
             return self._known[experts]
         chosen, rows = np.array(experts), np.arange(len(self._weight))
         codes, scores, weight = self._codes[:, chosen], self._scores[:, chosen], self._weight
-        if folds is None:
-            table = AgreementTable.of_rows(codes, scores, weight)
-            lead, expected = table.leading(codes, (scores, weight))
-            self._known[experts] = LeadingAnswers(chosen[lead], scores[rows, lead], expected)
-            return self._known[experts]
-        lead, expected = np.zeros(len(rows), np.intp), np.zeros(len(rows))
-        for train, test in folds:
+        lead, expected = np.empty(len(rows), np.intp), np.empty(len(rows))
+        for train, test in folds or [(rows, rows)]:
             table = AgreementTable.of_rows(codes[train], scores[train], weight[train])
-            lead[test], expected[test] = table.leading(codes[test])
-        return LeadingAnswers(chosen[lead], scores[rows, lead], expected)
+            own = (scores, weight) if folds is None else None
+            lead[test], expected[test] = table.leading(codes[test], own)
+        found = LeadingAnswers(chosen[lead], scores[rows, lead], expected)
+        if folds is None:
+            self._known[experts] = found
+        return found
 
-    def _parts(self, steps: Steps, folds: Folds | None = None) -> list[LeadingAnswers]:
+    def parts(self, steps: Steps, folds: Folds | None = None) -> list[LeadingAnswers]:
         """The leading answers after each step but the last."""
-        order = tuple(expert for step in steps for expert in step)
-        ends = np.cumsum([len(step) for step in steps])[:-1].tolist()
-        return [self._judged(order[:end], folds) for end in ends]
+        return [self._judged(_order(steps[:end]), folds) for end in range(1, len(steps))]
 
     def _final(self, steps: Steps) -> FloatArray:
         """Scores (n,) of the answers of the last expert, or if it has none, of the leading one."""
-        *others, last = (expert for step in steps for expert in step)
+        *others, last = _order(steps)
         score = self._scores[:, last]
         if others:
             score = np.where(self._codes[:, last] < 0, self._judged(tuple(others)).score, score)
         return score
 
     def _known_weight(self, steps: Steps) -> FloatArray:
-        order = [expert for step in steps for expert in step]
-        return self._weight * ~self._unknown[:, order].any(axis=1)
+        return self._weight * ~self._unknown[:, _order(steps)].any(axis=1)
+
+    def _step_prices(self, steps: Steps) -> FloatArray:
+        return np.array([self._prices[:, list(step)].sum(axis=1) for step in steps])
 
     def tried(
         self,
         steps: Steps,
         parts: Sequence[LeadingAnswers] | None = None,
         gate: FloatArray | None = None,
-        values: Sequence[FloatArray] | FloatArray | None = None,
         hard: BoolArray | None = None,
         start_error: float | None = None,
     ) -> list[CascadeCandidate]:
-        """The cascade with each threshold; ``values`` of a gate are from rows that it has not seen.
-
-        ``hard`` rows (n,) begin with the last step.
-        """
+        """The cascade with each threshold; ``hard`` rows (n,) begin with the last step."""
         known = self._known_weight(steps)
         if not known.any():
             return []
-        parts = self._parts(steps) if parts is None else parts
-        values = [part.expected for part in parts] if values is None else values
-        thresholds = np.array([0.0])
-        if parts:
-            thresholds = np.unique(np.concatenate([value[known > 0] for value in values]))
+        parts = self.parts(steps) if parts is None else parts
+        # An expected score of 0 is that of no answer, which is never accepted.
+        values = np.ravel([part.expected[known > 0] for part in parts])
+        thresholds = (
+            np.unique(values[values > 0]) if values.any() else np.array([float(len(parts) > 0)])
+        )
         if len(thresholds) > MOST_THRESHOLDS:
             thresholds = np.unique(np.quantile(thresholds, np.linspace(0, 1, MOST_THRESHOLDS)))
-        final = self._final(steps)
-        prices = [self._prices[:, list(step)].sum(axis=1) for step in steps]
+        prices, final = self._step_prices(steps), self._final(steps)
+        asked = prices.sum(axis=0)
+        best = np.zeros(len(known))
+        if hard is not None:
+            final = np.where(hard, self._final(steps[-1:]), final)
+            asked = np.where(hard, prices[-1], asked)
+            best = np.where(hard, -np.inf, best)
         # All rows go to the end; then those accepted earlier are taken back, for all thresholds at once.
         score = np.full(len(thresholds), known @ (final - self._ease[0]))
-        paid = np.full(len(thresholds), known @ (np.sum(prices, axis=0) - self._ease[1]))
-        if hard is not None:
-            paid -= (known * hard) @ np.sum(prices[:-1], axis=0)
-        best: FloatArray | None = None
+        paid = np.full(len(thresholds), known @ (asked - self._ease[1]))
         after = [*(part.score for part in parts), final][1:]
-        for part, value, later, price in zip(parts, values, after, prices[1:], strict=True):
-            best = value if best is None else np.maximum(best, value)
-            reached = best if hard is None else np.where(hard, -np.inf, best)
-            place = np.searchsorted(thresholds, reached, side="right")
+        for part, later, price in zip(parts, after, prices[1:], strict=True):
+            best = np.where(best < 0, best, np.maximum(best, part.expected))
+            place = np.searchsorted(thresholds, best, side="right")
             for total, change in ((score, part.score - later), (paid, -price)):
                 sums = np.bincount(place, known * change, len(thresholds) + 1)
                 total += np.cumsum(sums[::-1])[::-1][1:]
-        costs = self._scale * (1 - score / known.sum())
+        costs, means = self._scale * (1 - score / known.sum()), paid / known.sum()
         vector = None if gate is None else tuple(gate.tolist())
         return [
             CascadeCandidate(steps, *one, vector, start_error)
-            for one in zip(
-                thresholds.tolist(), costs.tolist(), (paid / known.sum()).tolist(), strict=True
-            )
+            for one in zip(thresholds.tolist(), costs.tolist(), means.tolist(), strict=True)
         ]
 
-    def learned(
+    def gated(
         self,
-        orders: Sequence[Steps],
+        steps: Steps,
         loss: str,
+        margins: Any,
+        price_weight: float,
         errors: FloatArray,
         folds: Folds,
-        price_weight: float,
-        margins: Any = "theory",
-    ) -> list[CascadeCandidate]:
-        """Cascades with learned gates; thresholds are chosen on rows that a fold held out."""
-        found: list[CascadeCandidate] = []
-        for steps in orders:
-            parts = self._parts(steps, folds)
-            if not parts:
-                found += self.tried(steps)
-                continue
-            rows, known = np.arange(len(self._weight)), self._known_weight(steps)
-            inputs = np.array(
-                [
-                    gate_inputs(
-                        part.expected,
-                        self._signals[rows, part.expert],
-                        errors[rows, part.expert],
-                    )
-                    for part in parts
-                ]
-            )
-            # What follows costs: the error of the last expert, and the prices of the steps to come.
-            prices = np.array([self._prices[:, list(step)].sum(axis=1) for step in steps])
-            later = np.cumsum(prices[:0:-1], axis=0)[::-1]
-            going_on = self._scale * (1 - self._final(steps)) + price_weight * later
-            accepted = self._scale * (1 - np.array([part.score for part in parts]))
-            costs = np.stack([accepted, going_on], axis=2)
-            held = fit_gates(loss, margins, inputs, costs, known, folds)
-            values = np.empty(accepted.shape)
-            for gate, (_, test) in zip(held, folds, strict=True):
-                values[:, test] = gate_values(inputs[:, test], gate)
-            for value, part in zip(values, parts, strict=True):
-                value[self._codes[rows, part.expert] < 0] = 0.0
-            [gate] = fit_gates(loss, margins, inputs, costs, known, [(rows, rows)])
-            self._gated[steps] = parts, gate, values
-            found += self.tried(steps, *self._gated[steps])
-        return undominated(found)
+    ) -> GatedSteps:
+        """The steps with a learned gate; what it expects of a row comes from other folds."""
+        parts = self.parts(steps, folds)
+        if not parts:
+            return GatedSteps(steps, parts)
+        rows, known = np.arange(len(self._weight)), self._known_weight(steps)
+        leads = [(rows, part.expert) for part in parts]
+        inputs = np.array(
+            [
+                gate_inputs(part.expected, self._signals[lead], errors[lead])
+                for part, lead in zip(parts, leads, strict=True)
+            ]
+        )
+        # What follows costs: the error of the last expert, and the prices of the steps to come.
+        later = np.cumsum(self._step_prices(steps)[:0:-1], axis=0)[::-1]
+        going_on = self._scale * (1 - self._final(steps)) + price_weight * later
+        accepted = self._scale * (1 - np.array([part.score for part in parts]))
+        costs = np.stack([accepted, going_on], axis=2)
 
-    def with_starts(
-        self, orders: Sequence[Steps], errors: FloatArray, learned: bool
-    ) -> list[CascadeCandidate]:
-        """Cascades that begin with the last step where the first is likely to be wrong."""
-        found: list[CascadeCandidate] = []
-        for steps in orders:
-            if len(steps) > 1:
-                least = errors[:, list(steps[0])].min(axis=1)
-                parts, gate, values = self._gated[steps] if learned else (None, None, None)
-                for limit in np.quantile(least, START_QUANTILES).tolist():
-                    found += self.tried(steps, parts, gate, values, least > limit, limit)
-        return found
+        def fit(some: IntArray) -> FloatArray:
+            return _fit_gate(loss, margins, inputs[:, some], costs[:, some], known[some])
+
+        values = np.empty(accepted.shape)
+        for train, test in folds:
+            values[:, test] = gate_values(inputs[:, test], fit(train))
+        values[[self._codes[lead] < 0 for lead in leads]] = 0.0
+        parts = [part._replace(expected=own) for part, own in zip(parts, values, strict=True)]
+        return GatedSteps(steps, parts, fit(rows))
 
     def escalations(self) -> list[Steps]:
         """From one expert to a better one: without agreement, only a learned gate can choose there."""
@@ -530,30 +510,23 @@ def undominated(found: Sequence[CascadeCandidate]) -> list[CascadeCandidate]:
     return kept
 
 
-def fit_gates(
-    loss: str,
-    margins: Any,
-    inputs: FloatArray,
-    costs: FloatArray,
-    weight: FloatArray,
-    folds: Folds,
-) -> list[FloatArray]:
-    """A gate for the training rows of each fold.
-
-    Inputs (n_steps, n, d), the last of which is 1; costs (n_steps, n, 2) of accepting and of going on.
-    """
-    found = []
-    for train, _ in folds:
-        rows = np.tile(weight[train], len(inputs))
-        kept = rows > 0
-        X, y = inputs[:, train].reshape(len(rows), -1), costs[:, train].reshape(len(rows), 2)
-        found.append(_fit_gate(loss, margins, X[kept], y[kept], rows[kept]))
-    return found
+def _starts(steps: Steps, errors: FloatArray) -> list[tuple[BoolArray, float]]:
+    """Rows (n,) that the first step is likely to be wrong about, and above which expected error."""
+    least = errors[:, list(steps[0])].min(axis=1)
+    limits = np.quantile(least, START_QUANTILES).tolist() if len(steps) > 1 else []
+    return [(least > limit, limit) for limit in limits]
 
 
 def _fit_gate(
     loss: str, margins: Any, inputs: FloatArray, costs: FloatArray, weight: FloatArray
 ) -> FloatArray:
+    """The gate for inputs (n_steps, n, d), the last of which is 1.
+
+    Costs (n_steps, n, 2) are those of accepting and of going on.
+    """
+    kept = weight > 0
+    inputs, costs = (each[:, kept].reshape(-1, each.shape[2]) for each in (inputs, costs))
+    weight = np.tile(weight[kept], len(inputs) // int(kept.sum()))
     mean = np.average(inputs, axis=0, weights=weight)
     spread = np.sqrt(np.average((inputs - mean) ** 2, axis=0, weights=weight))
     varies = spread > 1e-12
@@ -573,16 +546,11 @@ def _fit_gate(
     return gate
 
 
-def _worthwhile(learned: Sequence[CascadeCandidate], counted: Sequence[CascadeCandidate]) -> bool:
-    """Whether learned gates lower the least loss, averaged over the weights of prices that matter."""
-    cost, paid = np.array([(one.cost, one.paid) for one in counted]).T
-    steps = np.diff(paid) / -np.diff(cost) if len(cost) > 1 else np.ones(1)
-    weights = 1 / np.maximum(steps, 1e-300)
-    other = np.array([(one.cost, one.paid) for one in learned]).T
-
-    def losses(cost: FloatArray, paid: FloatArray) -> FloatArray:
-        least: FloatArray = (cost + weights[:, None] * paid).min(axis=1)
-        return least
-
-    before = losses(cost, paid)
-    return float(np.mean(losses(*other) / before)) < 1 - WORTH
+def _worthwhile(found: Sequence[CascadeCandidate], before: Sequence[CascadeCandidate]) -> bool:
+    """Whether cascades lower the least loss, averaged over the weights of prices that matter."""
+    cost, paid = np.array([(one.cost, one.paid) for one in before]).T
+    weights = -np.diff(cost) / np.maximum(np.diff(paid), 1e-300) if len(cost) > 1 else np.ones(1)
+    new, old = (
+        np.min([one.cost + weights * one.paid for one in each], axis=0) for each in (found, before)
+    )
+    return float(np.mean(new / np.maximum(old, 1e-300))) < 1 - WORTH
