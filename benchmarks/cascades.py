@@ -5,7 +5,9 @@ equal queries together. On one half cascades are fitted, and the cheapest candid
 asked share of the best expert's quality there (or the best one at a share of its dollars). The other half
 judges it: quality and dollars as shares of that expert's, dollars as a ratio of sums. The same rule picks
 from single experts and from a router without answers (heads for error and price on the same text
-features, at many price weights). ``--jobs N`` works on N draws at a time. The figures are kept in
+features, at many price weights). Differences of curves have two intervals: over queries, each with its mean
+over the draws that judged it, and over draws, corrected for the rows that halves share, which is wider.
+``--jobs N`` works on N draws at a time. The figures are kept in
 ``results/cascades.json`` (``--out``); without ``--data`` they are printed again.
 """
 
@@ -45,7 +47,7 @@ TABLES = {
     "zeroeval_crux": "code",
     "zeroeval_math_l5": None,
 }
-DRAWS = 40
+DRAWS, FIRST_SEED = 40, 100
 ASKED = (
     0.95,
     0.96,
@@ -60,7 +62,6 @@ ASKED = (
     1.0,
     1.005,
     1.01,
-    1.0125,
     1.015,
 )
 BUDGETS = (0.05, 0.1, 0.2, 0.3, 0.45)
@@ -75,16 +76,16 @@ METHODS = {
     "mild without margin, 3 calls": ("mild", 3, "uniform"),
     "tdef, 3 calls": ("tdef", 3, "theory"),
 }
-PLAIN = "counts, 3 calls"
+PLAIN, DEFAULT = "counts, 3 calls", "auto, 4 calls"
 SINGLE, ROUTER = "single expert", "router without answers"
-# Table, method, asked share, least share of quality, most of dollars; None: those of the single expert.
-LONG = "counts, 4 calls"
+# Table, asked share, least share of quality, most of dollars; None: those of the single expert. The asked
+# shares were chosen on seeds 0 to 39; the draws that judge have other seeds.
 BARS = (
-    ("bfcl", LONG, 1.0, 0.99, 0.2),
-    ("bfcl", LONG, 1.0125, 1.0, 0.45),
-    ("zeroeval_gsm8k", PLAIN, 0.99, 0.99, 0.12),
-    ("zeroeval_crux", PLAIN, 0.967, 0.965, 0.48),
-    ("zeroeval_math_l5", PLAIN, 0.99, None, None),
+    ("bfcl", 1.0, 0.99, 0.2),
+    ("bfcl", 1.01, 1.0, 0.45),
+    ("zeroeval_gsm8k", 0.99, 0.99, 0.12),
+    ("zeroeval_crux", 0.975, 0.965, 0.48),
+    ("zeroeval_math_l5", 0.99, None, None),
 )
 CURVES = ("bfcl", "zeroeval_gsm8k", "zeroeval_crux")
 # Price weights of the losses that compare gates, in units of one over the best expert's price.
@@ -173,15 +174,22 @@ def draw(folder: Path, name: str, seed: int) -> list[dict[str, Any]]:
         if method == PLAIN:
             rows[-1]["next_ms"] = next_ms(router, table, X, test)
     quality, price = choices[SINGLE][best][:2]
+    judged: dict[tuple[str, str, float], FloatArray] = {}
     for method, found in choices.items():
         picks = [("asked", share, cheapest(found, share * quality)) for share in ASKED]
         picks += [("budget", share, strongest(found, share * price)) for share in BUDGETS]
         for rule, share, pick in picks:
             chosen = pick or choices[SINGLE][best]
             scores, dollars = chosen.judged()
+            judged[method, rule, share] = scores / reference[0]
             kept, paid = scores.mean() / reference[0], dollars.sum() / reference[1]
             row = {"method": method, "rule": rule, "share": share, "none": pick is None}
             rows.append({**row, "kept": float(kept), "dollars": float(paid)})
+    gains = [
+        judged[DEFAULT, "budget", share] - judged[ROUTER, "budget", share] for share in BUDGETS
+    ]
+    labels = pd.factorize(np.array(table.queries, object))[0][test].tolist()
+    rows.append({"rule": "gain", "queries": labels, "gains": np.transpose(gains).tolist()})
     return [{"table": name, "draw": seed, **row} for row in rows]
 
 
@@ -269,7 +277,7 @@ def next_ms(router: AnswerCascadeRouter, table: Table, X: FloatArray, test: IntA
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over the draws, and intervals of differences."""
     frame = pd.DataFrame(rows)
-    picks = frame[frame.rule != "loss"]
+    picks = frame[frame.rule.isin(["asked", "budget"])]
     keys = ["table", "method", "rule", "share"]
     means = picks.groupby(keys)[["kept", "dollars", "none"]].mean().reset_index()
     errors = picks.groupby(keys)[["kept", "dollars"]].std().reset_index()
@@ -278,14 +286,17 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for name in frame.table.unique():
         own = picks[(picks.table == name) & (picks.rule == "budget")]
         kept = own.pivot_table(index="draw", columns=["method", "share"], values="kept")
-        for method in (PLAIN, LONG, "auto, 4 calls"):
-            gain = (kept[method] - kept[ROUTER]).to_numpy()
-            curves += [
-                {"table": name, "method": method, "share": share, **interval(column)}
-                for share, column in zip(
-                    (*BUDGETS, "mean"), [*gain.T, gain.mean(axis=1)], strict=True
-                )
-            ]
+        gain = (kept[DEFAULT] - kept[ROUTER]).to_numpy()
+        queries = by_query(frame[(frame.table == name) & (frame.rule == "gain")])
+        shares = (*BUDGETS, "mean")
+        over_draws = [*gain.T, gain.mean(axis=1)]
+        over_queries = [*queries.T, queries.mean(axis=1)]
+        for share, draws, values in zip(shares, over_draws, over_queries, strict=True):
+            error = float(values.std(ddof=1) / np.sqrt(len(values)))
+            curves.append(
+                {"table": name, "share": share, **interval(draws)}
+                | {"query_mean": float(values.mean()), "query_error": error}
+            )
         fits = frame[(frame.table == name) & (frame.rule == "loss")]
         losses = {method: np.array(part.losses.tolist()) for method, part in fits.groupby("method")}
         for method in METHODS:
@@ -303,6 +314,17 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "gates": gates,
         "next_ms": float(next_ms.median()),
     }
+
+
+def by_query(draws: pd.DataFrame) -> FloatArray:
+    """Gain (n_queries, n_budgets) of each query, its mean over the draws that judged it."""
+    sums: dict[int, FloatArray] = {}
+    counts: dict[int, int] = {}
+    for queries, gains in zip(draws["queries"], draws["gains"], strict=True):
+        for query, gain in zip(queries, gains, strict=True):
+            sums[query] = sums.get(query, 0.0) + np.array(gain)
+            counts[query] = counts.get(query, 0) + 1
+    return np.array([total / counts[query] for query, total in sums.items()])
 
 
 def interval(values: FloatArray) -> dict[str, float]:
@@ -323,10 +345,10 @@ def report(result: dict[str, Any]) -> Report:
         for row in result["picks"]
         if row["rule"] == "asked"
     }
-    for table, method, asked, least, most in BARS:
-        if (table, method, asked) not in picks:
+    for table, asked, least, most in BARS:
+        if (table, DEFAULT, asked) not in picks:
             continue
-        row, single = picks[table, method, asked], picks[table, SINGLE, asked]
+        row, single = picks[table, DEFAULT, asked], picks[table, SINGLE, asked]
         figure = f"{row['kept']:.3f} of the quality at {row['dollars']:.3f} of the dollars"
         if least is None:
             figure += f" (single expert {single['kept']:.3f} at {single['dollars']:.3f})"
@@ -334,16 +356,18 @@ def report(result: dict[str, Any]) -> Report:
         else:
             met = row["kept"] >= least and row["dollars"] <= most
             bar = f"≥ {least:g} at ≤ {most:g}"
-        found.add(f"{table}, {method}, asked {asked:g}", figure, bar, met)
+        found.add(f"{table}, asked {asked:g}", figure, bar, met)
     for row in result["curves"]:
         share = row["share"] if row["share"] == "mean" else f"{row['share']:g} of the dollars"
-        figure = f"{row['mean']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f})"
-        judged = row["share"] == "mean" and row["method"] == PLAIN and row["table"] in CURVES
+        reach = 1.96 * row["query_error"]
+        figure = f"{row['query_mean']:+.4f} ± {reach:.4f} over queries; "
+        figure += f"{row['mean']:+.4f} ({row['low']:+.4f} to {row['high']:+.4f}) over draws"
+        judged = row["share"] == "mean" and row["table"] in CURVES
         found.add(
-            f"{row['table']}, {row['method']} minus {ROUTER}, {share}",
+            f"{row['table']}, {DEFAULT} minus {ROUTER}, {share}",
             figure,
-            "> 0" if judged else "",
-            row["low"] > 0 if judged else None,
+            "> 0 over queries" if judged else "",
+            row["query_mean"] > reach if judged else None,
         )
     for row in result["gates"]:
         figure = (
@@ -371,6 +395,7 @@ def main() -> None:
     asked.add_argument("--data", type=Path, help="folder with the tables *_answers.parquet")
     asked.add_argument("--tables", default=",".join(TABLES), help="names with commas")
     asked.add_argument("--draws", type=int, default=DRAWS, help="halves of each table")
+    asked.add_argument("--first-seed", type=int, default=FIRST_SEED, help="of the draws")
     asked.add_argument("--jobs", type=int, default=1, help="draws at a time")
     asked.add_argument("--out", type=Path, default=KEPT, help="file for the figures")
     given = asked.parse_args()
@@ -381,13 +406,14 @@ def main() -> None:
     if unknown := [name for name in names if name not in TABLES]:
         asked.error(f"unknown tables: {', '.join(unknown)}; known are {', '.join(TABLES)}")
     start = time.perf_counter()
-    jobs = [(given.data, name, seed) for name, seed in product(names, range(given.draws))]
+    first, last = given.first_seed, given.first_seed + given.draws - 1
+    jobs = [(given.data, name, seed) for name, seed in product(names, range(first, last + 1))]
     with ProcessPoolExecutor(given.jobs) as pool:
         parts = list(pool.map(draw, *zip(*jobs, strict=True)))
     result = summary([row for part in parts for row in part])
     commit = os.environ.get("MILD_COMMIT", "")
-    settings = f"{', '.join(names)}; {given.draws} draws of half and half, seeds 0 to "
-    settings += f"{given.draws - 1}; experts and thresholds chosen on the training half; "
+    settings = f"{', '.join(names)}; {given.draws} draws of half and half, seeds {first} to "
+    settings += f"{last}; experts and thresholds chosen on the training half; "
     settings += f"{given.jobs} jobs, {time.perf_counter() - start:.0f} s. {commit}"
     result |= {"environment": environment(), "settings": settings}
     given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from cascade_cases import EASY, HARD, cascade_router
@@ -85,3 +87,17 @@ def test_answers_must_be_those_of_its_experts() -> None:
         ROUTER.explain(EASY, answers={"nobody": "1"})
     with pytest.raises(UnsupportedError, match="not a cascade"):
         ROUTER.direct.explain(EASY, answers={"small": "1"})
+
+
+def test_what_a_gate_decides_by_the_answer_is_not_foretold() -> None:
+    """The agreement does not tell whether an answer is accepted that the gate has not read."""
+    gate = np.array([1.0, 0, 0, 0, 5.0, 0, 0])
+    router = cascade_router()
+    router = replace(router, policy=replace(router.policy, gate=gate))
+    found = router.explain(EASY)
+    assert {one.accepted for one in found.possible if one.agreed} == {None}
+    assert "before the gate reads the answer" in found.sentences[1]
+    # The last step is given whatever it says.
+    hard = cascade_router(start_error=0.7)
+    hard = replace(hard, policy=replace(hard.policy, gate=gate))
+    assert hard.explain(HARD).possible[0].accepted is True

@@ -1,11 +1,13 @@
-"""A run of a cascade as one more column of a table."""
+"""A run of a cascade as one more column of the outcomes."""
 
 import numpy as np
 import pyarrow as pa
 from numpy.testing import assert_allclose
 
 from mild.data import CostTerms, OutcomeTable
-from mild.data.cascades import cascade_costs, with_cascade
+from mild.data.cascades import cascade_costs, cascade_scores
+from mild.evaluation.cascades import cascade_outcomes
+from mild.metrics.outcomes import Outcomes
 from mild.policies.answers import CascadeRun
 
 NAN = np.nan
@@ -31,13 +33,16 @@ def table(**changes: object) -> OutcomeTable:
 def test_every_expert_that_was_asked_is_paid_and_parallel_ones_take_the_time_of_the_slowest() -> (
     None
 ):
-    found = with_cascade(table(), RUN)
-    assert found.expert_names == ["small", "middle", "large", "cascade"]
-    assert_allclose(found.scores[:, 3], [1, 1, 0])
+    found = cascade_outcomes(Outcomes(1 - SCORES), table(), CostTerms(), RUN)
+    assert found.scores is not None
     assert found.prices is not None
     assert found.latencies is not None
+    assert_allclose(found.scores[:, 3], [1, 1, 0])
     assert_allclose(found.prices[:, 3], [3, 13, 10])
     assert_allclose(found.latencies[:, 3], [0.3, 2.2, 2.0])
+    bare = table(prices=None, latencies=None)
+    found = cascade_outcomes(Outcomes(1 - SCORES), bare, CostTerms(), RUN)
+    assert (found.prices, found.latencies) == (None, None)
 
 
 def test_the_cost_adds_what_asking_each_expert_costs() -> None:
@@ -52,13 +57,5 @@ def test_the_cost_adds_what_asking_each_expert_costs() -> None:
 def test_a_row_is_unknown_where_the_outcome_of_an_asked_expert_is() -> None:
     asked = RUN.asked.copy()
     asked[2, 1] = True
-    found = with_cascade(table(), RUN._replace(asked=asked))
-    assert_allclose(found.scores[:, 3], [1, 1, NAN])
+    assert_allclose(cascade_scores(SCORES, RUN._replace(asked=asked)), [1, 1, NAN])
     assert np.isnan(cascade_costs(table(), CostTerms(), RUN._replace(asked=asked))[2])
-
-
-def test_a_table_without_prices_gets_none_and_names_stay_different() -> None:
-    found = with_cascade(table(prices=None, latencies=None), RUN, "small")
-    assert found.prices is None
-    assert found.latencies is None
-    assert found.expert_names == ["small", "middle", "large", "small_"]

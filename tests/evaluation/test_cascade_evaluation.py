@@ -96,7 +96,7 @@ def test_the_steps_say_where_rows_end(
     assert last["estimated"] is None
     ended = (~agreed).mean()
     assert_allclose(found["asked"], [1, 1, ended])
-    assert_allclose(found["given"], [1 - ended, 0, ended])
+    assert_allclose(judged.figures.summary["shares"], [1 - ended, 0, ended])
     assert_allclose(found["calls"], 2 + ended)
     assert found["direct"]["headline"] == "The cascade pays"
 

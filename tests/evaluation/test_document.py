@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from figure_cases import task_figures
 from mild.artifact import Router, RouterInfo, fingerprint, load
 from mild.artifact.info import DataInfo
 from mild.data.cost_terms import CostTerms
@@ -15,7 +16,6 @@ from mild.evaluation.comparison import (
     compare_methods,
     matrix_inputs,
 )
-from mild.evaluation.figures import task_figures
 from mild.features import make_features
 from mild.metrics.outcomes import Outcomes
 from mild.policies import ConstantPolicy

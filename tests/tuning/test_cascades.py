@@ -9,12 +9,23 @@ import pytest
 import mild
 from mild.artifact import Router
 from mild.artifact.targets import Target
+from mild.data.cost_terms import CostTerms
 from mild.errors import MildError, UnsupportedError
 from mild.policies import AnswerCascadePolicy, OrderedPolicy, PricedPolicy
 from mild.policies.answers import AgreementTable
+from mild.routers import ConstantRouter
 from mild.routers.answer_cascade import CascadeCandidate
-from mild.tuning.cascades import CascadeOutcomes, FittedCascades, as_given, price_weights
-from mild.tuning.targets import HeldOut, certify_loss, measure, solve
+from mild.tuning.cascades import (
+    CascadeOutcomes,
+    FittedCascades,
+    as_given,
+    fit_cascades,
+    price_weights,
+)
+from mild.tuning.fitting import fit_task, make_step
+from mild.tuning.targets import HeldOut, certify_loss, measure, solve, traded_prices
+from mild.tuning.tasks import make_task, search_folds
+from mild.tuning.tune import _calibration_split
 
 NAMES = ["large", "small", "medium"]
 PRICES = {"large": 0.02, "small": 0.001, "medium": 0.002}
@@ -104,6 +115,8 @@ def test_the_loss_decides_where_there_is_no_target():
     assert (found.cascade.used, found.verdict.pays) == (True, True)
     assert cascade.without_answers["cost"]["high"] < 0
     assert found.verdict.router == "the cascade"
+    # It was chosen from two, and its interval holds for both.
+    assert (found.verdict.n_candidates, found.verdict.confidence) == (2, 0.95)
     # By hand: the loss of the cascade is its error and ten times its dollars.
     loss = 1 - cascade.quality + 10 * cascade.dollars_per_1000 / 1000
     assert cascade.mean_cost == pytest.approx(loss)
@@ -152,8 +165,7 @@ def test_a_guarantee_fixes_the_cascades_before_the_calibration_rows(monkeypatch)
     columns = columns_of(n=1200)
     found = mild.tune(mild.read_outcomes(pa.table(columns)), **options)
     assert (found.target.certified, found.target.cascade, found.cascade.used) == (True, True, True)
-    # The first rows are those that the cascades are fitted on.
-    calibration = tested[1][0]
+    calibration = tested[0][0]
     assert found.target.n_groups == len(calibration) == 600
     # Without answers the reference is asked, which keeps the limit for certain.
     X = found.router.features(columns["query"][:5])
@@ -164,7 +176,7 @@ def test_a_guarantee_fixes_the_cascades_before_the_calibration_rows(monkeypatch)
     spoiled = mild.tune(mild.read_outcomes(pa.table(columns)), **options)
     assert spoiled.target.certified is False
     assert spoiled.decides_as == "always large"
-    for first, second in zip(tested[1], tested[3], strict=True):
+    for first, second in zip(*tested, strict=True):
         assert list(first) == list(second)
 
 
@@ -301,3 +313,60 @@ def test_a_certificate_stops_at_the_first_cascade_that_fails():
     assert (found.certified, found.cascade, found.t) == (True, True, 2.0)
     stopped = certify_loss(target, fitting, held_rows(2000, 1, (0.7, 0.95, 0.95)), names)
     assert (stopped.cascade, stopped.expert) == (False, "large")
+
+
+def partial_columns(n, share, seed=1):
+    """A share of the scores and answers of each expert is not known."""
+    columns, rng = columns_of(n), np.random.default_rng(seed)
+    for name in NAMES:
+        gone = rng.random(n) < share
+        for key in (f"correct__{name}", f"answer__{name}"):
+            values = zip(gone, columns[key], strict=True)
+            columns[key] = [None if hidden else value for hidden, value in values]
+    return columns
+
+
+def test_the_gaps_of_cascades_are_known_on_a_partial_table():
+    """The cascades of all rows may ask an expert whose score is unknown where those of a fold do not."""
+    task = make_task(mild.read_outcomes(pa.table(partial_columns(300, 0.3))), CostTerms())
+    fitted = fit_task(task, ConstantRouter(), make_step(task.table))
+    folds = search_folds(task, 3)
+    found = fit_cascades(task, fitted.features, traded_prices(task), folds, 4, 1)
+    assert np.isfinite(found.held.gaps).all()
+
+
+def test_a_constant_table_says_what_a_cascade_would_save():
+    """One expert is right in every row, and others are cheaper."""
+    columns = {**columns_of(), "correct__large": [1] * 300}
+    columns["answer__large"] = [str(i) for i in range(1000, 1300)]
+    for name, wrong in (("small", 4000), ("medium", 6000)):
+        right = zip(columns[f"correct__{name}"], range(1000, 1300), strict=True)
+        columns[f"answer__{name}"] = [str(i if ok else i + wrong) for ok, i in right]
+    found = mild.tune(mild.read_outcomes(pa.table(columns)), **QUICK)
+    assert found.routes_as_constant
+    assert found.answers_unused["saved"] > 0.5
+
+
+def test_answers_of_one_expert_only_are_refused_with_the_reason():
+    columns = columns_of(60)
+    del columns["answer__small"], columns["answer__medium"]
+    with pytest.raises(MildError, match="at least two experts") as caught:
+        mild.tune(mild.read_outcomes(pa.table(columns)), cascade=True, **QUICK)
+    assert caught.value.code == "invalid_cascade"
+
+
+def test_the_kind_of_answers_is_found_without_the_calibration_rows():
+    """In these only, answers are sentences, so that the whole table looks otherwise."""
+    columns = columns_of(400)
+
+    def split(**options):
+        table = mild.read_outcomes(pa.table(columns), **options)
+        return _calibration_split(make_task(table, CostTerms(), priced=True), 0.5, None, 0)
+
+    for i in split()[1].table.row_numbers:
+        for name in NAMES:
+            columns[f"answer__{name}"][i] += " or some other words that come after it, who knows"
+    assert mild.read_outcomes(pa.table(columns)).answer_kind != "number"
+    assert [part.table.answers.kind for part in split()] == ["number", "number"]
+    # What is set stays.
+    assert {part.table.answers.kind for part in split(answer_kind="free_text")} == {"free_text"}

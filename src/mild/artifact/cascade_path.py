@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,8 @@ class CascadeStep:
     silent: tuple[str, ...]  # those of them that have no answer
     probability: float  # that it is right, as the gate estimates
     rows: float  # training rows in which the same experts agreed
-    accepted: bool  # whether it is given; after the last step, whatever the gate says
+    # whether it is given, after the last step whatever the gate says; None if the gate must read it first
+    accepted: bool | None
     said: dict[str, Any] | None = None  # the answers so far; None where the step is only possible
 
     def sentence(self, threshold: float) -> str:
@@ -41,13 +42,15 @@ class CascadeStep:
         who = " and ".join(self.agreed)
         who = f"{who} agree" if len(self.agreed) > 1 else f"only {who} gives the leading answer"
         who += f" and {' and '.join(self.silent)} none" if self.silent else ""
-        end = "not accepted, the next step follows"
-        if self.accepted:
-            end = "accepted" if self.probability >= threshold else "given, as this is the last step"
-        return (
-            f"{start} {who} ({answer}as in {self.rows:,.0f} training rows): right with probability "
-            f"{self.probability:.4f}, {threshold:.4f} is needed; {end}."
-        )
+        right = f"right with probability {self.probability:.4f}"
+        end = f"{right}, {threshold:.4f} is needed; not accepted, the next step follows"
+        if self.accepted is None:
+            end = f"{right} before the gate reads the answer, which decides"
+        elif self.accepted:
+            enough = self.probability >= threshold
+            how = "accepted" if enough else "given, as this is the last step"
+            end = f"{right}, {threshold:.4f} is needed; {how}"
+        return f"{start} {who} ({answer}as in {self.rows:,.0f} training rows): {end}."
 
 
 def path_of(
@@ -55,19 +58,17 @@ def path_of(
 ) -> tuple[tuple[CascadeStep, ...], tuple[str, ...]]:
     """The steps whose answers are known, and the experts to ask next; none if an answer is accepted."""
     found: list[CascadeStep] = []
-    asked: list[int] = []
+    known: dict[int, Any] = {}
     for step in policy.steps[int(policy.first_steps(x[None])[0]) :]:
         if not set(step) <= set(answers):
             return tuple(found), tuple(names[k] for k in step if k not in answers)
-        asked += step
-        known = {k: answers[k] for k in asked}
+        known |= {k: answers[k] for k in step}
         following = policy.next(x, known)
         accepted = isinstance(following, Accept)
         lead = following if isinstance(following, Accept) else policy.leading(x, known)
-        contents = [one.content if isinstance(one, Answer) else one for one in known.values()]
-        said = dict(zip(_named(names, asked), contents, strict=True))
-        codes = answer_codes([contents], policy.answer_kind)
-        found.append(_step(policy, names, step, asked, codes, lead, accepted, said))
+        said = {k: one.content if isinstance(one, Answer) else one for k, one in known.items()}
+        codes = answer_codes([list(said.values())], policy.answer_kind)[0]
+        found.append(_step(policy, names, step, said, codes, lead, accepted))
         if accepted:
             break
     return tuple(found), ()
@@ -83,11 +84,14 @@ def possible_steps(
     first = int(policy.first_steps(x[None])[0])
     step, last = policy.steps[first], first == len(policy.steps) - 1
     table = policy.table.of([policy.order.index(k) for k in step])
-    codes = table.groups[np.argsort(-table.counts, kind="stable")] - 1
+    patterns = table.groups[np.argsort(-table.counts, kind="stable")] - 1
     found = []
-    for own, place, score in zip(codes[:, None], *table.leading(codes), strict=True):
+    for codes, place, score in zip(patterns, *table.leading(patterns), strict=True):
+        read = policy.gate is None or last
+        accepted = bool(last or score >= policy.threshold) if read else None
         lead = Accept(step[place], float(score))
-        found.append(_step(policy, names, step, step, own, lead, last or score >= policy.threshold))
+        one = _step(policy, names, step, dict.fromkeys(step), codes, lead, accepted)
+        found.append(replace(one, said=None))
     return tuple(found)
 
 
@@ -95,27 +99,27 @@ def _step(
     policy: AnswerCascadePolicy,
     names: Sequence[str],
     step: Sequence[int],
-    asked: Sequence[int],
+    said: Mapping[int, Any],
     codes: IntArray,
     lead: Accept,
-    accepted: bool,
-    said: dict[str, Any] | None = None,
+    accepted: bool | None,
 ) -> CascadeStep:
-    """The step after answers with these codes (1, n_asked)."""
-    code = codes[0, list(asked).index(lead.expert)]
-    agreed = [k for k, own in zip(asked, codes[0], strict=True) if code >= 0 and own == code]
+    """The step after answers ``said`` with these codes (n_asked,)."""
+    own = dict(zip(said, codes.tolist(), strict=True))
+    agreed = [k for k in own if own[k] == own[lead.expert] >= 0]
+    table = policy.table.of([policy.order.index(k) for k in own])
+
+    def named(experts: Any) -> tuple[str, ...]:
+        return tuple(names[k] for k in experts)
+
     return CascadeStep(
-        asked=_named(names, step),
+        asked=named(step),
         leading=names[lead.expert] if agreed else None,
-        agreed=_named(names, agreed),
-        others=_named(names, (k for k in asked if k not in agreed)),
-        silent=_named(names, (k for k, own in zip(asked, codes[0], strict=True) if own < 0)),
+        agreed=named(agreed),
+        others=named(k for k in own if k not in agreed),
+        silent=named(k for k in own if own[k] < 0),
         probability=lead.probability,
-        rows=float(policy.table.of([policy.order.index(k) for k in asked]).like(codes)[0][0]),
-        accepted=bool(accepted and agreed),
-        said=said,
+        rows=float(table.like(codes[None])[0][0]),
+        accepted=accepted if agreed else False,
+        said={names[k]: answer for k, answer in said.items()},
     )
-
-
-def _named(names: Sequence[str], experts: Iterable[int]) -> tuple[str, ...]:
-    return tuple(names[k] for k in experts)

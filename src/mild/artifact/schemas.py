@@ -247,9 +247,8 @@ def check_policy(
         raise ArtifactError(f"routers may be nested {MAX_DEPTH} deep; got more at {prefix!r}.")
     schema = _schema("kind", kind, POLICY_SCHEMAS)
     if prefix and kind == "answer_cascade":
-        raise ArtifactError(
-            f"a cascade of answers must not be inside a router; got one at {prefix!r}."
-        )
+        rule = f"must not be inside a router; got one at {prefix!r}"
+        raise ArtifactError(f"a cascade of answers {rule}.")
     if not isinstance(settings, dict):
         raise ArtifactError(f"settings of a {kind} router must be an object; got {settings!r}.")
     parts = settings.get("parts") if schema.parts else None
@@ -290,33 +289,29 @@ def _check_cascade(
     """Refuse a table of agreement that no rows have, and heads that cannot be used."""
     groups, counts, sums, accuracy = (tensors[name] for name in AGREEMENT)
     if len(groups) > MAX_PATTERNS:
-        raise ArtifactError(
-            f"tensor 'groups' must have at most {MAX_PATTERNS:,} rows; got {len(groups):,}."
-        )
+        rule = f"must have at most {MAX_PATTERNS:,} rows; got {len(groups):,}"
+        raise ArtifactError(f"tensor 'groups' {rule}.")
     # Numbered from 1 as they appear; 0 for no answer, -1 for one whose score is unknown.
     whole = np.clip(groups, -1, MAX_ASKED).astype(np.intp)
-    if not np.array_equal(groups, answer_groups(whole - 1)):
-        raise ArtifactError(
-            "tensor 'groups' must number the answers of each row from 1 as they appear."
-        )
-    if len(np.unique(whole, axis=0)) < len(whole):
-        raise ArtifactError("tensor 'groups' must have different rows; got one twice.")
-    most = counts[:, None] * (1 + ROUNDING)
-    for name, inside in (("sums", sums <= most), ("accuracy", accuracy <= 1 + ROUNDING)):
-        if not inside.all():
-            limit = "the counts" if name == "sums" else "1"
-            raise ArtifactError(
-                f"tensor {name!r} must be at most {limit}; got {tensors[name].max():g}."
-            )
-    if settings["start_error"] is not None and not heads:
-        raise ArtifactError(
-            "setting start_error must be null, because there are no heads for errors."
-        )
+    numbered = np.array_equal(groups, answer_groups(whole - 1))
+    different = len(np.unique(whole, axis=0)) == len(whole)
+    summed = (sums <= counts[:, None] * (1 + ROUNDING)).all()
+    mean, started = accuracy.max(), settings["start_error"] is not None
+    rules = {
+        "tensor 'groups' must number the answers of each row from 1 as they appear": numbered,
+        "tensor 'groups' must have different rows; got one twice": different,
+        f"tensor 'sums' must be at most the counts; got {sums.max():g}": summed,
+        f"tensor 'accuracy' must be at most 1; got {mean:g}": mean <= 1 + ROUNDING,
+        "setting start_error must be null, because there are no heads for errors": heads
+        or not started,
+    }
+    for words, holds in rules.items():
+        if not holds:
+            raise ArtifactError(f"{words}.")
     for part, inner, place in heads:
         if not POLICIES[part["kind"]].from_state(part["settings"], inner).has_errors:
-            raise ArtifactError(
-                f"router {place!r} must have a head for errors; got {part['kind']!r}."
-            )
+            rule = f"must have a head for errors; got {part['kind']!r}"
+            raise ArtifactError(f"router {place!r} {rule}.")
 
 
 def check_text(

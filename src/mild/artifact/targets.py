@@ -176,6 +176,7 @@ class Target:
         Several targets share the probability of a miss. Single experts, of which one may be lucky, get half
         of it, and if none is as good as asked for, one of them passes with at most this probability. The
         best expert has its own quality on any rows, so that it needs no margin for a target of quality.
+        Trade-offs and cascades have the whole of it each: which kind is taken, dollars decide.
         """
         errors, best = curve.errors, curve.best_index
         if errors is None:

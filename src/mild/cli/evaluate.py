@@ -115,7 +115,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
     cascade, shares = report.get("cascade"), {"router's share": figures["shares"]}
     if cascade is not None:
         _print_steps(cascade["steps"], report["quality_name"])
-        shares = {"asked": cascade["asked"], "answer given": cascade["given"]}
+        shares = {"asked": cascade["asked"], "answer given": figures["shares"]}
     target = report.get("verdict", {}).get("target")
     if target is None:
         facts = {
@@ -149,7 +149,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
 def _print_steps(steps: Sequence[Mapping[str, Any]], quality: str) -> None:
     """Print the steps of a cascade, with the rows that end in each."""
     rows = [
-        {"name": f"{number}. {' + '.join(step['experts'])}", "loss": None, **step}
+        {**step, "name": f"{number}. {' + '.join(step['experts'])}", "loss": None}
         for number, step in enumerate(steps, 1)
     ]
     print_choices(

@@ -13,7 +13,6 @@ from mild.cli.console import emit, fixed, note, print_table, say
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
-    from mild.artifact import Router
     from mild.artifact.explanation import Explanation
 
 
@@ -25,18 +24,11 @@ VECTOR = "this router was fitted on vectors: QUERY must be a list of numbers suc
 def explain(
     *,
     folder: o.RouterArgument,
-    query: Annotated[
-        str | None, Argument(help="The query; - reads it from stdin.", metavar="QUERY")
-    ] = None,
+    query: Annotated[str, Argument(help="The query; - reads it from stdin.", metavar="QUERY")],
     answers: Annotated[
         str | None,
         Option(metavar="JSON", help='Answers for a cascade: {"small": "4", "large": null}.'),
     ] = None,
-    table: Annotated[
-        str | None,
-        Option(metavar="FILE", help="Table to take the query and its answers from."),
-    ] = None,
-    row: Annotated[int, Option(min=1, help="Row of --table, from 1.")] = 1,
     prices: o.PriceOptions,
     most: Annotated[int, Option(min=0, help="Pieces of evidence to show.")] = 12,
     as_json: o.AsJson = False,
@@ -46,14 +38,13 @@ def explain(
     For a linear router on hashed text the evidence is exact: what words, pairs of words and numbers
     such as the length add to the lead over the runner-up. For other routers, words are left out one by
     one. For a router on vectors, QUERY is a list of numbers. For a cascade, the first step is shown and
-    which agreement would be accepted; with --answers, or --table and --row, the path of the query: who
-    was asked, what was accepted, and why.
+    which agreement would be accepted; with --answers, the path of the query: who was asked, what was
+    accepted, and why.
 
     \b
     Example:
       mild explain router "Integrate x^2 from 0 to 3."
       mild explain router "What is 2 + 2?" --answers '{"small": "4", "middle": "5"}'
-      mild explain router --table outcomes.parquet --row 12
     """
     from mild.artifact import load
 
@@ -61,14 +52,8 @@ def explain(
     router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
     given = None if answers is None else _json(answers, dict, ANSWERS, "answers")
     vectors = router.text is not None and router.text.kind == "vectors"
-    if (query is None) == (table is None):
-        raise OptionError("give a query, or a table (--table) to take it from.", parameter="query")
-    text: Any = sys.stdin.read() if query == "-" else query
-    if table is not None:
-        text, said = _from_table(router, table, row)
-        given = said if router.cascade is not None and given is None else given
-    parse = vectors and table is None
-    found = router.explain(_json(text, list, VECTOR, "query") if parse else text, most, given)
+    text = sys.stdin.read() if query == "-" else query
+    found = router.explain(_json(text, list, VECTOR, "query") if vectors else text, most, given)
     if not vectors and not text.strip():
         note("the query is empty: there is nothing to route by.", "warning")
     target = router.info.target
@@ -76,20 +61,6 @@ def explain(
     if target is not None:
         result["target"] = target.as_dict()
     emit(result, as_json, lambda: _show(found, None if target is None else target.sentence))
-
-
-def _from_table(router: Router, file: str, row: int) -> tuple[Any, dict[str, Any]]:
-    """Query and answers of a row of a table, from 1."""
-    from mild.data import read_outcomes
-    from mild.data.cascades import row_answers
-    from mild.tuning.fitting import contents
-
-    table = read_outcomes(file)
-    if row > table.rows:
-        rule = f"--row must be at most {table.rows}, the number of rows; got {row}."
-        raise OptionError(rule, parameter="row")
-    said = row_answers(table.with_experts(router.expert_names), row - 1)
-    return contents(table, router.text)[row - 1], said
 
 
 def _json(text: str, kind: type, rule: str, parameter: str) -> Any:

@@ -70,6 +70,7 @@ class OutcomeTable:
     row_numbers: IntArray | None = None  # (n,) row numbers in the file, from 0, if not 0 to n - 1
     library: str | None = None  # "pandas", "polars" or "pyarrow" if the source was such a frame
     answer_kind: str | None = None  # how answers are compared, one of KINDS; None detects it
+    kind_detected: bool = True  # whether that was detected, and not set
 
     def __repr__(self) -> str:
         experts = listed(self.expert_names, 4)

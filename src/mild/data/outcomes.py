@@ -288,7 +288,7 @@ def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
     kind, some = table.kind_of_answers(), table.sample_rows()
     words = f"answers are compared {KINDS[kind]} ({kind}{', detected' if detected else ''})"
     explanation = f"{table.explanation.removesuffix('.')}; {words}."
-    table = replace(table, answer_kind=kind, explanation=explanation)
+    table = replace(table, answer_kind=kind, kind_detected=detected, explanation=explanation)
     answers, findings = table.take(some).answers, list(table.findings)
     if answers is None and table.answers is None:
         words = "all answers are missing: what the experts said cannot be compared."

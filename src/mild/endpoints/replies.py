@@ -89,20 +89,23 @@ def _answer(content: Any) -> Reply | None:
         return None
     usage = read_usage(content.get("usage"), needs_out=True)
     finish = storable(finish) if isinstance(finish, str) else None
-    return Reply(storable(said), usage, finish, mean_log_probability(choice))
+    values = token_log_probabilities(choice)
+    sure = math.fsum(values) / len(values) if values else None
+    return Reply(storable(said), usage, finish, sure)
 
 
-def mean_log_probability(choice: Mapping[str, Any]) -> float | None:
-    """Mean log-probability of the tokens of a choice of a chat completion; None where none is told.
+def token_log_probabilities(choice: Mapping[str, Any]) -> list[float]:
+    """Log-probabilities of the tokens of a choice, or of a piece of one, as far as they are told.
 
-    >>> mean_log_probability({"logprobs": {"content": [{"logprob": -0.5}, {"logprob": -1.5}]}})
-    -1.0
+    >>> token_log_probabilities({"logprobs": {"content": [{"logprob": -0.5}, {"logprob": None}]}})
+    [-0.5]
     """
     told = choice.get("logprobs")
-    tokens = told.get("content") if isinstance(told, dict) else None
-    found = [one.get("logprob") for one in tokens or () if isinstance(one, dict)]
-    known = [one for one in found if isinstance(one, int | float) and math.isfinite(one)]
-    return math.fsum(known) / len(known) if known else None
+    if not isinstance(told, dict):
+        return []
+    found = [one.get("logprob") for one in told.get("content") or () if isinstance(one, dict)]
+    found += told.get("token_logprobs") or ()
+    return [one for one in found if isinstance(one, int | float) and math.isfinite(one)]
 
 
 def storable(text: str) -> str:

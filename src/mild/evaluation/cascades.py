@@ -11,9 +11,8 @@ import numpy as np
 from mild.core.answers import Answers
 from mild.core.arrays import BoolArray, IntArray, as_python
 from mild.data import CostTerms, OutcomeTable
-from mild.data.cascades import cascade_costs, with_cascade
+from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError, listed
-from mild.metrics import expert_shares
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.verdict import STARTS
 from mild.policies.answers import AnswerCascadePolicy, CascadeRun
@@ -46,13 +45,13 @@ def cascade_outcomes(
     known: Outcomes, table: OutcomeTable, terms: CostTerms, run: CascadeRun
 ) -> Outcomes:
     """Outcomes of the experts of a table with one more column, that of the run."""
-    wide = with_cascade(table, run)
+    prices, seconds = table.prices, table.latencies
     return replace(
         known,
         costs=np.column_stack([known.costs, cascade_costs(table, terms, run)]),
-        scores=wide.scores,
-        prices=wide.prices,
-        latencies=wide.latencies,
+        scores=np.column_stack([table.scores, cascade_scores(table.scores, run)]),
+        prices=None if prices is None else np.column_stack([prices, run.paid(prices)]),
+        latencies=None if seconds is None else np.column_stack([seconds, run.seconds(seconds)]),
         given=run.expert,
         asked=run.asked,
     )
@@ -70,10 +69,10 @@ def cascade_figures(
 ) -> tuple[dict[str, Any], dict[str, float | None]]:
     """Figures of a run on a mask of rows, JSON-ready, and the means of the choices without answers.
 
-    ``direct`` (n_samples,) are these choices. ``steps`` has the rows that end in each, ``asked`` and
-    ``given`` (n_experts,) the shares of the rows in which an expert is asked, and its answer given,
-    ``calls`` the experts per query, and ``direct`` the verdict against the choices without answers. Where
-    the router has a target, that decides, and the losses are only compared.
+    ``direct`` (n_samples,) are these choices. ``steps`` has the rows that end in each, ``asked``
+    (n_experts,) the share of the rows in which each expert is asked, ``calls`` the experts per query, and
+    ``direct`` the verdict against the choices without answers. Where the router has a target, that decides,
+    and the losses are only compared.
     """
     known, other, asked = outcomes.take(rows), direct[rows], run.asked[rows]
     weight, names = known.weight, task.table.expert_names
@@ -90,7 +89,6 @@ def cascade_figures(
     figures = {
         "steps": _steps(run, known, rows, names),
         "asked": np.average(asked, axis=0, weights=weight),
-        "given": expert_shares(run.expert[rows], len(names), weight),
         "calls": np.average(asked.sum(axis=1), weights=weight),
         "direct": {**verdict.as_dict(), "headline": headline, "sentence": sentence},
     }
@@ -100,27 +98,20 @@ def cascade_figures(
 def _steps(
     run: CascadeRun, known: Outcomes, rows: BoolArray, names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    step, last, weight = run.step[rows], len(run.steps) - 1, known.weight
-    begins = np.argmax([run.asked[rows, experts[0]] for experts in run.steps], axis=0)
-    columns = {
-        "accuracy": known.scores,
-        "dollars_per_1000": None if known.prices is None else 1000 * known.prices,
-        "seconds": known.latencies,
-    }
-    values = {name: None if part is None else part[:, -1] for name, part in columns.items()}
+    step, probability = run.step[rows], run.probability[rows]
     found = []
     for number, experts in enumerate(run.steps):
         ends = step == number
+        part = known.take(ends)
         # The answer of the last step is given whatever the gate says.
-        own = {**values, "estimated": None if number == last else run.probability[rows]}
-        part = None if weight is None else weight[ends]
+        judged = number < len(run.steps) - 1
         found.append(
             {
                 "experts": [names[k] for k in experts],
                 "rows": int(ends.sum()),
-                "begin": int((begins == number).sum()),
-                "share": float(np.average(ends, weights=weight)),
-                **{key: None if x is None else mean_known(x[ends], part) for key, x in own.items()},
+                "share": float(np.average(ends, weights=known.weight)),
+                **part.means(np.full(len(part.costs), len(names))),
+                "estimated": mean_known(probability[ends], part.weight) if judged else None,
             }
         )
     return found

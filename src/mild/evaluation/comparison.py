@@ -52,7 +52,7 @@ from mild.metrics.outcomes import (
 )
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.rows import balanced_weights, merged_strata
-from mild.policies import AnswerCascadePolicy
+from mild.policies import AnswerCascadePolicy, CascadeRun
 from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.cascades import checked_answers
@@ -94,9 +94,8 @@ class Context:
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     topics: Any = None  # (n_rows,) label of the subject of each training row, or None
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
-    answered: tuple[Task, Split, int] | None = (
-        None  # whose answers a cascade reads; its calls at most
-    )
+    # whose answers a cascade reads; its calls at most
+    answered: tuple[Task, Split, int] | None = None
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
@@ -211,18 +210,11 @@ def chosen_methods(
 class Choices:
     """What a method did on the test rows of one split."""
 
-    chosen: IntArray  # (n_test,) experts; of a cascade, those whose answers are given
+    chosen: IntArray  # (n_test,) experts; of a cascade, the column behind those of the experts
     found: dict[str, Any]  # parameters that its search found, JSON-ready
     # time to search, fit and decide, without candidates that an earlier method has judged
     seconds: float
-    outcomes: Outcomes | None = None  # those of a cascade on the test rows, in the last column
-
-    def judged(self, outcomes: Outcomes) -> tuple[Outcomes, IntArray]:
-        """Outcomes of test rows and the column (n_test,) of the choices in them."""
-        own = self.outcomes
-        if own is None:
-            return outcomes, self.chosen
-        return own, np.full(len(self.chosen), own.costs.shape[1] - 1)
+    run: CascadeRun | None = None  # what a cascade did; None for other methods
 
 
 def run_method(
@@ -276,26 +268,23 @@ def _run_cascade(task: Task, split: Split, max_calls: int, X_train: Any, X_test:
     run = policy.run(X_test, answers.take(test))
     steps = [[table.expert_names[k] for k in step] for step in policy.steps]
     found = {"steps": steps, "threshold": float(policy.threshold)}
-    known = replace(task, training_scores=mean_scores(table.scores[train])).outcomes.take(test)
-    known = cascade_outcomes(known, table.take(test), task.terms, run)
-    return Choices(run.expert, found, time.perf_counter() - start, known)
+    column = np.full(len(test), len(table.expert_names))
+    return Choices(column, found, time.perf_counter() - start, run)
 
 
 @dataclass(frozen=True, eq=False)
 class SplitResult(Stratified):
     """The test rows of one split and what each method chose on them."""
 
-    costs: FloatArray  # (n_test, n_experts), NaN where an expert was not asked
+    # (n_test, n_experts), and a column for a cascade; NaN where an expert was not asked
+    costs: FloatArray
     groups: IntArray  # (n_test,) rows with the same number, also in other splits, count as one
     choices: Mapping[str, Choices]  # key of a method -> what it did
     strata: IntArray | None = None  # (n_test,) labels of groups that count alike
 
     def paid(self, key: str) -> FloatArray:
         """Costs (n_test,) of a method's choices, NaN where unknown."""
-        own = self.choices[key]
-        if own.outcomes is not None:
-            return own.outcomes.costs[:, -1]
-        return metrics.chosen_costs(self.costs, own.chosen)
+        return metrics.chosen_costs(self.costs, self.choices[key].chosen)
 
     def level(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost."""
@@ -303,9 +292,11 @@ class SplitResult(Stratified):
         return metrics.linearised_rows(self.paid(key)[:, None], self.weight, strata)[:, 0]
 
     def same(self, key: str, other: str) -> bool:
-        """Whether two methods made the same choices."""
-        chosen = np.array_equal(self.choices[key].chosen, self.choices[other].chosen)
-        return chosen and np.array_equal(self.paid(key), self.paid(other), equal_nan=True)
+        """Whether two methods gave the same answers at the same costs."""
+        pair = (self.choices[key], self.choices[other])
+        first, second = (one.chosen if one.run is None else one.run.expert for one in pair)
+        paid = np.array_equal(self.paid(key), self.paid(other), equal_nan=True)
+        return paid and np.array_equal(first, second)
 
 
 class SplitInputs:
@@ -368,18 +359,21 @@ class ComparedRows:
         quality = self._quality[train]
         return fitting_order(self.expert_names, quality, None if prices is None else prices[train])
 
-    def tested(self, split: Split) -> Outcomes:
-        """The test rows of a split, whose ties the training rows decide."""
-        taken = self.outcomes.take(split.test)
-        if not self.named:
+    def tested(self, split: Split, choices: Mapping[str, Choices]) -> Outcomes:
+        """The test rows of a split, whose ties the training rows decide; with those of a cascade."""
+        taken, task = self.outcomes.take(split.test), self.task
+        if self.named:
+            means, names = mean_scores(self._quality[split.train]), self.expert_names
+            taken = replace(taken, mean_scores=means, expert_names=names)
+        run = choices["cascade"].run if "cascade" in choices else None
+        if run is None or task is None:
             return taken
-        means, names = mean_scores(self._quality[split.train]), self.expert_names
-        return replace(taken, mean_scores=means, expert_names=names)
+        return cascade_outcomes(taken, task.table.take(split.test), task.terms, run)
 
     def readable(self, splits: Sequence[Split]) -> bool:
         """Whether a cascade can learn from the answers of every split."""
         answers = None if self.task is None else self.task.table.answers
-        if answers is None or not answers.ever_agree or len(self.expert_names) < 2:
+        if answers is None or not answers.ever_agree:
             return False
         return all((answers.codes[split.train] >= 0).any() for split in splits)
 
@@ -848,22 +842,23 @@ def compare_methods(
         parts = None if strata is None else strata[split.train]
         drawn = groups[split.train]
         answered = (rows.task, split, rows.max_calls) if reads and rows.task is not None else None
-        known = (parts, subjects, drawn, answered)
-        contexts.append(Context(inner, rows.largest, seed, jobs, *known))
+        about = (parts, subjects, drawn, answered)
+        contexts.append(Context(inner, rows.largest, seed, jobs, *about))
     orders = [rows.order(split.train) for split in splits]
     results: list[SplitResult] = []
+    tested: list[Outcomes] = []
     interrupted = False
     try:
         for choices in _run_splits(inputs, array, splits, methods, contexts, report, orders):
-            test = splits[len(results)].test
-            tested_strata = None if strata is None else strata[test]
-            results.append(SplitResult(array[test], groups[test], choices, tested_strata))
+            split = splits[len(results)]
+            known = rows.tested(split, choices)
+            results.append(SplitResult(known.costs, groups[split.test], choices, known.strata))
+            tested.append(known)
     except KeyboardInterrupt:
         if not results:
             raise
         interrupted = True
     splits = splits[: len(results)]
-    tested = [rows.tested(split) for split in splits]
     perfect = [one.oracle() for one in tested]
     others = [method.key for method in methods[1:]]
     intervals = _intervals(results, others, ratio, confidence, seed) if others else {}
@@ -877,7 +872,9 @@ def compare_methods(
         chosen=chosen,
         verdict=_verdict(lines, chosen, rows, len(splits), confidence),
         expert_names=tuple(rows.expert_names),
-        oracle=float(np.mean([metrics.oracle_loss(one.costs, one.weight) for one in results])),
+        oracle=float(
+            np.mean([metrics.oracle_loss(one.experts.costs, one.weight) for one in tested])
+        ),
         oracle_shares=np.mean(
             [
                 metrics.expert_shares(best, array.shape[1], one.weight)
@@ -886,8 +883,7 @@ def compare_methods(
             axis=0,
         ),
         baselines=_mean_baselines(
-            [one.choices[chosen].judged(known) for one, known in zip(results, tested, strict=True)],
-            rows.expert_names,
+            tested, [one.choices[chosen].chosen for one in results], rows.expert_names
         ),
         n_rows=len(array),
         n_train=float(np.mean([len(split.train) for split in splits])),
@@ -978,10 +974,10 @@ def _run_split(
 
 
 def _mean_baselines(
-    judged: Sequence[tuple[Outcomes, IntArray]], expert_names: Sequence[str]
+    tested: Sequence[Outcomes], chosen: Sequence[IntArray], expert_names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Means over splits of ``baselines``; the expert is named where it is the same in all."""
-    parts = [baselines(*pair, expert_names) for pair in judged]
+    parts = [baselines(*pair, expert_names) for pair in zip(tested, chosen, strict=True)]
     found = []
     for rows in zip(*parts, strict=True):
         experts = {row["expert"] for row in rows}
@@ -1032,9 +1028,11 @@ def _row(
     perfect: Sequence[IntArray],
     difference: tuple[float, float, float] | None,
 ) -> Row:
-    key, p = method.key, results[0].costs.shape[1]
+    key = method.key
     own = [one.choices[key] for one in results]
-    pairs = [(one.costs, one.choices[key].chosen) for one in results]
+    judged = [(known, one.chosen) for known, one in zip(outcomes, own, strict=True)]
+    # The experts, and whose answers are given.
+    pairs = [(known.experts.costs, known.answering(chosen)) for known, chosen in judged]
     weights = [one.weight for one in results]
     recall = np.array(
         [
@@ -1042,12 +1040,11 @@ def _row(
             for pair, weight, best in zip(pairs, weights, perfect, strict=True)
         ]
     )
-    judged = [choices.judged(one) for choices, one in zip(own, outcomes, strict=True)]
-    figures = [one.means(chosen) for one, chosen in judged]
+    figures = [known.means(chosen) for known, chosen in judged]
     asked = [
-        np.average(one.asked, axis=0, weights=one.weight)
-        for one, _ in judged
-        if one.asked is not None
+        np.average(one.run.asked, axis=0, weights=weight)
+        for one, weight in zip(own, weights, strict=True)
+        if one.run is not None
     ]
 
     def mean(name: str) -> float | None:
@@ -1055,8 +1052,8 @@ def _row(
         return None if None in values else float(np.mean(values))  # type: ignore[arg-type]
 
     known = (~np.isnan(recall)).sum(axis=0)
-    tested = np.concatenate([one.costs for one, _ in judged])
-    chosen = np.concatenate([column for _, column in judged])
+    tested = np.concatenate([one.costs for one in results])
+    chosen = np.concatenate([one.chosen for one in own])
     # Distinct rows and groups, over all splits, behind the difference to the constant.
     paid = np.zeros((len(groups), 2), dtype=bool)
     for split, result in zip(splits, results, strict=True):
@@ -1071,8 +1068,8 @@ def _row(
         costs=np.array([one.level(key).mean() for one in results]),
         shares=np.mean(
             [
-                metrics.expert_shares(one.chosen, p, weight)
-                for one, weight in zip(own, weights, strict=True)
+                metrics.expert_shares(given, costs.shape[1], weight)
+                for (costs, given), weight in zip(pairs, weights, strict=True)
             ],
             axis=0,
         ),

@@ -15,7 +15,7 @@ from mild.artifact import Router
 from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable
 from mild.evaluation.cascades import cascade_figures, cascade_outcomes
-from mild.evaluation.figures import RoutingFigures, routing_figures, task_figures
+from mild.evaluation.figures import RoutingFigures, routing_figures
 from mild.metrics.outcomes import Outcomes
 from mild.policies.answers import CascadeRun
 from mild.report.document import SCHEMA, Document
@@ -61,19 +61,17 @@ class JudgedRows:
         if target is not None and target.best_expert in names:
             fitted = names.index(target.best_expert)
         task, known = self.task, self.outcomes
-        if task is not None:
-            found = task_figures(task, self.chosen, confidence, seed, fitted, target, known)
-            if self.run is None:
-                return found
-            direct = self.router.direct.predict(self.X)
-            about = (known, found.rows, direct, confidence, seed)
-            own, means = cascade_figures(self.run, task, *about, target is not None)
-            line = {"key": "direct", "expert": None, **means}
-            lines = [found.baselines[0], line, *found.baselines[1:]]
-            return replace(found, baselines=lines, cascade=own)
-        return routing_figures(
-            known, self.chosen, names, confidence=confidence, seed=seed, fitted=fitted
-        )
+        counted = (None, "query") if task is None else (task.groups, task.counted)
+        about = (*counted, confidence, seed, fitted, target)
+        found = routing_figures(known, self.chosen, names, *about)
+        if task is None or self.run is None:
+            return found
+        direct = self.router.direct.predict(self.X)
+        judged = (known, found.rows, direct, confidence, seed)
+        own, means = cascade_figures(self.run, task, *judged, target is not None)
+        line = {"key": "direct", "expert": None, **means}
+        lines = [found.baselines[0], line, *found.baselines[1:]]
+        return replace(found, baselines=lines, cascade=own)
 
     @property
     def overlap(self) -> dict[str, Any]:

@@ -31,7 +31,6 @@ from mild.metrics.outcomes import (
     mean_known,
     quality_name,
 )
-from mild.tuning.tasks import Task
 
 #: What the oracle is, in a sentence.
 ORACLE_NOTE = f"The oracle is the perfect choice, which is known only afterwards; {TIES}."
@@ -81,25 +80,6 @@ class RoutingFigures:
         if self.cascade is not None:
             found["cascade"] = self.cascade
         return as_python(found, finite=True)
-
-
-def task_figures(
-    task: Task,
-    chosen: IntArray,
-    confidence: float = 0.95,
-    seed: int = 0,
-    fitted: int | None = None,
-    target: TargetInfo | None = None,
-    outcomes: Outcomes | None = None,
-) -> RoutingFigures:
-    """Evaluate choices on a task. Rows with equal queries, or of one group, count as one.
-
-    ``outcomes`` are those of the task with a cascade's; None for those of the task.
-    """
-    names, known = task.table.expert_names, outcomes or task.outcomes
-    return routing_figures(
-        known, chosen, names, task.groups, task.counted, confidence, seed, fitted, target
-    )
 
 
 def routing_figures(

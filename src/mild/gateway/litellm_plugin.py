@@ -90,7 +90,7 @@ class MildPlugin(CustomLogger):  # type: ignore[misc]
         selector.check_weight(wanted.price_weight)
         text = request_text({"input": given}, self._text)
         scores = selector.score(text, wanted.price_weight)
-        climb = selector.climb(wanted, scores, {})
+        climb = selector.climb(wanted, scores, {}, {})
         order = [*(() if climb is None else climb.first_step()), *scores.order]
         return list(dict.fromkeys(configured_name(selector.names[k]) for k in order))
 

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
 
-    from mild.endpoints.errors import ExpertError
     from mild.endpoints.expert import Expert
-    from mild.endpoints.prices import Usage
     from mild.gateway.ledger.records import Record
     from mild.gateway.selection.selector import Selection
 
@@ -164,26 +162,16 @@ class RequestTrace:
         self._tracing.propagator.inject(sent, set_span_in_context(self._attempt))
         return sent
 
-    def fail_attempt(self, error: ExpertError) -> None:
-        """End the attempt with its error."""
-        if self._attempt is None:
-            return
-        if error.status is not None:
-            self._attempt.set_attribute("http.response.status_code", error.status)
-        _set_error(self._attempt, error.kind)
-        self._attempt.end()
-        self._attempt = None
-
     def branch(self) -> RequestTrace:
         """For the attempts of a call that is made while others are."""
         return RequestTrace(self._tracing, self._span, self._operation)
 
-    def end_attempt(self, usage: Usage | None) -> None:
-        """End the attempt that is under way; ``usage`` of its answer."""
+    def end_attempt(self, attributes: Mapping[str, Any], error: str | None = None) -> None:
+        """End the attempt that is under way, if there is one."""
         if self._attempt is not None:
-            if usage is not None:
-                self._attempt.set_attribute("gen_ai.usage.input_tokens", usage.tokens_in)
-                self._attempt.set_attribute("gen_ai.usage.output_tokens", usage.tokens_out)
+            self._attempt.set_attributes(_known(attributes))
+            if error is not None:
+                _set_error(self._attempt, error)
             self._attempt.end()
             self._attempt = None
 
@@ -198,11 +186,7 @@ class RequestTrace:
         )
         failed = record.outcome in ("cut", "failed")
         error = record.error or record.outcome
-        if self._attempt is not None:
-            self._attempt.set_attributes(usage)
-            if failed:
-                _set_error(self._attempt, error)
-            self._attempt.end()
+        self.end_attempt(usage, error if failed else None)
         span = self._span
         if span.is_recording():
             span.update_name(f"{self._operation} {record.asked}")
@@ -257,7 +241,7 @@ def _decision(selection: Selection | None) -> dict[str, Any]:
     )
 
 
-def _known(attributes: dict[str, Any]) -> dict[str, Any]:
+def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 

@@ -34,9 +34,7 @@ class CascadeOutcomes:
 
     weights: FloatArray  # (m,) ascending
     quality: FloatArray  # (n_samples, m) scores of the given answers, NaN where they are not known
-    dollars: (
-        FloatArray | None
-    )  # (n_samples, m) of all experts that were asked; None if there are none
+    dollars: FloatArray | None  # (n_samples, m) of all experts that were asked; None without prices
     costs: FloatArray  # (n_samples, m) under the terms of the task
     asked: BoolArray  # (n_samples, m, n_experts) which experts were asked
     # (2, m) quality and dollars by which the cascades of all rows do worse than these, those of the folds
@@ -69,15 +67,6 @@ class CascadeOutcomes:
             None if self.gaps is None else self.gaps[:, first:],
         )
 
-    def with_gaps(self, fitted: CascadeOutcomes) -> CascadeOutcomes:
-        """The same beside what the cascades do that were fitted on these rows."""
-        known = ~np.isnan(self.quality).any(axis=1)
-        less = (self.quality - fitted.quality)[known].mean(axis=0)
-        more = np.zeros(len(less))
-        if self.dollars is not None and fitted.dollars is not None:
-            more = np.nanmean((fitted.dollars - self.dollars)[known], axis=0)
-        return replace(self, gaps=np.maximum([less, more], 0.0))
-
 
 @dataclass(frozen=True, eq=False)
 class FittedCascades:
@@ -100,11 +89,12 @@ def checked_answers(table: OutcomeTable) -> Answers:
     if len(table.expert_names) < 2:
         raise invalid("cascade", f"needs at least two experts; got {table.expert_names[0]} only.")
     answers = table.answers
-    if answers is None:
+    given = 0 if answers is None else int((answers.codes >= 0).any(axis=0).sum())
+    if answers is None or given < 2:
         raise invalid(
             "cascade",
-            "needs the answers of the experts, and the table has none. Add columns answer__<expert>, as "
-            "mild collect writes them.",
+            f"needs the answers of at least two experts; got those of {given}. Add columns "
+            "answer__<expert>, as mild collect writes them.",
         )
     if not answers.ever_agree:
         raise invalid(
@@ -149,54 +139,42 @@ def fit_cascades(
     one expert is best at every weight.
     """
     traded = prices is not None
-    if prices is None:
-        # In wrong answers.
-        prices = np.maximum(task.costs - (1 - task.table.scores), 0.0)
-    router = _fit(task, X, prices, max_calls)
+    # In wrong answers, if the task says what asking costs.
+    paid = np.maximum(task.costs - (1 - task.table.scores), 0.0) if prices is None else prices
+    answers = checked_answers(task.table)
+
+    def fit(rows: Any) -> AnswerCascadeRouter:
+        weight = None if task.weight is None else task.weight[rows]
+        known = {"answers": answers.take(rows), "prices": paid[rows]}
+        errors = 1 - task.table.scores[rows]
+        return AnswerCascadeRouter(max_calls=max_calls).fit(X[rows], errors, weight, **known)
+
+    def held_out(train: IntArray, test: IntArray) -> CascadeOutcomes:
+        part = replace(task, table=task.table.take(test))
+        return CascadeOutcomes.of(fit(train), grid, part, X[test])
+
+    router = fit(slice(None))
     grid = price_weights(router.candidates_) if traded else np.ones(1)
     grid = grid[[len(router.at(t).order) > 1 for t in grid]]
     if not grid.size:
         return None
-    parts = Parallel(n_jobs=n_jobs)(
-        delayed(_held_out)(task, X, prices, max_calls, grid, train, test) for train, test in folds
-    )
-    (n, p), m = task.table.scores.shape, len(grid)
-    quality, costs, dollars = (np.full((n, m), np.nan) for _ in range(3))
-    asked = np.zeros((n, m, p), bool)
+    parts = Parallel(n_jobs=n_jobs)(delayed(held_out)(*fold) for fold in folds)
+    fitted = CascadeOutcomes.of(router, grid, task, X)
+    quality, costs, dollars = (np.full(fitted.quality.shape, np.nan) for _ in range(3))
+    asked = np.zeros(fitted.asked.shape, bool)
     for (_, test), part in zip(folds, parts, strict=True):
         quality[test], costs[test], asked[test] = part.quality, part.costs, part.asked
         if part.dollars is not None:
             dollars[test] = part.dollars
-    paid = None if task.table.prices is None else dollars
-    found = FittedCascades(router, CascadeOutcomes(grid, quality, paid, costs, asked))
-    return replace(found, held=found.held.with_gaps(found.of(task, X))) if traded else found
-
-
-def _fit(
-    task: Task, X: Any, prices: FloatArray, max_calls: int, rows: Any = slice(None)
-) -> AnswerCascadeRouter:
-    weight = None if task.weight is None else task.weight[rows]
-    return AnswerCascadeRouter(max_calls=max_calls).fit(
-        X[rows],
-        1 - task.table.scores[rows],
-        weight,
-        answers=checked_answers(task.table).take(rows),
-        prices=prices[rows],
-    )
-
-
-def _held_out(
-    task: Task,
-    X: Any,
-    prices: FloatArray,
-    max_calls: int,
-    weights: FloatArray,
-    train: IntArray,
-    test: IntArray,
-) -> CascadeOutcomes:
-    router = _fit(task, X, prices, max_calls, train)
-    part = replace(task, table=task.table.take(test))
-    return CascadeOutcomes.of(router, weights, part, X[test])
+    gaps = None
+    if traded:
+        less, more = quality - fitted.quality, np.zeros(quality.shape)
+        if fitted.dollars is not None:
+            more = fitted.dollars - dollars
+        known = ~np.isnan(less + more).any(axis=1)
+        gaps = np.maximum([part[known].mean(axis=0) for part in (less, more)], 0.0)
+    own = None if fitted.dollars is None else dollars
+    return FittedCascades(router, CascadeOutcomes(grid, quality, own, costs, asked, gaps))
 
 
 def as_given(policy: AnswerCascadePolicy, order: IntArray, direct: Policy) -> AnswerCascadePolicy:
@@ -215,9 +193,8 @@ class TunedCascade:
 
     used: bool  # whether the router is the cascade
     path: str  # what it does, in words
-    steps: tuple[
-        Mapping[str, Any], ...
-    ]  # ``experts`` asked together, training ``rows`` that end there
+    # ``experts`` asked together, training ``rows`` that end there
+    steps: tuple[Mapping[str, Any], ...]
     threshold: float  # least probability of an answer that is accepted
     mean_cost: float | None
     quality: float | None
@@ -225,6 +202,37 @@ class TunedCascade:
     # ``router``: what would be saved without answers; ``cost``, ``quality``, ``dollars_per_1000``: those of
     # the cascade minus those of that router, each ``estimate``, ``low``, ``high`` and ``confidence``
     without_answers: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        policy: AnswerCascadePolicy,
+        used: bool,
+        task: Task,
+        X: Any,
+        found: Mapping[str, Verdict],
+        router: str,
+    ) -> TunedCascade:
+        """From what it was fitted on, and the ``differences`` to a router without answers."""
+        names = task.table.expert_names
+        end = policy.run(X, checked_answers(task.table)).step
+        steps = [
+            {"experts": [names[k] for k in step], "rows": int((end == number).sum())}
+            for number, step in enumerate(policy.steps)
+        ]
+        money, ends_of = found.get("dollars_per_1000"), ("estimate", "low", "high", "confidence")
+        compared: dict[str, Any] = {"router": router, "dollars_per_1000": None}
+        compared |= {k: {end: getattr(v, end) for end in ends_of} for k, v in found.items()}
+        return cls(
+            used,
+            cascade_words(policy, names),
+            tuple(steps),
+            policy.threshold,
+            found["cost"].router_cost,
+            found["quality"].router_cost,
+            None if money is None else money.router_cost,
+            compared,
+        )
 
     @property
     def sentences(self) -> list[str]:
@@ -278,75 +286,31 @@ def minus_choices(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class JudgedCascade:
-    """A cascade on held-out rows, where it is compared with choices of experts."""
+def differences(
+    task: Task, own: CascadeOutcomes, chosen: IntArray, confidence: float, seed: int
+) -> dict[str, Verdict]:
+    """Cost, quality and dollars per 1,000 queries of the first cascade minus those of chosen experts.
 
-    task: Task  # the rows
-    column: CascadeOutcomes  # of which the first price weight is judged
-    confidence: float
-    seed: int
-
-    def differences(self, chosen: IntArray) -> tuple[Verdict, Verdict, Verdict | None]:
-        """Cost, quality and dollars per 1,000 queries minus those of chosen experts (n_samples,).
-
-        A choice is -1 in rows that are not held out.
-        """
-        table, own = self.task.table, self.column
-        money = None
-        if own.dollars is not None and table.prices is not None:
-            money = self._difference(1000 * own.dollars, 1000 * table.prices, chosen)
-        cost = self._difference(own.costs, self.task.costs, chosen)
-        return cost, self._difference(own.quality, table.scores, chosen), money
-
-    def _difference(self, own: FloatArray, values: FloatArray, chosen: IntArray) -> Verdict:
-        task = self.task
-        about = (task.groups, task.counted, task.strata, self.confidence, self.seed)
-        return minus_choices(own[:, 0], values, chosen, *about)
-
-    def verdict(self, constants: IntArray, known: Verdict) -> Verdict:
-        """The verdict against the best constants (n_samples,), whose name and index are known."""
-        cost, _, money = self.differences(constants)
-        return replace(
-            cost,
-            router="the cascade",
-            constant=known.constant,
-            constant_expert=known.constant_expert,
-            dollars_per_1000=None if money is None else money.estimate,
-        )
-
-    def compared(
-        self, chosen: IntArray, name: str, policy: AnswerCascadePolicy, task: Task, X: Any
-    ) -> TunedCascade:
-        """The cascade beside a router without answers; ``task`` and ``X`` are what it was fitted on."""
-        names, answers = task.table.expert_names, checked_answers(task.table)
-        ends = np.bincount(policy.run(X, answers).step, minlength=len(policy.steps)).tolist()
-        found = self.differences(chosen)
-        three = ("cost", "quality", "dollars_per_1000")
-        ends_of = ("estimate", "low", "high", "confidence")
-        differences = [one and {end: getattr(one, end) for end in ends_of} for one in found]
-        return TunedCascade(
-            True,
-            cascade_words(policy, names),
-            tuple(
-                {"experts": [names[k] for k in step], "rows": rows}
-                for step, rows in zip(policy.steps, ends, strict=True)
-            ),
-            policy.threshold,
-            found[0].router_cost,
-            found[1].router_cost,
-            None if found[2] is None else found[2].router_cost,
-            {"router": name, **dict(zip(three, differences, strict=True))},
-        )
+    These are (n_samples,), and -1 in rows that are not held out.
+    """
+    table = task.table
+    pairs = {"cost": (own.costs, task.costs), "quality": (own.quality, table.scores)}
+    if own.dollars is not None and table.prices is not None:
+        pairs["dollars_per_1000"] = 1000 * own.dollars, 1000 * table.prices
+    about = (task.groups, task.counted, task.strata, confidence, seed)
+    return {
+        name: minus_choices(first[:, 0], values, chosen, *about)
+        for name, (first, values) in pairs.items()
+    }
 
 
-def unused_answers(task: Task, X: Any, seed: int) -> dict[str, Any] | None:
+def unused_answers(task: Task, seed: int) -> dict[str, Any] | None:
     """What a cascade would keep and save, on half of some rows; None where it would do neither.
 
     It is the cheapest that is as good as the best expert on the other half, of a few experts.
     """
     table = task.table
-    if not table.has_answers or len(table.expert_names) < 2:
+    if not table.has_answers:
         return None
     rows = np.random.default_rng([seed, 3]).permutation(table.rows)[:SAID_ROWS]
     rows = np.sort(rows[~np.isnan(table.scores[rows]).any(axis=1)])
@@ -357,26 +321,25 @@ def unused_answers(task: Task, X: Any, seed: int) -> dict[str, Any] | None:
     price, quality = np.nanmean(prices, axis=0), np.nanmean(table.scores, axis=0)
     parts = np.array_split(np.argsort(price, kind="stable"), SAID_EXPERTS)
     some = [int(part[np.argmax(quality[part])]) for part in parts if part.size]
-    part = table.take(rows).in_order(np.array(some))
-    answers = part.answers
+    part, paid = table.take(rows).in_order(np.array(some)), prices[rows][:, some]
+    answers, scores, names = part.answers, part.scores, part.expert_names
     if answers is None or not answers.ever_agree:
         return None
     (halves,) = random_splits(groups, 1, 0.5, seed)
     fit, judged = halves.train, halves.test
-    inputs, paid, errors = X[rows], prices[rows][:, some], 1 - part.scores
+    # Counts read no features.
+    X, best = np.zeros((len(rows), 1)), int(np.argmax(scores[fit].mean(axis=0)))
     router = AnswerCascadeRouter(max_calls=min(SAID_CALLS, len(some)), gate="counts")
-    router.fit(inputs[fit], errors[fit], answers=answers.take(fit), prices=paid[fit])
-    best = int(np.argmin(errors[fit].mean(axis=0)))
-    good = [one for one in router.candidates_ if one.cost <= errors[fit, best].mean() + ROUNDING]
-    policy = router.policy_of(good[0])
-    run = policy.run(inputs[judged], answers.take(judged))
-    own, other = run.given(part.scores[judged]).mean(), part.scores[judged, best].mean()
+    router.fit(X[fit], 1 - scores[fit], answers=answers.take(fit), prices=paid[fit])
+    least = 1 - scores[fit, best].mean() + ROUNDING
+    policy = router.policy_of(next(one for one in router.candidates_ if one.cost <= least))
+    run = policy.run(X[judged], answers.take(judged))
+    own, other = run.given(scores[judged]).mean(), scores[judged, best].mean()
     money = np.nanmean(run.paid(paid[judged])), np.nanmean(paid[judged, best])
     kept = float(own / other) if other > 0 else 1.0
     saved = float(1 - money[0] / money[1]) if money[1] > 0 else 0.0
     if len(policy.order) < 2 or (kept <= 1 and saved <= 0):
         return None
-    names = part.expert_names
     path = cascade_words(policy, names)
     dollars = "" if table.prices is None else f", and saves {100 * saved:.0f} % of its dollars"
     sentence = (
@@ -384,6 +347,11 @@ def unused_answers(task: Task, X: Any, seed: int) -> dict[str, Any] | None:
         f"{100 * kept:.1f} % of the quality of always {names[best]}{dollars}: it {path}. cascade=True "
         "(--cascade) considers cascades, which send a query to several experts."
     )
-    figures = {"best_expert": names[best], "rows": len(judged), "kept": kept}
-    figures |= {"saved": None if table.prices is None else saved, "path": path}
-    return {**figures, "sentence": sentence}
+    return {
+        "best_expert": names[best],
+        "rows": len(judged),
+        "kept": kept,
+        "saved": None if table.prices is None else saved,
+        "path": path,
+        "sentence": sentence,
+    }

@@ -74,15 +74,10 @@ class HeldOut:
                 f"the price of every expert are known; got {int(known.sum())} rows.",
                 parameter="target",
             )
-        return HeldOut(
-            self.errors[known],
-            self.prices[known],
-            self.quality[known],
-            None if self.dollars is None else self.dollars[known],
-            self.groups[known],
-            None if self.folds is None else self.folds[known],
-            None if self.cascades is None else self.cascades.take(known),
-        )
+        parts = (self.errors, self.prices, self.quality, self.dollars, self.groups, self.folds)
+        taken: list[Any] = [None if part is None else part[known] for part in parts]
+        own = None if self.cascades is None else self.cascades.take(known)
+        return replace(HeldOut(*taken), cascades=own)
 
     @property
     def all_quality(self) -> FloatArray:

@@ -32,10 +32,10 @@ from mild.metrics.verdict import ROUNDING
 from mild.money import amount
 from mild.tuning.cascades import (
     FittedCascades,
-    JudgedCascade,
     TunedCascade,
     as_given,
     checked_answers,
+    differences,
     fit_cascades,
     unused_answers,
 )
@@ -235,7 +235,7 @@ def tune(
                 f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} rows kept for calibration."
             )
     elif task.constant_expert is not None:
-        return _constant_result(task, notes)
+        return _constant_result(task, notes, random_state)
     possible = possible_folds(task, cv, time)
     notes.extend(filter(None, [fewer_folds(cv, possible, task)]))
     folds = search_folds(task, cv if possible < 2 else possible, time, random_state)
@@ -261,7 +261,7 @@ def tune(
             rule = "the search was stopped before a cascade was found; the best router is kept."
             warnings.warn(rule, TuningInterruptedWarning, stacklevel=2)
     elif not stopped:
-        hint = unused_answers(task, fitted.features, random_state)
+        hint = unused_answers(task, random_state)
     priced = with_price_heads(
         fitted, task, folds, wanted, calibration, n_jobs, confidence, random_state, cascades
     )
@@ -327,23 +327,36 @@ def _judge_cascade(
     ``task`` and ``X`` are what it was fitted on, and ``judged`` are the rows that it is judged on.
     """
     solution, direct, held = priced.solution, priced.direct, priced.held
+    constants, used = search.held_out_constants_, True
     if solution is None or direct is None or held is None:
-        own = JudgedCascade(judged, cascades.held, confidence, seed)
-        constants, chosen = search.held_out_constants_, search.held_out_
-        name = f"{search.best_family_} router"
+        own, chosen, name = cascades.held, search.held_out_, f"{search.best_family_} router"
         if search.decides_as_constant_:
             chosen, name = constants, f"always {verdict.constant}"
-        tuned = own.compared(chosen, name, cascades.policy_of(None), task, X)
-        found = own.verdict(constants, verdict)
-        loss = tuned.without_answers["cost"]
-        used = loss["high"] < 0 and found.pays if safe else loss["estimate"] < -ROUNDING
-        return replace(tuned, used=bool(used)), found if used else verdict
-    if not solution.cascade or held.cascades is None:
+    elif solution.cascade and held.cascades is not None:
+        place = int(np.flatnonzero(held.cascades.weights == solution.t)[0])
+        own, name = held.cascades.take(slice(None), place), direct.setting
+        chosen = np.where(held.known, held.chosen_by(direct, task.table.expert_names), -1)
+    else:
         return None, verdict
-    place = int(np.flatnonzero(held.cascades.weights == solution.t)[0])
-    own = JudgedCascade(judged, held.cascades.take(slice(None), place), confidence, seed)
-    chosen = np.where(held.known, held.chosen_by(direct, task.table.expert_names), -1)
-    return own.compared(chosen, direct.setting, cascades.policy_of(solution), task, X), verdict
+    found = differences(judged, own, chosen, confidence, seed)
+    if solution is None:
+        # Chosen from two, the cascade and the best candidate, which share the probability of an error.
+        best = differences(judged, own, constants, (1 + confidence) / 2, seed)
+        loss, money = found["cost"], best.get("dollars_per_1000")
+        judgement = replace(
+            best["cost"],
+            confidence=confidence,
+            n_candidates=2,
+            notes=("2 candidates",),
+            router="the cascade",
+            constant=verdict.constant,
+            constant_expert=verdict.constant_expert,
+            dollars_per_1000=None if money is None else money.estimate,
+        )
+        used = loss.high < 0 and bool(judgement.pays) if safe else loss.estimate < -ROUNDING
+        verdict = judgement if used else verdict
+    policy = cascades.policy_of(solution)
+    return TunedCascade.of(policy, used, task, X, found, name), verdict
 
 
 def _search(families: str | Sequence[str] | None, params: Mapping[str, Any]) -> Any:
@@ -360,8 +373,13 @@ def _calibration_split(task: Task, share: float, time: str | None, seed: int) ->
     """The rows to fit on and the calibration rows of a task, queries and groups whole."""
     check_share("calibration_share", share)
     (split,) = task_splits(task, 1, share, time, seed)
+    table = task.table
+    if table.has_answers and table.kind_detected:
+        # Scores of calibration rows must not tell how answers are compared.
+        known = replace(table.take(split.train), answer_kind=None)
+        table = replace(table, answer_kind=known.kind_of_answers())
     fitting, calibration = (
-        make_task(task.table.take(rows), task.terms, task.group_column)
+        make_task(table.take(rows), task.terms, task.group_column)
         for rows in (split.train, split.test)
     )
     return fitting, calibration
@@ -492,7 +510,7 @@ class TuneResult:
         return html_table(title, best, self.sentences)
 
 
-def _constant_result(task: Task, notes: Sequence[str]) -> TuneResult:
+def _constant_result(task: Task, notes: Sequence[str], seed: int) -> TuneResult:
     """The result where one expert costs least in every row, so that no search is needed."""
     fitted = fit_constant(task)
     constant = task.table.expert_names[task.constant_expert or 0]
@@ -513,6 +531,7 @@ def _constant_result(task: Task, notes: Sequence[str]) -> TuneResult:
         rows=(),
         routes_as_constant=True,
         prices_unused=_prices_unused(task, None),
+        answers_unused=unused_answers(task, seed),
         cost=task.cost,
         text=fitted.router.text.kind if fitted.router.text else None,
         balance=task.balance,

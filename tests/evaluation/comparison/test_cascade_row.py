@@ -87,7 +87,7 @@ def test_rows_in_which_an_expert_was_not_asked_are_not_compared() -> None:
 def test_without_answers_there_is_no_row_and_naming_it_is_refused() -> None:
     table = answer_table(60, answers=False)
     with pytest.raises(
-        InvalidInputError, match="cascade needs the answers of the experts"
+        InvalidInputError, match="cascade needs the answers of at least two experts"
     ) as error:
         mild.compare(table, methods=["cascade"], **OPTIONS)
     assert error.value.code == "invalid_cascade"

@@ -12,8 +12,8 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, request_bytes, solo
 from mild.endpoints.expert import Expert
 from mild.gateway.refusals import Refusal
-from mild.gateway.server.body import FairLimit, parse_body
-from mild.gateway.server.completions import CompletionRequest
+from mild.gateway.server.body import FairLimit, HeldAnswers, RequestAnswers, parse_body
+from mild.gateway.server.completion_request import CompletionRequest
 from mild.gateway.server.middleware import LimitedBody
 from mild.gateway.upstream import json_edit
 from mild.gateway.upstream.json_edit import MAX_DEPTH, REQUEST_LIMITS
@@ -200,3 +200,21 @@ async def test_bodies_of_many_requests_are_held_within_the_limit(monkeypatch):
     (memory,) = (memory for memory in memories if memory.highest > 100)
     assert memory.highest <= 1_000_000
     assert memory.held == 0
+
+
+async def test_answers_of_one_request_count_as_one():
+    held = HeldAnswers(300_000, lambda: None)
+    one, other = RequestAnswers(held), RequestAnswers(held)
+    await one.hold("a", 200_000)
+    # Beyond the limit, but the first may go on.
+    await one.hold("b", 200_000)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await other.hold("c", 100_000)
+    one.drop("a")
+    assert list(held._arriving.values()) == [200_000]
+    async with asyncio.timeout(0.05):
+        await other.hold("c", 100_000)
+    one.drop("b")
+    other.drop("c")
+    assert not held._arriving

@@ -24,7 +24,10 @@ from gateway.gateway_cases import (
     said,
 )
 from mild.gateway.access import Access
-from mild.gateway.config import AccessSettings, Settings
+from mild.gateway.config import AccessSettings, LedgerSettings, Settings
+from mild.gateway.ledger.reading import read_ledger
+from mild.gateway.ledger.summary import summarize
+from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.metrics import NO_EXPERT
 
 NAMES = ("small", "medium", "large")
@@ -473,13 +476,14 @@ async def test_fallbacks_answer_if_the_whole_cascade_fails():
 
 async def test_if_everybody_fails_the_error_is_that_of_a_plain_request():
     up = {name: {"script": ["500"] * 9} for name in NAMES}
-    async with cascading(["4", "5", "6"], up=up) as (g, _):
+    async with cascading(["4", "5", "6"], up=up) as (g, ups):
         found = await ask(g.port, chat())
         (record,) = await rows(g)
     assert found.status == 502
     assert json.loads(found.body)["error"]["code"] == "expert_server"
     assert (record.outcome, record.expert) == ("failed", None)
-    assert len(record.calls) == 3
+    assert [call["expert"] for call in record.calls] == [*NAMES, None]
+    assert sum(one.asked for one in vars(ups).values()) == record.attempts == 9
 
 
 async def test_samples_are_calls_of_the_same_expert():
@@ -643,3 +647,108 @@ async def test_very_long_answers_are_not_compared(streamed):
     async with cascading([long, long, "6"]) as (g, _):
         found = await ask(g.port, chat(stream=streamed))
     assert found.headers["x-mild-path"] == "small,medium>large"
+
+
+async def test_a_request_that_nobody_can_take_is_in_the_ledger(tmp_path):
+    place = tmp_path / "ledger.db"
+    own = {name: {"api": "anthropic"} for name in NAMES}
+    writer = LedgerWriter(LedgerSettings(path=place), NAMES)
+    async with cascading(["4", "4", "6"], own=own, ledger_writer=writer) as (g, _):
+        refused = await ask(g.port, chat(logit_bias={"5": 1}))
+        served = await ask(g.port, chat(max_tokens=9))
+    assert (refused.status, served.status) == (400, 200)
+    found = sorted(read_ledger(place), key=lambda one: one.time)
+    assert [one.outcome for one in found] == ["refused", "ok"]
+    assert found[0].calls is None
+    assert len(found[1].calls) == 2
+
+
+async def test_log_probabilities_that_are_no_numbers_are_left_out():
+    choice = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}
+    tokens = [{"logprob": value} for value in ("-0.1", None, [], 1e999, -0.5)]
+    choice["logprobs"] = {"content": tokens}
+    odd = reply(200, json.dumps({"choices": [choice], "usage": USAGE}).replace("Infinity", "1e999"))
+    async with cascading(["4", "4", "6"], up={"small": {"script": [odd]}}) as (g, _):
+        found = await ask(g.port, chat())
+    assert found.status == 200
+    assert found.headers["x-mild-path"] == "small,medium"
+
+
+async def test_long_reasoning_does_not_keep_an_answer_from_being_compared():
+    message = {"role": "assistant", "content": "4", "reasoning_content": "so " * 30_000}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    long = reply(200, json.dumps({"choices": [choice], "usage": USAGE}))
+    async with cascading(["4", "4", "6"], up={"small": {"script": [long]}}) as (g, _):
+        found = await ask(g.port, chat())
+    assert found.headers["x-mild-path"] == "small,medium"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_large_answers_of_parallel_calls_do_not_wait_for_each_other(streamed):
+    long = " ".join(["four" * 5_000] * 15)
+    limits = {"max_unread_bytes": 1_000_000}
+    async with cascading([long, long, "6"], limits=limits) as (g, _), asyncio.timeout(10):
+        found = await asyncio.gather(*(ask(g.port, chat(stream=streamed)) for _ in range(8)))
+        held = g.app.answers._arriving
+    assert [one.headers["x-mild-path"] for one in found] == ["small,medium>large"] * 8
+    assert not held
+
+
+async def test_whoever_could_not_answer_in_a_step_is_asked_as_by_a_plain_request():
+    up = {name: {"script": ["500"] * 9} for name in ("medium", "large")}
+    up["small"] = {"script": ["500"]}
+    own = {name: {"retries": 0} for name in NAMES}
+    async with cascading(["4", "5", "6"], up=up, own=own) as (g, _):
+        found = await ask(g.port, chat())
+        (record,) = await rows(g)
+    assert found.status == 200
+    assert answer_of(found) == "4"
+    assert record.price == pytest.approx(sum(call["dollars"] or 0 for call in record.calls))
+
+
+async def test_the_last_step_may_have_several_experts_and_all_of_the_time():
+    up = {"small": {"script": ["hang"]}, "medium": {"delay": 0.3}, "large": {"delay": 0.3}}
+    router = cascade_router(steps=((0,), (1, 2)))
+    limits = {"total_seconds": 1.2}
+    async with cascading(["4", "5", "6"], up=up, router=router, limits=limits) as (g, _):
+        found = await ask(g.port, chat())
+    assert found.headers["x-mild-path"] == "small>medium,large"
+    assert answer_of(found) == "6"
+
+
+async def test_when_the_time_of_a_request_ends_the_best_answer_is_given():
+    up = {"large": {"script": ["hang"]}}
+    limits = {"total_seconds": 0.8}
+    async with cascading(["4", "5", "6"], up=up, limits=limits) as (g, _):
+        found = await ask(g.port, chat())
+    assert found.status == 200
+    assert answer_of(found) in ("4", "5")
+
+
+async def test_what_a_failed_request_cost_is_counted_for_nobody(tmp_path):
+    place = tmp_path / "ledger.db"
+    up = {name: {"script": ["cut"] * 9} for name in NAMES}
+    writer = LedgerWriter(LedgerSettings(path=place), NAMES)
+    async with cascading(["4", "5", "6"], up=up, ledger_writer=writer) as (g, _):
+        found = await ask(g.port, chat())
+    assert found.status == 502
+    (record,), summary = read_ledger(place), summarize(place)
+    assert set(summary["experts"]) <= set(NAMES)
+    assert record.price == pytest.approx(sum(call["dollars"] or 0 for call in record.calls))
+
+
+async def test_a_last_step_that_breaks_off_is_no_good_call():
+    up = {"large": {"script": ["cut"]}}
+    async with cascading(["4", "5", "6 6 6 6"], up=up) as (g, _):
+        found = await ask(g.port, chat(stream=True))
+        (record,) = await rows(g)
+    assert events(found.body)[-1] != "[DONE]"
+    assert (record.outcome, record.expert) == ("cut", "large")
+    assert [call["outcome"] for call in record.calls] == ["ok", "ok", "cut"]
+    assert record.price == sum(call["dollars"] for call in record.calls)
+
+
+async def test_the_route_knows_what_is_not_served_by_a_cascade():
+    async with cascading(["4", "4", "6"]) as (g, _):
+        several = json.loads((await ask(g.port, chat(n=2), "/v1/route")).body)
+    assert (several["expert"], "first_step" in several) == ("large", False)

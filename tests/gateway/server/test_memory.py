@@ -8,7 +8,7 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, solo
-from mild.gateway.server.completions import CompletionRequest
+from mild.gateway.server.completion_request import CompletionRequest
 
 
 @pytest.mark.parametrize(

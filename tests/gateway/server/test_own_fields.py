@@ -9,7 +9,7 @@ from gateway.gateway_cases import ask, chat, expert, gateway, priced_router, row
 from mild.endpoints.expert import Expert
 from mild.endpoints.translation.fields import text_of
 from mild.gateway.config import read_settings
-from mild.gateway.server.completions import CompletionRequest
+from mild.gateway.server.completion_request import CompletionRequest
 
 CHAT, COMPLETIONS, EMBEDDINGS = "/chat/completions", "/completions", "/embeddings"
 RESPONSES, MESSAGES = "/responses", "/messages"

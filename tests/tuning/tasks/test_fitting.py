@@ -8,10 +8,10 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from figure_cases import task_figures
 from mild.artifact import load, save
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.evaluation.figures import task_figures
 from mild.features import HashingFeatures
 from mild.routers.cost_models import PricedRouter
 from mild.routers.linear import LinearRouter

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from figure_cases import task_figures
 from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.evaluation.figures import minority_recall, task_figures
+from mild.evaluation.figures import minority_recall
 from mild.metrics import paired_interval
 from mild.tuning.tasks import make_task
 from outcome_cases import make_columns

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Any
 
+from mild.endpoints.replies import token_log_probabilities
 from mild.endpoints.translation.answers import (
     FINISH_REASONS,
     call_item,
@@ -33,6 +34,8 @@ from mild.endpoints.translation.fields import (
 
 # Of an answer that is streamed: a longer one is broken off.
 MAX_CHARACTERS = 64_000_000
+# Of one that is compared with others: a longer one would keep other requests waiting.
+MAX_COMPARED = 65_536
 
 
 class MessageReader:
@@ -132,10 +135,10 @@ class _ChatWriter:
 class _Pieces:
     """Cuts chunks of a chat into texts, beginnings of tool calls, and parts of their arguments."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_CHARACTERS) -> None:
         self._index: Any = None
         self._id: Any = None
-        self._characters = 0
+        self._left = most  # characters
         self.finish_reason: str | None = None
 
     def cut(self, chunk: Document) -> Iterator[tuple[str, str, str]]:
@@ -161,8 +164,8 @@ class _Pieces:
     def _counted(self, text: Any) -> str:
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is not a string")
-        self._characters += len(text)
-        if self._characters > MAX_CHARACTERS:
+        self._left -= len(text)
+        if self._left < 0:
             raise ValueError("the answer is too long")
         return text
 
@@ -170,12 +173,12 @@ class _Pieces:
 class AnswerReader:
     """Puts together what an answer says, whole or as a stream, of an expert with an ``api``.
 
-    What has another shape than it should says nothing.
+    One that has another shape than it should, or is too long to be compared, says nothing.
     """
 
     def __init__(self, api: str) -> None:
         self._messages = MessageReader() if api == "anthropic" else None
-        self._pieces = _Pieces()
+        self._pieces = _Pieces(MAX_COMPARED)
         self._text: list[str] = []
         self._calls: list[tuple[str, list[str]]] = []
         self._log_probabilities: list[float] = []
@@ -183,6 +186,8 @@ class AnswerReader:
 
     def add(self, document: Document) -> None:
         """Take a whole answer, or an event of a stream."""
+        if not self._is_readable:
+            return
         chunks: Iterable[Document] = [document]
         try:
             with checking_shape("the answer"):
@@ -190,47 +195,38 @@ class AnswerReader:
                     whole = document.get("type") == "message"
                     chunks = [message_to_chat(document)] if whole else self._messages.read(document)
                 for chunk in chunks:
-                    self._add(chunk)
+                    for choice in (chunk.get("choices") or [])[:1]:
+                        self._add(choice)
         except TranslationError:
             self._is_readable = False
 
-    def _add(self, chunk: Document) -> None:
-        for choice in (chunk.get("choices") or [])[:1]:
-            found = choice.get("logprobs") or {}
-            values = [token.get("logprob") for token in found.get("content") or ()]
-            values += found.get("token_logprobs") or ()
-            self._log_probabilities += [value for value in values if value is not None]
-            self._text.append(choice.get("text") or "")
-            message = choice.get("message") or choice.get("delta") or {}
-            if isinstance(message.get("content"), list):
-                said = "".join(part.get("text") or "" for part in message["content"])
-                message = {**message, "content": said}
-            for kind, value, name in self._pieces.cut({"choices": [{"delta": message}]}):
-                if kind == "text":
-                    self._text.append(value)
-                elif kind == "call":
-                    self._calls.append((name, []))
-                else:
-                    self._calls[-1][1].append(value)
+    def _add(self, choice: Document) -> None:
+        self._log_probabilities += token_log_probabilities(choice)
+        message = choice.get("message") or choice.get("delta") or {"content": choice.get("text")}
+        if isinstance(message.get("content"), list):
+            said = "".join(part.get("text") or "" for part in message["content"])
+            message = {**message, "content": said}
+        for kind, value, name in self._pieces.cut({"choices": [{"delta": message}]}):
+            if kind == "text":
+                self._text.append(value)
+            elif kind == "call":
+                self._calls.append((name, []))
+            else:
+                self._calls[-1][1].append(value)
 
     @property
     def content(self) -> Any:
         """A text; or tool calls, each with its name and arguments."""
-        if not self._calls or not self._is_readable:
-            return "".join(self._text) if self._is_readable else ""
-        calls = []
-        for name, pieces in self._calls:
-            arguments: Any = "".join(pieces)
-            with suppress(ValueError, RecursionError):
-                arguments = json.loads(arguments)
-            calls.append({"name": name, "arguments": arguments})
-        return calls
+        if not self._is_readable:
+            return ""
+        calls = [{"name": name, "arguments": "".join(parts)} for name, parts in self._calls]
+        return calls or "".join(self._text)
 
     @property
     def log_probability(self) -> float | None:
         """Mean over its tokens; None where the expert does not tell."""
         values = self._log_probabilities
-        return sum(values) / len(values) if values else None
+        return math.fsum(values) / len(values) if values else None
 
 
 class _MessageWriter:

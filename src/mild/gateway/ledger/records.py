@@ -59,8 +59,9 @@ class Record:
     # Request whose decision this one follows because their session is pinned. Such a row repeats
     # ``chosen`` and ``propensity`` of that request: nothing new was drawn.
     pinned_by: str | None = None
-    # Of a cascade, every call of an expert: expert, step (from 1), outcome, dollars, tokens_in, tokens_out
-    # and latency_ms. Their dollars and tokens add up to those of the row.
+    # Of a cascade, every call: expert, step (from 1), outcome, dollars, tokens_in, tokens_out and
+    # latency_ms. Their dollars and tokens add up to those of the row. The last may be one beside the steps,
+    # for which several experts were asked in turn: without a step, and without an expert if none answered.
     calls: Sequence[Mapping[str, Any]] | None = None
 
 
@@ -91,7 +92,7 @@ decisions = sa.Table(
 )
 
 
-def path_of(calls: Iterable[tuple[int | None, str]]) -> str:
+def path_of(calls: Iterable[tuple[int | None, str | None]]) -> str:
     """The steps of a cascade with their experts; those outside of the steps come last.
 
     >>> path_of([(1, "small"), (1, "medium"), (None, "spare"), (2, "large")])
@@ -99,7 +100,8 @@ def path_of(calls: Iterable[tuple[int | None, str]]) -> str:
     """
     steps: dict[float, list[str]] = {}
     for step, expert in calls:
-        steps.setdefault(step or math.inf, []).append(expert)
+        if expert is not None:
+            steps.setdefault(step or math.inf, []).append(expert)
     return ">".join(",".join(steps[step]) for step in sorted(steps))
 
 

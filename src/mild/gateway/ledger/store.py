@@ -248,23 +248,17 @@ def _sums(records: Sequence[Record]) -> list[dict[str, Any]]:
     """Rows of ``minutes``, in an order that is the same for all who write."""
     sums: dict[tuple[int, str, str], list[float]] = {}
     for record in records:
-        place = (int(record.time // 60), record.expert or "", record.outcome)
-        entry = sums.setdefault(place, [0, 0.0, 0, 0, 0.0])
+        minute, expert = int(record.time // 60), record.expert or ""
+        entry = sums.setdefault((minute, expert, record.outcome), [0, 0.0, 0, 0, 0.0])
         entry[0] += 1
         entry[4] += record.latency_ms or 0
         # Dollars and tokens are those of the experts that were asked, whoever answered.
-        calls = record.calls or [
-            {
-                "expert": record.expert or "",
-                "dollars": record.price,
-                "tokens_in": record.tokens_in,
-                "tokens_out": record.tokens_out,
-            }
-        ]
-        for call in calls:
-            place = (place[0], configured_name(call["expert"]), record.outcome)
+        names = ("expert", "dollars", "tokens_in", "tokens_out")
+        paid = [[call[name] for name in names] for call in record.calls or ()]
+        for name, *amounts in paid or [[expert, record.price, record.tokens_in, record.tokens_out]]:
+            place = (minute, configured_name(name or ""), record.outcome)
             entry = sums.setdefault(place, [0, 0.0, 0, 0, 0.0])
-            for i, name in enumerate(("dollars", "tokens_in", "tokens_out"), 1):
-                entry[i] += call[name] or 0
-    names = (*minutes.primary_key.columns.keys(), *SUMS)
-    return [dict(zip(names, (*place, *sums[place]), strict=True)) for place in sorted(sums)]
+            for i, amount in enumerate(amounts, 1):
+                entry[i] += amount or 0
+    columns = (*minutes.primary_key.columns.keys(), *SUMS)
+    return [dict(zip(columns, (*place, *sums[place]), strict=True)) for place in sorted(sums)]

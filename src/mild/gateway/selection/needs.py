@@ -66,7 +66,7 @@ def request_needs(document: Mapping[str, Any], bytes_in: int) -> Needs:
     )
 
 
-def answer_formats(document: Mapping[str, Any]) -> list[Any]:
+def answer_formats(document: Mapping[str, Any]) -> list[str]:
     """Types of the formats that a request in any of the APIs asks its answer to have.
 
     >>> answer_formats({"response_format": {"type": "json_object"}})
@@ -74,7 +74,8 @@ def answer_formats(document: Mapping[str, Any]) -> list[Any]:
     """
     forms = [document.get("response_format")]
     forms += [_inner(document, name, "format") for name in ("text", "output_config")]
-    return [form.get("type") for form in forms if isinstance(form, dict)]
+    types = [form.get("type") for form in forms if isinstance(form, dict)]
+    return [one for one in types if isinstance(one, str)]
 
 
 def _inner(document: Mapping[str, Any], name: str, key: str) -> Any:

@@ -13,12 +13,12 @@ from mild.artifact import Router
 from mild.artifact.expert_names import match_expert
 from mild.core.arrays import FloatArray
 from mild.endpoints.expert import Expert
-from mild.endpoints.prices import tokens_in_bytes
+from mild.endpoints.prices import asked_answers, tokens_in_bytes
 from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
-from mild.gateway.selection.needs import missing_of, request_needs
+from mild.gateway.selection.needs import answer_formats, missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 from mild.policies.answers import AnswerCascadePolicy, Ask
 
@@ -37,14 +37,13 @@ class Scores(NamedTuple):
     costs: list[float] | None
     values: list[float]  # what the choice maximises: minus the expected cost where there are costs
     novel: bool = False  # whether it is the expert for novel texts that is chosen
-    features: FloatArray | None = None  # (n_features,) of the text, where the router is a cascade
+    features: FloatArray | None = None  # (n_features,) of the text
 
 
 class Climb(NamedTuple):
     """How a cascade serves one request."""
 
     policy: AnswerCascadePolicy
-    json_policy: AnswerCascadePolicy  # the same for answers that are JSON or tool calls
     features: FloatArray | None  # of the text
     skipped: frozenset[int]  # experts of the cascade that are not asked
 
@@ -87,7 +86,7 @@ class ExpertSelector:
             router = router.with_target(routing.target.target)
         self.cascade = router.cascade
         if self.cascade is not None:
-            # Tool calls are compared as such, whatever the cascade has learned from.
+            # For structured output, whatever the cascade has learned from.
             self._json_cascade = replace(self.cascade, answer_kind="json")
         self.whole, router = router, router.direct
         self.router = router.with_prices(price_weight=routing.price_weight, in_dollars=True)
@@ -149,10 +148,8 @@ class ExpertSelector:
                 first = self._on_novel if novel[i] and self._on_novel is not None else best
                 # The choice, then the others by the value that the choice maximises.
                 order = sorted(range(len(self.names)), key=lambda k: (k != first, -values[row][k]))
-                found_one = Scores(first, order, shares[row], costs[row], values[row], novel[i])
-                if self.cascade is not None:
-                    found_one = found_one._replace(features=X[i])
-                scores[i] = found_one
+                row_scores = shares[row], costs[row], values[row]
+                scores[i] = Scores(first, order, *row_scores, novel[i], X[i])
         return [scores[i] for i in range(len(texts))]
 
     async def score_soon(self, text: str, price_weight: float | None = None) -> Scores:
@@ -226,14 +223,13 @@ class ExpertSelector:
         request: bytes,
         document: Mapping[str, Any],
         bytes_in: int,
-        comparable: bool = False,
     ) -> Selection:
         """Select for one request; Refusal 400 if no expert can serve it.
 
         ``text`` is what the router reads, ``request`` the number of the request, twelve bytes,
-        ``document`` its content in any of the APIs, and ``bytes_in`` its length. A cascade is used where
-        answers are ``comparable``: it is drawn with 1 - explore, and every expert with its part of
-        explore. Its requests do not follow a session: each is judged by its own answers.
+        ``document`` its content in any of the APIs, and ``bytes_in`` its length. A cascade
+        is drawn with 1 - explore, and every expert with its part of explore. Its requests do not follow a
+        session: each is judged by its own answers.
         """
         if model.expert is not None:
             return Selection([model.expert])
@@ -241,7 +237,7 @@ class ExpertSelector:
         scores = await self.score_soon(text, model.price_weight)
         scores = self.restrict(scores, missing)
         explore, able = self._routing.explore, scores.order
-        climb = self.climb(model, scores, missing) if comparable else None
+        climb = self.climb(model, scores, missing, document)
         if climb is not None:
             if explore > 0 and self._random.random() < explore:
                 chosen = sorted(able)[self._random.randrange(len(able))]
@@ -268,16 +264,23 @@ class ExpertSelector:
         return self._selection(scores, missing, chosen, propensity, explored=explored)
 
     def climb(
-        self, model: ModelRequest, scores: Scores, missing: Mapping[str, str]
+        self,
+        model: ModelRequest,
+        scores: Scores,
+        missing: Mapping[str, str],
+        document: Mapping[str, Any],
     ) -> Climb | None:
         """How the cascade serves a request; None if one expert is asked."""
-        policy = self.cascade
-        if policy is None or model.price_weight is not None or model.direct or scores.novel:
+        policy, direct = self.cascade, model.direct or model.price_weight is not None
+        # Of several answers to one request, none can be compared.
+        if policy is None or direct or scores.novel or asked_answers(document) > 1:
             return None
+        if not {"json_schema", "json_object"}.isdisjoint(answer_formats(document)):
+            policy = self._json_cascade
         names = {k: configured_name(self.names[k]) for k in policy.order}
         kept_back = {expert.name for expert in self._fallbacks}
         skipped = {k for k, name in names.items() if name in missing or name in kept_back}
-        return Climb(policy, self._json_cascade, scores.features, frozenset(skipped))
+        return Climb(policy, scores.features, frozenset(skipped))
 
     def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:
         """The decision that a request follows; None where its expert cannot serve it."""

@@ -96,6 +96,27 @@ class HeldAnswers:
             await asyncio.sleep(0.01)
         self._arriving[answer] = size
 
+    def drop(self, answer: object, left: int = 0) -> None:
+        """It was passed on, or nobody waits for it; but for the bytes that are ``left``."""
+        if left > COUNTED_BYTES:
+            self._arriving[answer] = left
+        else:
+            self._arriving.pop(answer, None)
+
+
+class RequestAnswers:
+    """Answers of one request. They count as one: they must not wait for each other."""
+
+    def __init__(self, held: HeldAnswers) -> None:
+        self._held = held
+        self._sizes: dict[object, int] = {}
+
+    async def hold(self, answer: object, size: int) -> None:
+        """As that of ``HeldAnswers``."""
+        self._sizes[answer] = size
+        await self._held.hold(self, sum(self._sizes.values()))
+
     def drop(self, answer: object) -> None:
-        """It was passed on, or nobody waits for it."""
-        self._arriving.pop(answer, None)
+        """As that of ``HeldAnswers``."""
+        self._sizes.pop(answer, None)
+        self._held.drop(self, sum(self._sizes.values()))

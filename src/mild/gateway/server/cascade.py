@@ -9,176 +9,123 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from typing import Any
 
 from mild.core.answers import Answer
 from mild.endpoints.errors import ExpertError
-from mild.endpoints.prices import UsageMeter
 from mild.endpoints.translation.streams import AnswerReader
 from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import configured_name
 from mild.gateway.selection.selector import Climb
 from mild.gateway.selection.text import parts_of, turns_of
-from mild.gateway.upstream.attempts import UpstreamRequest, UpstreamResponse
-from mild.gateway.upstream.expert_client import ExpertClient
-from mild.policies.answers import Accept, AnswerCascadePolicy, Ask
+from mild.gateway.server.calls import ExpertCall, RequestCalls
+from mild.gateway.upstream.attempts import UpstreamResponse
+from mild.policies.answers import Accept, Ask
 
-if TYPE_CHECKING:
-    from mild.gateway.server.completions import CompletionHandler
-
-# Share of the longest time of a request that the judged steps may take together; the rest is for the last.
-JUDGED_SHARE = 0.5
-# Bytes of an answer that is compared; a longer one agrees with nobody.
-MAX_COMPARED = 65_536
-
-
-@dataclass(eq=False)
-class ExpertCall:
-    """One call of an expert, or of several in turn, with its attempts, and what came of it."""
-
-    upstream: UpstreamRequest
-    name: str | None = None  # of the expert in the cascade; None outside of the steps
-    step: int = 0  # from 1
-    usage: UsageMeter = field(default_factory=UsageMeter)
-    response: UpstreamResponse | None = None
-    # Of a stream that was read whole: what the client gets.
-    content: list[bytes] | None = None
-    outcome: str = "cancelled"  # "ok", or why there is no answer
-    seconds: float = 0.0  # until its answer was read, or until the first event of a live stream
-
-    @property
-    def expert(self) -> str | None:
-        """The configured expert that was asked last; None if nobody was."""
-        if self.name is not None:
-            return configured_name(self.name)
-        return None if self.response is None else self.response.client.name
+# Shares of the longest time of a request: the judged steps may take one together, all steps the other.
+JUDGED_SHARE, CLIMB_SHARE = 0.5, 0.95
 
 
 class Cascade:
     """The steps of one request."""
 
-    def __init__(self, handler: CompletionHandler, climb: Climb) -> None:
-        self._handler = handler
-        self._names = handler.serving.selector.names
-        self._policy, self._json_policy, self._features, skipped = climb
+    def __init__(self, calls: RequestCalls, climb: Climb, names: Sequence[str]) -> None:
+        self._calls = calls
+        self._names = names
+        self._policy, self._features, skipped = climb
         self._answers: dict[int, Answer | None] = dict.fromkeys(skipped)
-        request, steps = handler.request, self._policy.steps
-        for expert in self._policy.order:
-            if not request.is_able(self._client(expert).expert):
+        self._asked: dict[int, ExpertCall] = {}
+        request, context, steps = calls.request, calls.context, self._policy.steps
+        self._clients = {k: context.clients[configured_name(names[k])] for k in self._policy.order}
+        for expert, client in self._clients.items():
+            if request.why_not(client.expert) is not None:
                 self._answers[expert] = None
-        most = handler.context.settings.cascade.stuck_after
+        most = context.settings.cascade.stuck_after
         if most is not None and len(steps) > 1 and repeated_calls(request.document) >= most:
             self._answers |= dict.fromkeys(steps[0])
-        self._calls: dict[int, ExpertCall] = {}
-        self._judged_until = 0.0
-        self.refusal: Refusal | None = None  # of the last step
+        longest = context.settings.longest_request
+        self._judged_until = asyncio.get_running_loop().time() + JUDGED_SHARE * longest
+        deadline = request.deadline or context.settings.cascade.deadline_seconds or math.inf
+        self._seconds = min(deadline, CLIMB_SHARE * longest)
 
-    @property
-    def tried(self) -> set[str]:
-        """Experts that were sent the request."""
-        calls = self._calls.values()
-        return {str(call.expert) for call in calls if call.upstream.attempts}
-
-    async def run(self, deadline: float | None) -> ExpertCall | None:
+    async def run(self, start: float) -> ExpertCall | None:
         """The call whose answer is given; None if there is none, or the budget does not allow all steps.
 
-        ``deadline`` seconds after the request came it is the best answer so far; Refusal 504 without one.
+        At the deadline it is the best answer so far, Refusal 504 without one. ``start`` is when the request
+        came, by ``time.perf_counter()``.
         """
-        handler = self._handler
         found = self._next()
-        if not isinstance(found, Ask) or not await handler.plan(self._worst_case(found)):
+        if not isinstance(found, Ask) or not await self._calls.reserve(self._worst_case(found)):
             return None
-        longest = handler.context.settings.longest_request
-        self._judged_until = asyncio.get_running_loop().time() + JUDGED_SHARE * longest
-        left = None if deadline is None else deadline - (time.perf_counter() - handler.start)
         try:
-            async with asyncio.timeout(left):
-                return await self._climb(found)
+            async with asyncio.timeout(self._seconds - (time.perf_counter() - start)):
+                while isinstance(found, Ask):
+                    if found.experts == (self._policy.order[-1],):
+                        return await self._ask_last(found.experts[0])
+                    await self._ask_step(found.experts)
+                    found = self._next()
         except TimeoutError:
             best = self._best()
             if best is None:
-                message = f"The request was not answered within {deadline:g} s."
+                message = f"The request was not answered within {self._seconds:g} s."
                 raise Refusal(504, message, code="total_timeout") from None
             return best
-
-    async def _climb(self, found: Ask | Accept) -> ExpertCall | None:
-        while isinstance(found, Ask):
-            if found.experts == (self._policy.order[-1],):
-                return await self._ask_last(found.experts[0])
-            await self._ask_step(found.experts)
-            found = self._next()
-        if self._answers[found.expert] is None:
-            return self._best()
-        return self._calls[found.expert]
+        return self._best() if self._answers[found.expert] is None else self._asked[found.expert]
 
     def _next(self) -> Ask | Accept:
-        return self._judge.next(self._features, self._answers)
-
-    @property
-    def _judge(self) -> AnswerCascadePolicy:
-        given = self._answers.values()
-        calls_tools = any(one is not None and not isinstance(one.content, str) for one in given)
-        is_json = calls_tools or self._handler.request.is_json
-        return self._json_policy if is_json else self._policy
+        return self._policy.next(self._features, self._answers)
 
     def _best(self) -> ExpertCall | None:
         """The call with the best answer so far."""
         known = {expert: answer for expert, answer in self._answers.items() if answer is not None}
         if not known:
             return None
-        return self._calls[self._judge.leading(self._features, known).expert]
+        return self._asked[self._policy.leading(self._features, known).expert]
 
     def _worst_case(self, first: Ask) -> float:
         """Dollars that all steps from this one on may cost at most."""
-        steps = self._policy.steps
-        start = next(k for k, step in enumerate(steps) if set(first.experts) <= set(step))
-        left = [expert for step in steps[start:] for expert in step if expert not in self._answers]
-        return sum(self._handler.worst_case(self._client(expert).expert) for expert in left)
-
-    def _client(self, expert: int) -> ExpertClient:
-        return self._handler.context.clients[configured_name(self._names[expert])]
+        order = self._policy.order
+        left = order[order.index(first.experts[0]) :]
+        experts = [self._clients[one].expert for one in left if one not in self._answers]
+        return sum(map(self._calls.worst_case, experts))
 
     def _new_call(self, expert: int) -> ExpertCall:
-        name, steps = self._names[expert], self._policy.steps
-        step = next(k for k, step in enumerate(steps, 1) if expert in step)
-        call = self._calls[expert] = self._handler.new_call(name, step)
+        step = next(k for k, step in enumerate(self._policy.steps, 1) if expert in step)
+        call = self._asked[expert] = self._calls.new(self._names[expert], step)
         return call
 
     async def _ask_last(self, expert: int) -> ExpertCall | None:
         """The last step; the best answer so far if it has none."""
         call = self._new_call(expert)
-        try:
-            await self._handler.ask(call, [self._client(expert)])
-        except Refusal as refusal:
-            self.refusal = refusal
-            return self._best()
-        finally:
-            self._handler.waited += call.upstream.waited
-        best = self._best() if call.outcome == "client_error" else None
-        return call if best is None else best
+        with suppress(Refusal):
+            await self._calls.ask(call, [self._clients[expert]])
+        if call.outcome == "ok":
+            return call
+        best = self._best()
+        # An error about the request itself is passed on.
+        return call if best is None and call.response is not None else best
 
     async def _ask_step(self, experts: tuple[int, ...]) -> None:
         """Ask these experts at the same time; those that are too slow have no answer."""
+        until = None if self._policy.order[-1] in experts else self._judged_until
         calls = {expert: self._new_call(expert) for expert in experts}
-        try:
-            async with asyncio.timeout_at(self._judged_until), asyncio.TaskGroup() as group:
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until), asyncio.TaskGroup() as group:
                 for expert, call in calls.items():
                     group.create_task(self._read(expert, call))
-        except TimeoutError:
-            pass
-        finally:
-            self._handler.waited += max(call.upstream.waited for call in calls.values())
         self._answers |= {expert: self._answers.get(expert) for expert in experts}
 
     async def _read(self, expert: int, call: ExpertCall) -> None:
         """Ask one expert, and read its answer whole."""
-        handler, client = self._handler, self._client(expert)
+        calls, client = self._calls, self._clients[expert]
         try:
             # It is not waited for: others are asked instead.
-            response = await handler.ask(call, [client], patience=0.0)
+            response = await calls.ask(call, [client], patience=0.0)
         except Refusal:
             return
         reader = AnswerReader(client.expert.api)
@@ -187,41 +134,38 @@ class Cascade:
                 await self._read_stream(call, response, reader)
             elif response.document is not None:
                 reader.add(response.document)
-                await handler.context.answers.hold(call, 2 * len(response.content))
+                response.close()
+                await calls.held.hold(call, 2 * len(response.content))
             if call.outcome == "ok":
-                # To compare a very long one would keep other requests waiting.
-                content = reader.content if call.usage.bytes_out <= MAX_COMPARED else ""
-                self._answers[expert] = Answer(content, reader.log_probability)
+                self._answers[expert] = Answer(reader.content, reader.log_probability)
         except Refusal as refusal:
             call.outcome = refusal.code or refusal.kind
         except ExpertError as error:
             call.outcome = error.kind
-            handler.note_cut(response, error)
+            calls.note_cut(response, error)
         finally:
             response.close(finished=call.outcome == "ok")
 
     async def _read_stream(
         self, call: ExpertCall, response: UpstreamResponse, reader: AnswerReader
     ) -> None:
-        call.content = []
-        size, start = 0, time.perf_counter()
+        start, kept = time.perf_counter(), bytearray()
 
         async def keep(content: bytes, more: bool) -> None:
-            nonlocal size
-            size += len(content)
-            assert call.content is not None
-            call.content.append(content)
-            await self._handler.context.answers.hold(call, size)
+            kept.extend(content)
+            await self._calls.held.hold(call, len(kept))
 
-        # Its events count as an answer only once all of them have come.
-        call.outcome = "cancelled"
+        call.outcome, call.content = "open", kept
         try:
-            await self._handler.relay(call, response, reader.add).run(keep)
+            await self._calls.relay(call, response, reader.add).run(keep)
+            call.outcome = "ok"
+        except asyncio.CancelledError:
+            call.outcome = "cancelled"
+            raise
         finally:
             seconds = time.perf_counter() - start
             call.seconds += seconds
             call.upstream.waited += seconds
-        call.outcome = "ok"
 
 
 def repeated_calls(document: Mapping[str, Any]) -> int:
@@ -236,21 +180,18 @@ def repeated_calls(document: Mapping[str, Any]) -> int:
     errors: list[str] = []
     for turn in turns_of(document):
         given = turn.get("tool_calls")
-        for call in given if isinstance(given, list) else ():
-            calls.append(json.dumps(call.get("function") if isinstance(call, dict) else call))
-        for part in (turn, *parts_of(turn)):
+        listed = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+        for part in (turn, *listed, *parts_of(turn)):
             kind = part.get("type")
-            if kind in ("function_call", "tool_use"):
-                calls.append(json.dumps([part.get(key) for key in ("name", "arguments", "input")]))
+            if kind in ("function_call", "tool_use") or "function" in part:
+                fields = ("function", "name", "arguments", "input")
+                calls.append(json.dumps([part.get(name) for name in fields]))
             elif kind in ("function_call_output", "tool_result") or part.get("role") == "tool":
                 said = json.dumps([part.get("output"), part.get("content")])
                 if part.get("is_error") or "error" in said.lower():
                     errors.append(said)
-    return max(_repeats(calls), _repeats(errors))
-
-
-def _repeats(said: list[str]) -> int:
-    count = 0
-    while count < len(said) and said[-1 - count] == said[-1]:
-        count += 1
-    return count
+    # Of each, the last ones that are equal.
+    return max(
+        len(list(takewhile(said[-1].__eq__, reversed(said)))) if said else 0
+        for said in (calls, errors)
+    )

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -30,12 +30,8 @@ from mild.gateway.selection.models import (
 from mild.gateway.selection.sessions import content_session, named_session
 from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
-from mild.gateway.server.completions import (
-    CompletionHandler,
-    CompletionRequest,
-    check_required,
-    run_until_disconnect,
-)
+from mild.gateway.server.completion_request import CompletionRequest, check_required
+from mild.gateway.server.completions import CompletionHandler, run_until_disconnect
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send, authorization_of
 
 if TYPE_CHECKING:
@@ -89,6 +85,8 @@ class Completions:
         selector.check_weight(model.price_weight)
         if endpoint == EMBEDDINGS:
             model = self._embedding_model(model)
+        elif request.streamed and context.settings.cascade.stream == "direct":
+            model = replace(model, direct=True)
         if request.session_name is not None:
             request.session = named_session(caller.name, request.session_name)
         elif context.settings.routing.session_from_content:
@@ -169,7 +167,7 @@ class Endpoints:
         scores = selector.restrict(selector.score(text, wanted.price_weight), missing)
         # The figures are those of the whole text; the evidence is looked for in a part of a long one.
         part = shorten(text, MAX_EXPLAINED_CHARACTERS // 2, MAX_EXPLAINED_CHARACTERS // 2)
-        climb = selector.climb(wanted, scores, missing)
+        climb = selector.climb(wanted, scores, missing, document)
         router = selector.at_weight(wanted.price_weight) if climb is None else selector.whole
         found = await self._explain(router, part)
         why = {name: value for name, value in asdict(found).items() if name in _WHY}

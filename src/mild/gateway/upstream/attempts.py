@@ -164,7 +164,7 @@ async def _attempt(
             request.lost.append(client.expert)
         report(client, error.kind, error)
         if request.trace is not None:
-            request.trace.fail_attempt(error)
+            request.trace.end_attempt({"http.response.status_code": error.status}, error.kind)
         request.errors.append(f"{client.name}: {error}")
         # Without its frames: they would keep this attempt until the garbage collector runs.
         return error.with_traceback(None)
