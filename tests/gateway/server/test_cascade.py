@@ -499,7 +499,7 @@ async def test_samples_are_calls_of_the_same_expert():
     assert found.headers["x-mild-expert"] == "small"
     assert [ups.small.asked, ups.large.asked] == [2, 0]
     keys = {head["idempotency-key"] for _, head in ups.small.heads}
-    assert keys == {"k1", "k1-small#2"}
+    assert keys == {"k1-small", "k1-small#2"}
     assert record.expert == "small"
     assert dollars == pytest.approx(record.price) == pytest.approx(2 * PAID["small"])
 

@@ -85,8 +85,8 @@ class RequestCalls:
         request, trace, headers = self.request, self.trace, self.request.headers
         if name is not None:
             trace = None if trace is None else trace.branch()
-            if name != configured_name(name) and "idempotency-key" in headers:
-                # Another sample is another request.
+            if "idempotency-key" in headers:
+                # Another expert, or another sample, is another request, perhaps to the same provider.
                 headers = headers | {"idempotency-key": f"{headers['idempotency-key']}-{name}"}
         upstream = UpstreamRequest(
             request.endpoint,
