@@ -88,8 +88,8 @@ class EndpointResponse:
     async def read_all(self, most: int = MAX_BODY_BYTES) -> bytes:
         """The whole body. Raises ExpertError for one of more than ``most`` bytes."""
         body = bytearray()
-        while piece := await self.read():
-            body += piece
+        while not self._response.content.at_eof():
+            body += await self.read()
             if len(body) > most:
                 raise ExpertError("garbled", f"an answer of more than {most:,} bytes")
             # Twice: it is copied when it is whole, and parsed.

@@ -200,27 +200,25 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
 
         An answer is an ``Answer`` or its content; None for an expert that failed or has no answer.
         """
-        first = 0 if self.start_error is None else int(self.first_steps(self._row(x))[0])
+        errors = self._errors(x)
+        first = 0 if errors is None else int(self._first_steps(errors)[0])
         asked: list[int] = []
         for step in self.steps[first:]:
-            missing = tuple(expert for expert in step if expert not in answers)
-            if missing:
+            if missing := tuple(expert for expert in step if expert not in answers):
                 break
             asked += step
-        else:
-            return self._accepted(x, asked, answers, is_last=True)
-        if not asked:
+        if missing and not asked:
             return Ask(missing)
-        found = self._accepted(x, asked, answers)
-        return found if found.probability >= self.threshold else Ask(missing)
+        found = self._accepted(errors, asked, answers, is_last=not missing)
+        return found if not missing or found.probability >= self.threshold else Ask(missing)
 
     def leading(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Accept:
         """The leading one of these answers, by expert; its probability is 0 if there is none."""
-        return self._accepted(x, [one for one in self.order if one in answers], answers)
+        return self._accepted(self._errors(x), [k for k in self.order if k in answers], answers)
 
     def _accepted(
         self,
-        x: FloatArray | None,
+        errors: FloatArray | None,
         experts: list[int],
         answers: Mapping[int, Any],
         is_last: bool = False,
@@ -228,7 +226,6 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         if not experts:
             return Accept(self.order[-1], 0.0)
         row = Answers.of([[answers[expert] for expert in experts]], self.answer_kind)
-        errors = None if self.heads is None else self.heads.expected_errors(self._row(x))
         expert, score = self._judge(experts, row, errors, is_last)
         return Accept(int(expert[0]), float(score[0]))
 
@@ -263,10 +260,12 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         hard = errors[:, self.steps[0]].min(axis=1) > limit
         return np.where(hard, len(self.steps) - 1, 0)
 
-    def _row(self, x: FloatArray | None) -> FloatArray:
+    def _errors(self, x: FloatArray | None) -> FloatArray | None:
+        if self.heads is None:
+            return None
         if x is None:
             raise UnsupportedError("this cascade needs the features of the query; got none.")
-        return x[None]
+        return self.heads.expected_errors(x[None])
 
     def _judge(
         self, experts: list[int], answers: Answers, errors: FloatArray | None, is_last: bool

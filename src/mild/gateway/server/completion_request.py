@@ -142,7 +142,8 @@ class CompletionRequest:
         """Tokens that the answer may have at most."""
         if self.endpoint == EMBEDDINGS:
             return 0
-        asked = max(self._asked_tokens, asked_tokens(expert.extra)) or expert.max_tokens
+        own = asked_tokens(expert.extra) if expert.extra else 0
+        asked = max(self._asked_tokens, own) or expert.max_tokens
         limit = expert.max_output or expert.context or LONGEST_CONTEXT
         return min(asked, limit) * self._answers
 
