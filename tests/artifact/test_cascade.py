@@ -182,8 +182,8 @@ def test_the_steps_are_said_in_words():
     assert facts["price_weight"] == "1"
     words = cascade_router(start_error=0.6, steps=((0,), (1,), (2,))).facts["cascade"]
     assert words.endswith(
-        "else asks medium; accepts it likewise; else asks large; begins with large if an error "
-        "above 0.6 is expected of small"
+        "else asks medium; accepts the leading answer likewise; else asks large; begins with large if "
+        "an error above 0.6 is expected of small"
     )
     assert cascade_router(steps=((2,),)).facts["cascade"] == "asks large"
 

@@ -192,3 +192,16 @@ def test_many_patterns_take_little_memory():
     table.expected(codes)
     assert tracemalloc.get_traced_memory()[1] < 20e6
     tracemalloc.stop()
+
+
+def test_an_expert_that_has_no_answer_disagrees_unless_past_rows_say_more():
+    """Two experts of 0.9 that are right when they agree, and else half of the time."""
+    codes = np.array([[0, 0]] * 80 + [[0, 1]] * 20)
+    scores = np.array([[1.0, 1.0]] * 80 + [[1.0, 0.0], [0.0, 1.0]] * 10)
+    silent, apart = np.array([[0, -1]]), np.array([[0, 1]])
+    table = AgreementTable.of_rows(codes, scores, np.ones(100))
+    assert_allclose(table.leading(silent)[1], table.leading(apart)[1])
+    assert table.leading(silent)[1] < 0.6
+    # Rows in which an expert had no answer, and the other was right.
+    more = np.concatenate([codes, [[0, -1]] * 50]), np.concatenate([scores, [[1.0, 0.0]] * 50])
+    assert AgreementTable.of_rows(*more, np.ones(150)).leading(silent)[1] > 0.9

@@ -330,3 +330,12 @@ def test_a_gate_is_not_learned_from_a_few_rows(gate):
     X, costs, answers = outcomes(9)
     with pytest.raises(InvalidInputError, match="at least 10 rows"):
         fitted((X, costs, answers), gate=gate)
+
+
+def test_a_gate_never_trusts_an_answer_more_because_an_error_is_expected():
+    """Features that say nothing: what a fold expects is then the opposite of its own errors."""
+    for seed in range(12):
+        X, costs, answers = outcomes(200, seed)
+        router = fitted((np.zeros_like(X), costs, answers), gate="logistic")
+        gates = [one.gate for one in router.candidates_ if one.gate is not None]
+        assert all(gate[-2] <= 0 for gate in gates)

@@ -147,7 +147,7 @@ def test_experts_that_share_a_bias_are_not_trusted(options):
         run = policy.run(found.router.features(table.queries), table.answers)
         assert run.asked[:, table.expert_names.index("large")].mean() > 0.9
     else:
-        assert found.notes[-1].startswith("no cascade is better")
+        assert found.notes[-1].startswith("no cascade ")
 
 
 def test_a_guarantee_fixes_the_cascades_before_the_calibration_rows(monkeypatch):
@@ -195,7 +195,7 @@ def test_without_the_option_it_is_said_what_answers_would_save():
     ("columns", "options", "code"),
     [
         ({"answers": False}, {}, "invalid_cascade"),
-        ({}, {"max_calls": 0}, "invalid_max_calls"),
+        ({}, {"max_calls": 1}, "invalid_max_calls"),
         ({}, {"max_calls": 2.5}, "invalid_max_calls"),
     ],
 )

@@ -45,6 +45,7 @@ def router_facts(
         "best params": estimator.best_params,
         **_fit_parameters(estimator, margins is not None),
         "cascade": cascade and cascade_words(cascade, expert_names),
+        "gate": cascade and ("counts of agreement" if cascade.gate is None else "linear"),
         "answers": cascade and f"{cascade.answer_kind}, compared {KINDS[cascade.answer_kind]}",
         **_policy_settings((cascade.direct if cascade else policy).shown_settings),
         "margins in use": margins and dict(zip(expert_names, margins, strict=True)),
@@ -73,7 +74,7 @@ def cascade_words(cascade: AnswerCascadePolicy, expert_names: Sequence[str]) -> 
     )
     words = [f"asks {asks[0]}"]
     for number, ask in enumerate(asks[1:]):
-        words += ["accepts it likewise" if number else accepts, f"else asks {ask}"]
+        words += ["accepts the leading answer likewise" if number else accepts, f"else asks {ask}"]
     if cascade.start_error is not None:
         words.append(
             f"begins with {asks[-1]} if an error above {cascade.start_error:.4g} is expected of "

@@ -141,15 +141,23 @@ class AgreementTable:
     ) -> FloatArray:
         """Expected score (n, k) of each expert's answer; 0 where it has none.
 
-        ``own`` are scores (n, k) and weights (n,) of the rows where they are among those of the table:
-        they are left out, each of its own estimate.
+        Without past rows, an expert that has no answer counts as one that says something else. ``own`` are
+        scores (n, k) and weights (n,) of the rows where they are among those of the table: they are left
+        out, each of its own estimate.
         """
         counts, sums = self.like(codes)
         if own is not None:
             scores, weight = own
             counts = counts - weight
             sums = sums - weight[:, None] * scores
-        estimate = (sums + PRIOR_ROWS * self.accuracy) / (counts + PRIOR_ROWS)[:, None]
+        before = np.broadcast_to(self.accuracy, codes.shape)
+        silent = (codes < 0) & (codes > UNKNOWN)
+        if silent.any():
+            others = codes.max() + 1 + np.arange(codes.shape[1])
+            before = np.where(
+                silent.any(axis=1)[:, None], self.expected(np.where(silent, others, codes)), before
+            )
+        estimate = (sums + PRIOR_ROWS * before) / (counts + PRIOR_ROWS)[:, None]
         return np.where(codes < 0, 0.0, np.clip(estimate, 0.0, 1.0))
 
     def leading(
@@ -397,7 +405,7 @@ def cascade_of(policy: Policy) -> AnswerCascadePolicy | None:
 def only_direct(what: str, parameter: str) -> UnsupportedError:
     """The refusal to change what a cascade was fitted for."""
     return UnsupportedError(
-        f"{what} of a cascade cannot be changed after fitting, because its steps were chosen for them; fit "
+        f"{what} of a cascade cannot be changed after fitting, because its steps were chosen for it; fit "
         "it again, or use its router without answers (router.direct).",
         parameter=parameter,
     )

@@ -527,6 +527,17 @@ def _fit_gate(
     kept = weight > 0
     inputs, costs = (each[:, kept].reshape(-1, each.shape[2]) for each in (inputs, costs))
     weight = np.tile(weight[kept], len(inputs) // int(kept.sum()))
+    gate = _linear_gate(loss, margins, inputs, costs, weight)
+    if gate[-2] > 0:
+        # Where X says little, the error expected without a fold is high if the fold itself has few errors.
+        inputs[:, -2] = 0.0
+        gate = _linear_gate(loss, margins, inputs, costs, weight)
+    return gate
+
+
+def _linear_gate(
+    loss: str, margins: Any, inputs: FloatArray, costs: FloatArray, weight: FloatArray
+) -> FloatArray:
     mean = np.average(inputs, axis=0, weights=weight)
     spread = np.sqrt(np.average((inputs - mean) ** 2, axis=0, weights=weight))
     varies = spread > 1e-12

@@ -94,7 +94,8 @@ def checked_answers(table: OutcomeTable) -> Answers:
         raise invalid(
             "cascade",
             f"needs the answers of at least two experts; got those of {given}. Add columns "
-            "answer__<expert>, as mild collect writes them.",
+            "answer__<expert>, as mild collect writes them, or set another kind of answers "
+            "(answer_kind, --answer-kind).",
         )
     if not answers.ever_agree:
         raise invalid(

@@ -185,7 +185,7 @@ def tune(
         target_probability,
     )
     check_folds(cv)
-    check_integer("max_calls", max_calls, 1)
+    check_integer("max_calls", max_calls, 2)
     params = {
         "estimator": make_router("linear", params, random_state, tune),
         "alphas": alphas,
@@ -279,7 +279,10 @@ def tune(
         tuned, verdict = _judge_cascade(cascades, search, priced, *about)
     uses_cascade = tuned is not None and tuned.used
     if cascade and not uses_cascade:
-        notes.append("no cascade is better on held-out rows than the router without answers.")
+        better = "is better on held-out rows than the router without answers"
+        if wanted:
+            better = "meets the target by its margins for less than the router without answers"
+        notes.append(f"no cascade {better}.")
     if calibration is not None:
         fitted = replace(fitted, features=step.vectorize(contents(table, step)))
     router = router_of(fitted, whole, {**priced.notes, "verdict": verdict.as_dict()})

@@ -135,10 +135,10 @@ class _ChatWriter:
 class _Pieces:
     """Cuts chunks of a chat into texts, beginnings of tool calls, and parts of their arguments."""
 
-    def __init__(self, most: int = MAX_CHARACTERS) -> None:
+    def __init__(self, most: int | None = None) -> None:
         self._index: Any = None
         self._id: Any = None
-        self._left = most  # characters
+        self._left = MAX_CHARACTERS if most is None else most
         self.finish_reason: str | None = None
 
     def cut(self, chunk: Document) -> Iterator[tuple[str, str, str]]:
