@@ -154,9 +154,8 @@ class AgreementTable:
         silent = (codes < 0) & (codes > UNKNOWN)
         if silent.any():
             others = codes.max() + 1 + np.arange(codes.shape[1])
-            before = np.where(
-                silent.any(axis=1)[:, None], self.expected(np.where(silent, others, codes)), before
-            )
+            apart = self.expected(np.where(silent, others, codes))
+            before = np.where(np.any(silent, axis=1, keepdims=True), apart, before)
         estimate = (sums + PRIOR_ROWS * before) / (counts + PRIOR_ROWS)[:, None]
         return np.where(codes < 0, 0.0, np.clip(estimate, 0.0, 1.0))
 
