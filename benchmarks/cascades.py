@@ -354,7 +354,7 @@ def report(result: dict[str, Any]) -> Report:
             figure += f" (single expert {single['kept']:.3f} at {single['dollars']:.3f})"
             met, bar = row["dollars"] <= single["dollars"], "not dearer than the single expert"
         else:
-            met = round(row["kept"], 3) >= least and round(row["dollars"], 3) <= most
+            met = row["kept"] >= least and row["dollars"] <= most
             bar = f"≥ {least:g} at ≤ {most:g}"
         found.add(f"{table}, {method}, asked {asked:g}", figure, bar, met)
     for row in result["curves"]:

@@ -197,9 +197,9 @@ def test_no_more_are_in_flight_than_allowed(ask):
 
 def test_requests_keep_their_pace(ask):
     with FakeEndpoint() as endpoint:
-        start = time.monotonic()
         ask(questions(5), expert(endpoint, requests_per_minute=600.0))
-    assert endpoint.requests[-1]["time"] - start >= 0.4 - 0.05
+    times = [request["time"] for request in endpoint.requests]
+    assert times[-1] - times[0] >= 0.4 - 0.05
 
 
 def test_tokens_keep_their_pace(ask):

@@ -211,8 +211,9 @@ def decision_lines(
     """Decisions as JSON lines, without line breaks; ``first_steps`` are those of a cascade."""
 
     def by_expert(values: FloatArray) -> dict[str, float]:
-        pairs = zip(expert_names, values.tolist(), strict=True)
-        return {name: float(f"{value:.6g}") for name, value in pairs}
+        rounded = [float(f"{value:.6g}") for value in values.tolist()]
+        numbers = [int(value) if value.is_integer() else value for value in rounded]
+        return dict(zip(expert_names, numbers, strict=True))
 
     lines = []
     for row, query in enumerate(queries):
