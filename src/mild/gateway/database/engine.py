@@ -30,7 +30,7 @@ except ImportError as missing:
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
 # Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
-SCHEMA = "0005"
+SCHEMA = "0006"
 OLD = "old"
 metadata = sa.MetaData()
 

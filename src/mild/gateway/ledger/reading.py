@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from mild.errors import DataFileError, InvalidInputError, OptionError
 from mild.gateway.database import AddressError, DatabaseError, is_address, read_address
-from mild.gateway.database.engine import SCHEMA, Database, Location, open_database, shown_place
-from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
+from mild.gateway.database.engine import OLD, Database, Location, open_database, shown_place
+from mild.gateway.ledger.records import COLUMNS, NEW_COLUMNS, Record, decisions, from_row
 from mild.gateway.ledger.store import routers
 
 # Rows held at a time.
@@ -88,10 +88,10 @@ def open_ledger(place: Location) -> Iterator[Database]:
 def ledger_columns(
     database: Database, names: Sequence[str] = COLUMNS
 ) -> list[sa.ColumnElement[Any]]:
-    """Columns to select; a ledger that nobody has opened to write since an older version has no calls."""
-    if database.schema == SCHEMA:
-        return [decisions.c[name] for name in names]
-    return [sa.null().label(name) if name == "calls" else decisions.c[name] for name in names]
+    """Columns to select; those of a later version are empty in a ledger that nobody has opened to write."""
+    schema = "" if database.schema == OLD else database.schema
+    absent = {name for version, new in NEW_COLUMNS.items() if schema < version for name in new}
+    return [sa.null().label(name) if name in absent else decisions.c[name] for name in names]
 
 
 def read_blocks(

@@ -63,11 +63,20 @@ class Record:
     # latency_ms. Their dollars and tokens add up to those of the row. The last may be one beside the steps,
     # for which several experts were asked in turn: without a step, and without an expert if none answered.
     calls: Sequence[Mapping[str, Any]] | None = None
+    preferred: str | None = (
+        None  # what the router would have chosen without exploration, or "cascade"
+    )
+    # Model and fingerprint that the expert reported with its answer, as "MODEL" or "MODEL FINGERPRINT".
+    reported: str | None = None
+    # Features of the text, only where the settings keep them (``pack_features``).
+    features: str | None = None
 
 
+#: Revision of the schema -> the columns that came with it.
+NEW_COLUMNS = {"0005": ("calls",), "0006": ("preferred", "reported", "features")}
 COLUMNS = tuple(column.name for column in fields(Record))
 # What clients and experts wrote.
-_TEXTS = ("key", "asked", "text", "error")
+_TEXTS = ("key", "asked", "text", "error", "reported")
 _MAX_CHARACTERS = 256
 _KINDS = {"str": sa.Text, "float": sa.Double, "int": sa.BigInteger, "bool": sa.BigInteger}
 

@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mild.gateway.database.engine import Location, make_table, open_database, upsert
+from mild.gateway.ledger.feedback import feedback
 from mild.gateway.ledger.records import REFUSED, Record, as_row, decisions
 from mild.gateway.selection.models import configured_name
 
@@ -237,6 +238,9 @@ class Retention:
 
 
 def _delete(connection: sa.Connection, ids: Any) -> int:
+    """Delete rows with the feedback on their answers."""
+    gone = sa.select(decisions.c.request_id).where(decisions.c.id.in_(ids))
+    connection.execute(feedback.delete().where(feedback.c.request_id.in_(gone)))
     return connection.execute(decisions.delete().where(decisions.c.id.in_(ids))).rowcount
 
 

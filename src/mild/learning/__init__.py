@@ -1,0 +1,1 @@
+"""From a gateway's ledger and feedback to a better router."""
