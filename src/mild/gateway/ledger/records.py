@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
+from mild.core.arrays import FloatArray
 from mild.core.long_texts import abridge
 from mild.endpoints.replies import storable
+from mild.features import TextFeatures
 from mild.gateway.database.engine import metadata
 
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
@@ -114,12 +119,41 @@ def path_of(calls: Iterable[tuple[int | None, str | None]]) -> str:
     return ">".join(",".join(steps[step]) for step in sorted(steps))
 
 
+def features_tag(step: TextFeatures) -> str:
+    """A short name of a fitted text step: that of another step differs."""
+    settings, tensors = step.state()
+    digest = hashlib.sha256(json.dumps([step.kind, settings], sort_keys=True, default=str).encode())
+    for name in sorted(tensors):
+        digest.update(name.encode() + np.ascontiguousarray(tensors[name]).tobytes())
+    return digest.hexdigest()[:12]
+
+
+def pack_features(features: FloatArray, tag: str) -> str:
+    """Features of a text as the ledger keeps them: half precision, with the ``features_tag`` of their step.
+
+    >>> unpack_features(pack_features(np.array([0.5, -2.0]), "ab"), "ab")
+    array([ 0.5, -2. ], dtype=float32)
+    """
+    most = np.finfo(np.float16).max
+    values = np.clip(features, -most, most).astype("<f2")
+    return f"{tag}:{base64.b64encode(values.tobytes()).decode()}"
+
+
+def unpack_features(packed: str, tag: str) -> FloatArray | None:
+    """Features that were packed; None if they are those of another step."""
+    step, _, values = packed.partition(":")
+    if step != tag:
+        return None
+    return np.frombuffer(base64.b64decode(values), "<f2").astype(np.float32)
+
+
 def shorten_record(record: Record, keep_text: bool) -> Record:
     """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
     answered = record.attempts and record.outcome != "refused" and record.status < 400
     text = abridge(record.text) if keep_text and answered and record.text is not None else None
     asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
-    return replace(record, asked=asked, error=error, text=text)
+    features = record.features if answered else None
+    return replace(record, asked=asked, error=error, text=text, features=features)
 
 
 def as_row(record: Record) -> dict[str, Any]:
