@@ -18,10 +18,11 @@ from mild.core.propensities import is_preferred
 from mild.errors import UnsupportedError
 from mild.evaluation.replay.log import WITHOUT_QUERY, why_left_out
 from mild.gateway.database.engine import OLD, Database, Location
-from mild.gateway.ledger.feedback import SOURCES, feedback
+from mild.gateway.ledger.feedback import SOURCES, feedback, has_feedback
 from mild.gateway.ledger.reading import open_ledger, read_blocks
-from mild.gateway.ledger.records import decisions, features_tag, unpack_features
+from mild.gateway.ledger.records import decisions
 from mild.gateway.selection.models import CASCADE
+from mild.gateway.stored_features import features_tag, unpack_features
 
 #: Names behind ``LoggedOutcomes.source``; an outcome is that of a request or a call that failed.
 SOURCE_NAMES = (*SOURCES, "outcome")
@@ -176,10 +177,10 @@ def _judged_blocks(
 ) -> Iterator[tuple[list[tuple[Any, ...]], dict[str, list[tuple[Any, ...]]]]]:
     """Blocks of decisions that were judged or failed, with the feedback on them by request."""
     with open_ledger(place) as database:
-        known = database.schema not in ("", OLD) and database.schema >= "0006"
+        known, schema = has_feedback(database), "" if database.schema == OLD else database.schema
     # In a cascade, calls may have failed although the request did not.
     where: sa.ColumnElement[bool] = decisions.c.outcome.in_(("failed", "cut"))
-    if database.schema != OLD and database.schema >= "0005":
+    if schema >= "0005":
         where |= decisions.c.calls.is_not(None)
     if known:
         where |= sa.exists().where(feedback.c.request_id == decisions.c.request_id)

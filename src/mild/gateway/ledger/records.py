@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
-from mild.core.arrays import FloatArray
 from mild.core.long_texts import abridge
 from mild.endpoints.replies import storable
-from mild.features import TextFeatures
-from mild.gateway.database.engine import metadata
+from mild.gateway.database.engine import make_table, metadata
 
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
 
@@ -104,6 +99,8 @@ decisions = sa.Table(
     sa.Index("decisions_by_time", "time", "id"),
     sa.Index("decisions_refused", "time", sqlite_where=REFUSED, postgresql_where=REFUSED),
 )
+# Names behind the probabilities, as JSON.
+routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
 
 
 def path_of(calls: Iterable[tuple[int | None, str | None]]) -> str:
@@ -117,34 +114,6 @@ def path_of(calls: Iterable[tuple[int | None, str | None]]) -> str:
         if expert is not None:
             steps.setdefault(step or math.inf, []).append(expert)
     return ">".join(",".join(steps[step]) for step in sorted(steps))
-
-
-def features_tag(step: TextFeatures) -> str:
-    """A short name of a fitted text step: that of another step differs."""
-    settings, tensors = step.state()
-    digest = hashlib.sha256(json.dumps([step.kind, settings], sort_keys=True, default=str).encode())
-    for name in sorted(tensors):
-        digest.update(name.encode() + np.ascontiguousarray(tensors[name]).tobytes())
-    return digest.hexdigest()[:12]
-
-
-def pack_features(features: FloatArray, tag: str) -> str:
-    """Features of a text as the ledger keeps them: half precision, with the ``features_tag`` of their step.
-
-    >>> unpack_features(pack_features(np.array([0.5, -2.0]), "ab"), "ab")
-    array([ 0.5, -2. ], dtype=float32)
-    """
-    most = np.finfo(np.float16).max
-    values = np.clip(features, -most, most).astype("<f2")
-    return f"{tag}:{base64.b64encode(values.tobytes()).decode()}"
-
-
-def unpack_features(packed: str, tag: str) -> FloatArray | None:
-    """Features that were packed; None if they are those of another step."""
-    step, _, values = packed.partition(":")
-    if step != tag:
-        return None
-    return np.frombuffer(base64.b64decode(values), "<f2").astype(np.float32)
 
 
 def shorten_record(record: Record, keep_text: bool) -> Record:
