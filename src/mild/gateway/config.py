@@ -65,6 +65,14 @@ def _flag_or(word: str) -> Callable[[object], object]:
     return check
 
 
+def _share_or_auto(value: object) -> object:
+    """A validator of a share and "auto"."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value != "auto" and not (number and 0 <= float(str(value)) <= 1):
+        problem('must be a share from 0 to 1, or "auto"')
+    return value
+
+
 _File = Annotated[Path, BeforeValidator(_in_folder)]
 _Share = Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)]
 _ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", lambda x: 0 < x < 1)]
@@ -95,7 +103,8 @@ class RoutingSettings:
     """How an expert is chosen."""
 
     price_weight: Amount | None = None
-    explore: _Share = 0.0
+    explore: Annotated[float | Literal["auto"], PlainValidator(_share_or_auto)] = 0.0
+    explore_max: _ShareBelowOne = 0.2
     text: Literal["last", "all"] = "last"
     pin_sessions: Annotated[bool | Literal["soft"], PlainValidator(_flag_or("soft"))] = True
     session_seconds: Positive = 3600.0
