@@ -30,7 +30,7 @@ from mild.gateway.upstream.breaker import STATES
 # Seconds for which a document serves everybody who asks.
 FRESH = 1.0
 # Days whose answers count for the feedback that is shown, and seconds for which that is kept.
-FEEDBACK_DAYS, FEEDBACK_FRESH = 7, 15.0
+FEEDBACK_DAYS, FEEDBACK_FRESH = 7, 30.0
 LAST = 20
 # What is shown of a decision, and of a worker.
 SHOWN = (
