@@ -38,6 +38,8 @@ PUBLIC = [
     "mild_loss",
     "read_outcomes",
     "replay",
+    "rollback",
+    "versions",
     "reward_distribution",
     "rewards",
     "save",

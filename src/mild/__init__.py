@@ -43,11 +43,13 @@ _HOMES = {
     "Verdict": "mild.metrics",
     "collect_outcomes": "mild.collect",
     "replay": "mild.gateway.ledger.replaying",
+    "rollback": "mild.artifact",
+    "versions": "mild.gateway.ledger.serving",
     "import_feedback": "mild.gateway.ledger.importing",
 }
 
 if TYPE_CHECKING:
-    from mild.artifact import Router, load
+    from mild.artifact import Router, load, rollback
     from mild.collect import collect_outcomes
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from mild.evaluation.evaluate import Evaluation, evaluate
     from mild.gateway.ledger.importing import import_feedback
     from mild.gateway.ledger.replaying import replay
+    from mild.gateway.ledger.serving import versions
     from mild.metrics import Verdict, deferral_loss
     from mild.routers import (
         CascadeRouter,
@@ -102,10 +105,12 @@ __all__ = [
     "replay",
     "reward_distribution",
     "rewards",
+    "rollback",
     "save",
     "stationary_distribution",
     "theory_margins",
     "tune",
+    "versions",
 ]
 
 
