@@ -121,6 +121,11 @@ class CompletionRequest:
         self._written: dict[tuple[Any, ...], bytes] = {}
 
     @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self._body)
+
+    @property
     def document(self) -> dict[str, Any]:
         """The body, parsed; only read. Once the expert is chosen, it is parsed again for who asks."""
         return parse_body(self._body) if self._document is None else self._document
