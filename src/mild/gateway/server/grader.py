@@ -45,7 +45,6 @@ MAX_REQUEST_BYTES = 262_144
 PAUSE_SECONDS = 60.0
 # Seconds that grades under way have at the end.
 STOP_SECONDS = 3.0
-_MAX_COMMENT = 500
 _REASONS = {
     "budget": "the budget does not allow it now",
     "room": "too many wait: grading.max_waiting",
@@ -177,8 +176,6 @@ class Grader:
                         self._lose("unreadable")
                         continue
                     score, comment = await self._score(picked.subject, reader.content)
-                    if not context.settings.ledger.keep_text:
-                        comment = None
                     row = (request_id, expert, "grader", score, picked.rate, time.time(), comment)
                     context.ledger.judge(Feedback(*row))
                     context.metrics.add("mild_graded_total", configured_name(expert))
@@ -213,7 +210,7 @@ class Grader:
         score = read_score(reply)
         if score is None:
             raise UngradedError("unreadable")
-        return score, reply[-_MAX_COMMENT:]
+        return score, reply
 
     def _judge_request(self, query: str, answer: str) -> dict[str, Any]:
         assert self._client is not None
