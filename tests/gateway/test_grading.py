@@ -150,7 +150,7 @@ def findings(tmp_path, grading, more=""):
     ("grading", "kind", "said"),
     [
         ('method = "rubric"\nexpert = "smal"', "error", "line 10: grading.expert must be one of"),
-        ('method = "agreement"', "error", "got none"),
+        ('method = "agreement"', "error", "got None"),
         ('method = "exact"', "error", "grading.references must name a file"),
         ('method = "exact"\nreferences = "no.csv"', "error", "no such file"),
         ('method = "rubric"\nexpert = "small"\nbudget_day = 0.001', "warning", "does not pay"),

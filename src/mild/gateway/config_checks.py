@@ -307,25 +307,18 @@ def _grading_findings(settings: Settings, router: Router | None) -> Iterator[Con
     if grading.method == "exact":
         if grading.references is None:
             yield _error(f"{place('references')} must name a file of right answers.")
-        if grading.expert is not None:
-            yield _warning(f'{place("expert")} has no effect with method = "exact".')
         return
     known = [expert.name for expert in settings.experts]
     expert = settings.expert(grading.expert or "")
     if expert is None:
-        close = difflib.get_close_matches(grading.expert or "", known, n=1)
-        hint = f" Is it {close[0]!r}?" if close else ""
-        got = repr(grading.expert) if grading.expert else "none"
         rule = f"must be one of the experts ({', '.join(known)})"
-        yield _error(f"{place('expert')} {rule}; got {got}.{hint}")
+        yield _error(f"{place('expert')} {rule}; got {grading.expert!r}.")
         return
     if router is not None and expert.name in router.expert_names:
         yield _warning(
             f"{place('expert')}: {expert.name} is an expert of the router, and does not grade its own "
             "answers: nothing is learned about them here."
         )
-    if not expert.price.known:
-        yield _warning(f"{place('budget_day')} cannot be reached: {expert.name} has no price.")
     most = expert.price.of(Usage(2 * ANSWER_BYTES, grading.max_tokens))
     if grading.method == "rubric" and most > grading.budget_day:
         yield _warning(

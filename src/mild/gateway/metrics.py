@@ -31,7 +31,7 @@ NO_EXPERT = "none"
 _STATUSES = ("400", "401", "402", "404", "405", "408", "413", "429", "431", "503", "other")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _SMALL_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
-#: Why an answer that was picked has no grade.
+#: Why an answer that was picked to be graded has no grade.
 UNGRADED = ("budget", "room", "expert", "unreadable", "stopped")
 # Steps of cascades from this one on are counted together.
 MAX_STEP = 8

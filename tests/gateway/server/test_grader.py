@@ -364,7 +364,7 @@ async def test_grades_that_fail_are_counted_and_not_written(tmp_path, judge, up,
 
 
 async def test_an_error_of_the_grader_itself_is_counted_and_reaches_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(grader_module, "judge_prompt", lambda *values: 1 / 0)
+    monkeypatch.setattr(grader_module.grading, "judge_prompt", lambda *values: 1 / 0)
     async with grading("rubric", tmp_path) as (g, _):
         assert (await ask(g.port, chat())).status == 200
         assert await graded(g, 1, 0.1) == []

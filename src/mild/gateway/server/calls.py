@@ -19,7 +19,7 @@ from mild.gateway.selection.models import configured_name
 from mild.gateway.server.body import RequestAnswers
 from mild.gateway.server.completion_request import CompletionRequest
 from mild.gateway.server.context import AppContext
-from mild.gateway.server.relay import StreamRelay, ignore_event, stream_translator
+from mild.gateway.server.relay import StreamRelay, stream_translator
 from mild.gateway.tracing import RequestTrace
 from mild.gateway.upstream.attempts import (
     MAX_WAIT,
@@ -130,7 +130,7 @@ class RequestCalls:
         self,
         call: ExpertCall,
         response: UpstreamResponse,
-        seen: Callable[[dict[str, Any]], None] = ignore_event,
+        seen: Callable[[dict[str, Any]], None] = lambda document: None,
     ) -> StreamRelay:
         """What makes the client's events of an expert's stream."""
         request, expert = self.request, response.client.expert

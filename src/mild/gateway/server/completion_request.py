@@ -83,6 +83,7 @@ class CompletionRequest:
         self, headers: Headers, endpoint: str, body: bytes, which: Literal["last", "all"]
     ) -> None:
         self._body = body
+        self.size = len(body)
         self.endpoint = endpoint
         document = parse_body(body)
         self._document: dict[str, Any] | None = document
@@ -119,11 +120,6 @@ class CompletionRequest:
         )
         # Bodies that are written anew, by all that they depend on but the model.
         self._written: dict[tuple[Any, ...], bytes] = {}
-
-    @property
-    def size(self) -> int:
-        """Bytes of the body."""
-        return len(self._body)
 
     @property
     def document(self) -> dict[str, Any]:

@@ -24,12 +24,7 @@ from mild.gateway.server.completion_request import CompletionRequest, Headers
 from mild.gateway.server.context import AppContext, Serving
 from mild.gateway.server.grader import Grader, PickedAnswer
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
-from mild.gateway.server.relay import (
-    StreamRelay,
-    client_error_content,
-    error_event,
-    ignore_event,
-)
+from mild.gateway.server.relay import StreamRelay, client_error_content, error_event
 from mild.gateway.upstream.attempts import UpstreamResponse, read_aside
 
 # Characters of an expert's name that stand in a header as they are.
@@ -187,21 +182,21 @@ class CompletionHandler:
         assert response is not None
         self._given = call
         status = self._record.status = response.response.status
-        seen: Callable[[dict[str, Any]], None] = ignore_event
+        seen: list[Callable[[dict[str, Any]], None]] = []
         if self._picked is not None:
-            name = call.name or response.client.name
-            seen = self._picked.give(name, response.client.expert.api)
+            seen.append(self._picked.give(call.name, response.client.expert))
         if call.content is not None:
             content = bytes(call.content)
         elif response.events is not None:
             self._calls.forget_answers()
-            self._relay = self._calls.relay(call, response, seen)
+            self._relay = self._calls.relay(call, response, *seen)
             await self._begin(status, self._headers(response))
             await self._relay.run(self._write)
             response.close(finished=True)
             return
         elif response.document is not None:
-            seen(response.document)
+            for read in seen:
+                read(response.document)
             content = await read_aside(response.content, context.redact)
         else:
             content = client_error_content(response, request.endpoint)

@@ -1,7 +1,7 @@
 """Grades a random share of the answers once their clients have them, from a budget of its own.
 
-An answer is picked before it is asked for, so that its rate cannot depend on it. What may cost money is
-reserved as if the answer were as long as a judge gets it: the budget does not see the answer either.
+An answer is picked before it is asked for, so that its rate cannot depend on it. What a grade may cost is
+reserved as if the answer were the longest that a judge gets: the budget does not see the answer either.
 """
 
 from __future__ import annotations
@@ -14,19 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage, asked_answers
-from mild.endpoints.translation.fields import CHAT, EMBEDDINGS
+from mild.endpoints.translation.fields import CHAT
 from mild.endpoints.translation.streams import AnswerReader
-from mild.gateway.grading import (
-    ANSWER_BYTES,
-    References,
-    agree,
-    digest_of_query,
-    is_right,
-    judge_prompt,
-    read_references,
-    read_score,
-)
+from mild.gateway import grading
 from mild.gateway.ledger.feedback import Feedback
 from mild.gateway.ledger.records import Record
 from mild.gateway.refusals import Refusal
@@ -37,42 +29,34 @@ from mild.gateway.selection.text import turn_text, turns_of
 from mild.gateway.server.calls import RequestCalls
 from mild.gateway.server.completion_request import CompletionRequest
 from mild.gateway.server.context import AppContext
-from mild.gateway.server.relay import ignore_event
 
-# Answers to longer requests are not graded: what waits to be graded is held in memory.
+# Answers to longer requests are not graded: what waits is held in memory.
 MAX_REQUEST_BYTES = 262_144
 # After the budget has refused a grade, nothing is picked for so long.
 PAUSE_SECONDS = 60.0
 # Seconds that grades under way have at the end.
 STOP_SECONDS = 3.0
-_REASONS = {
-    "budget": "the budget does not allow it now",
-    "room": "too many wait: grading.max_waiting",
-    "expert": "the expert that grades has not answered",
-    "unreadable": "the answer, or its score, could not be read",
-    "stopped": "the gateway has stopped",
-}
 
 
 class UngradedError(Exception):
-    """An answer that was picked gets no grade; its reason is one of those of the metric."""
+    """An answer that was picked gets no grade, for one of the reasons in ``metrics.UNGRADED``."""
 
 
 @dataclass(eq=False)
 class PickedAnswer:
-    """An answer that will be graded; it was picked before it was known, with probability ``rate``."""
+    """An answer that is to be graded; it was picked before it was known, with probability ``rate``."""
 
     rate: float
     subject: Any  # what the method needs of the request
     readers: dict[str, AnswerReader] = field(default_factory=dict)  # by expert; of a cascade, all
     given: str | None = None  # whose answer the client gets
 
-    def give(self, expert: str, api: str) -> Callable[[dict[str, Any]], None]:
-        """What takes the documents of the answer that the client gets."""
-        self.given = expert
-        if expert in self.readers:
-            return ignore_event
-        reader = self.readers[expert] = AnswerReader(api, cuts=True)
+    def give(self, name: str | None, expert: Expert) -> Callable[[dict[str, Any]], None]:
+        """What takes the documents of the answer that the client gets, where they were not read yet."""
+        self.given = name or expert.name
+        if self.given in self.readers:
+            return lambda document: None
+        reader = self.readers[self.given] = AnswerReader(expert.api, cuts=True)
         return reader.add
 
 
@@ -83,17 +67,15 @@ class Grader:
         settings = context.settings.grading
         assert settings is not None
         self._context, self._settings = context, settings
-        self._references: References = {}
-        if settings.method == "exact":
-            self._references = read_references(settings)
-        self._client = None
-        if settings.method != "exact" and settings.expert is not None:
-            self._client = context.clients[settings.expert]
+        exact = settings.method == "exact"
+        self._references = grading.read_references(settings) if exact else {}
+        # Who grades.
+        self._client = None if exact else context.clients[settings.expert or ""]
         self._limit = asyncio.Semaphore(settings.max_in_flight)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._waiting = 0
         self._paused_until = 0.0
         self._closed = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def pick(self, selection: Selection, request: CompletionRequest) -> PickedAnswer | None:
         """Pick the answer to a request, or not, by a random number: before anything of it is known."""
@@ -101,46 +83,39 @@ class Grader:
         rate = settings.explored_share if selection.explored else settings.share
         if random.random() >= rate or self._closed or selection.chosen is None:
             return None
-        if request.endpoint == EMBEDDINGS or request.size > MAX_REQUEST_BYTES:
-            return None
-        # Of several answers to one request, none is the answer. Nobody grades itself.
-        if asked_answers(request.document) > 1 or self._is_own(selection.chosen):
+        # Of several answers to one request none is the answer, and nobody grades itself.
+        several = asked_answers(request.document) > 1
+        if several or request.size > MAX_REQUEST_BYTES or self._is_own(selection.chosen):
             return None
         subject = self._subject(request)
         if subject is None:
             return None
-        if time.monotonic() < self._paused_until or self._context.access.trouble is not None:
-            self._lose("budget")
-        elif self._waiting >= settings.max_waiting:
-            self._lose("room")
-        else:
-            self._waiting += 1
-            return PickedAnswer(rate, subject)
-        return None
+        paused = time.monotonic() < self._paused_until or self._context.access.trouble is not None
+        if paused or self._waiting >= settings.max_waiting:
+            self._lose("budget" if paused else "room")
+            return None
+        self._waiting += 1
+        return PickedAnswer(rate, subject)
 
     def offer(self, picked: PickedAnswer, record: Record) -> None:
         """Grade what was picked, if it came whole; never waits."""
-        experts = [name for name in picked.readers if name == picked.given or self._client is None]
-        if record.outcome != "ok" or not experts or self._is_own(picked.given):
+        experts = [name for name in picked.readers if self._client is None or name == picked.given]
+        if record.outcome != "ok" or not experts or self._is_own(picked.given) or self._closed:
             self._waiting -= 1
-        elif self._closed:
-            self._waiting -= 1
-            self._lose("stopped")
-        else:
-            task = asyncio.get_running_loop().create_task(
-                self._grade(picked, experts, record.request_id)
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            return
+        grade = self._grade(picked, experts, record.request_id)
+        task = asyncio.get_running_loop().create_task(grade)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
         """End: grades under way have a moment, and what they have spent is settled."""
         self._closed = True
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            _, late = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late)
 
     def _is_own(self, expert: str | None) -> bool:
         if self._client is None or expert is None:
@@ -149,22 +124,21 @@ class Grader:
 
     def _lose(self, reason: str) -> None:
         self._context.metrics.add("mild_grading_failed_total", reason)
-        said = f"Answers are not graded: {_REASONS[reason]}."
+        said = f"Answers that were picked are not graded: {reason} (docs/learning.md)."
         self._context.events.note(("grading", reason), said, code=f"grading_{reason}")
 
     def _subject(self, request: CompletionRequest) -> Any:
         """What is needed of a request to grade its answer; None if it cannot be graded."""
-        if self._settings.method == "exact":
-            return self._references.get(digest_of_query(request.text))
+        if self._client is None:
+            return self._references.get(grading.digest_of_query(request.text))
         document = request.document
-        if self._settings.method == "rubric":
-            turns = turns_of(document)
-            if len(turns) < 2:
-                return request.text
-            return "\n\n".join(f"{turn.get('role')}: {turn_text(turn)}" for turn in turns)
-        assert self._client is not None
-        needs = request_needs(document, request.bytes_in)
-        return None if missing_of(self._client.expert, needs) else request
+        if self._settings.method == "agreement":
+            needs = request_needs(document, request.bytes_in)
+            return None if missing_of(self._client.expert, needs) else request
+        turns = turns_of(document)
+        if len(turns) < 2:
+            return request.text
+        return "\n\n".join(f"{turn.get('role')}: {turn_text(turn)}" for turn in turns)
 
     async def _grade(self, picked: PickedAnswer, experts: list[str], request_id: str) -> None:
         context = self._context
@@ -194,45 +168,43 @@ class Grader:
 
     async def _score(self, subject: Any, answer: Any) -> tuple[float, str | None]:
         """Score of an answer, and what was said about it."""
-        settings = self._settings
-        if settings.method == "exact":
-            return float(is_right(subject, answer)), None
-        if settings.method == "agreement":
+        if self._client is None:
+            return float(grading.is_right(subject, answer)), None
+        if self._settings.method == "agreement":
             document = {**subject.document, "stream": False}
             document.pop("stream_options", None)
             other = await self._ask(subject.endpoint, document)
-            return float(agree(answer, other)), None
+            return float(grading.agree(answer, other)), None
         said = answer if isinstance(answer, str) else json.dumps(answer)
-        # The longest answer that a judge gets; of its bytes, some take two.
-        longest = 2 * ANSWER_BYTES * settings.rubric.count("{answer}")
+        # Of the bytes of the longest answer, any may take two.
+        longest = 2 * grading.ANSWER_BYTES * self._settings.rubric.count("{answer}")
         most = len(_body(self._judge_request(subject, ""))) + longest
         reply = await self._ask(CHAT, self._judge_request(subject, said), most)
-        score = read_score(reply)
+        score = grading.read_score(reply)
         if score is None:
             raise UngradedError("unreadable")
         return score, reply
 
     def _judge_request(self, query: str, answer: str) -> dict[str, Any]:
         assert self._client is not None
-        prompt = judge_prompt(self._settings.rubric, query, answer)
+        prompt = grading.judge_prompt(self._settings.rubric, query, answer)
         limit = {self._client.expert.max_tokens_field: self._settings.max_tokens}
         return {"model": "mild", "messages": [{"role": "user", "content": prompt}], **limit}
 
     async def _ask(self, endpoint: str, document: dict[str, Any], most_bytes: int = 0) -> Any:
-        """What the expert answers; what it may cost at most, by the longest request, is reserved before."""
+        """What the expert answers; what it may cost, for ``most_bytes`` at least, is reserved before."""
         context, client = self._context, self._client
         assert client is not None
         assert context.access.grader is not None
         request = CompletionRequest([], endpoint, context.redact(_body(document)), "last")
         calls = RequestCalls(context, context.access.grader, request, None)
-        call = None
+        call = calls.new()
         try:
             size = max(most_bytes + client.expert.own_bytes, request.bytes_for(client.expert))
             usage = Usage(size, request.max_tokens(client.expert))
             if not await calls.reserve(client.expert.price.of(usage)):
                 self._paused_until = time.monotonic() + PAUSE_SECONDS
                 raise UngradedError("budget")
-            call = calls.new()
             response = await calls.ask(call, [client])
             if response.document is None:
                 raise UngradedError("expert")
@@ -242,11 +214,9 @@ class Grader:
                 raise UngradedError("unreadable")
             return reader.content
         finally:
-            dollars = 0.0
-            if call is not None:
-                if call.response is not None:
-                    call.response.close()
-                dollars = calls.charge(call)[1] or 0.0
+            if call.response is not None:
+                call.response.close()
+            dollars = calls.charge(call)[1] or 0.0
             calls.forget_answers()
             calls.settle(dollars)
             context.metrics.add("mild_grading_dollars_total", by=dollars)

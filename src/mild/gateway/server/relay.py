@@ -73,10 +73,6 @@ class _MessageRelay:
 Translator = StreamTranslator | _MessageRelay
 
 
-def ignore_event(document: dict[str, Any]) -> None:
-    """What looks at the events of an expert where nobody does."""
-
-
 @dataclass(eq=False)
 class StreamRelay:
     """A stream on its way, event by event, as they come; ``strip`` leaves out an event with only usage.
@@ -89,7 +85,7 @@ class StreamRelay:
     strip: bool
     redact: StreamRedactor
     translator: Translator | None = None
-    seen: Callable[[dict[str, Any]], None] = ignore_event
+    seen: Callable[[dict[str, Any]], None] = lambda document: None
     # The model has finished, the answer is whole, and nothing follows.
     _written: bool = False
     _finished: bool = False
