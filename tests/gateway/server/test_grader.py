@@ -118,7 +118,6 @@ async def test_a_judge_scores_the_answer_that_the_client_got(tmp_path):
     assert "What is 2 + 2?" in turn["content"]
     assert "two" in turn["content"]
     assert body["max_tokens"] == 1024
-    assert g.app.metrics.value("mild_graded_total", expert="large") == 1
     assert g.app.metrics.value("mild_grading_dollars_total") == pytest.approx(13e-6)
     assert lost(g) == {}
     # The client pays for its own answer, and the grader for the grade.
@@ -198,6 +197,25 @@ async def test_of_a_cascade_references_grade_everyone_and_a_judge_the_answer_giv
     assert ups.judge.asked == 1
     content = bodies_of(ups.judge)[0]["messages"][0]["content"]
     assert (said(found.body) if stream else answer_of(found)) in content
+
+
+async def test_of_two_answers_of_one_expert_the_given_one_is_graded(tmp_path):
+    names = ("small", "small#2", "large")
+    async with AsyncExitStack() as stack:
+        small, large = [
+            await stack.enter_async_context(FakeUpstream(text=text)) for text in ("4", "5")
+        ]
+        settings = GradingSettings("exact", share=1.0, references=references(tmp_path))
+        ledger = LedgerSettings(path=tmp_path / "ledger.sqlite")
+        parts = {"grading": settings, "ledger": ledger, "ledger_writer": GradedLedger()}
+        experts = [expert("small", small), expert("large", large)]
+        g = await stack.enter_async_context(gateway(experts, cascade_router(names), **parts))
+        await ask(g.port, chat("What is 2 + 2?"))
+        scores = {one.expert: one.score for one in await graded(g)}
+        (record,) = await rows(g)
+    assert record.expert == "small"
+    assert scores["small"] == 1.0
+    assert set(scores) <= {"small", "small#2"}
 
 
 async def test_the_rate_is_what_happens_and_explored_answers_have_their_own(tmp_path):
@@ -486,6 +504,8 @@ async def test_the_ledger_keeps_the_score_and_nothing_of_the_answer(tmp_path):
         (one,) = read_feedback(path)
         assert (one.request_id, one.score) == (found.headers["x-mild-request-id"], 0.5)
         assert one.comment == ("A reason.\nScore: 0.5" if keep_text else None)
+        labels = {"expert": "large", "source": "grader"}
+        assert g.app.metrics.value("mild_feedback_total", **labels) == 1
         content = b"".join(file.read_bytes() for file in tmp_path.glob(f"{keep_text}.sqlite*"))
         assert b"secretanswer" not in content
 

@@ -22,7 +22,6 @@ from mild.gateway import grading
 from mild.gateway.ledger.feedback import Feedback
 from mild.gateway.ledger.records import Record
 from mild.gateway.refusals import Refusal
-from mild.gateway.selection.models import configured_name
 from mild.gateway.selection.needs import missing_of, request_needs
 from mild.gateway.selection.selector import Selection
 from mild.gateway.selection.text import turn_text, turns_of
@@ -84,8 +83,9 @@ class Grader:
         if random.random() >= rate or self._closed or selection.chosen is None:
             return None
         # Of several answers to one request none is the answer, and nobody grades itself.
-        several = asked_answers(request.document) > 1
-        if several or request.size > MAX_REQUEST_BYTES or self._is_own(selection.chosen):
+        if asked_answers(request.document) > 1 or request.size > MAX_REQUEST_BYTES:
+            return None
+        if self._client is not None and selection.chosen == self._client.name:
             return None
         subject = self._subject(request)
         if subject is None:
@@ -99,11 +99,18 @@ class Grader:
 
     def offer(self, picked: PickedAnswer, record: Record) -> None:
         """Grade what was picked, if it came whole; never waits."""
-        experts = [name for name in picked.readers if self._client is None or name == picked.given]
-        if record.outcome != "ok" or not experts or self._is_own(picked.given) or self._closed:
+        answers, given = picked.readers, picked.readers.pop(picked.given or "", None)
+        if record.expert is None or record.outcome != "ok" or given is None:
+            answers = {}
+        elif self._client is None:
+            # Another answer of the same expert has no row of its own.
+            answers[record.expert] = given
+        else:
+            answers = {} if record.expert == self._client.name else {record.expert: given}
+        if not answers or self._closed:
             self._waiting -= 1
             return
-        grade = self._grade(picked, experts, record.request_id)
+        grade = self._grade(picked, answers, record.request_id)
         task = asyncio.get_running_loop().create_task(grade)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -116,11 +123,6 @@ class Grader:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late)
-
-    def _is_own(self, expert: str | None) -> bool:
-        if self._client is None or expert is None:
-            return False
-        return configured_name(expert) == self._client.name
 
     def _lose(self, reason: str) -> None:
         self._context.metrics.add("mild_grading_failed_total", reason)
@@ -140,19 +142,19 @@ class Grader:
             return request.text
         return "\n\n".join(f"{turn.get('role')}: {turn_text(turn)}" for turn in turns)
 
-    async def _grade(self, picked: PickedAnswer, experts: list[str], request_id: str) -> None:
+    async def _grade(
+        self, picked: PickedAnswer, answers: dict[str, AnswerReader], request_id: str
+    ) -> None:
         context = self._context
         try:
             async with self._limit:
-                for expert in experts:
-                    reader = picked.readers[expert]
+                for expert, reader in answers.items():
                     if not reader.is_readable:
                         self._lose("unreadable")
                         continue
                     score, comment = await self._score(picked.subject, reader.content)
                     row = (request_id, expert, "grader", score, picked.rate, time.time(), comment)
                     context.ledger.judge(Feedback(*row))
-                    context.metrics.add("mild_graded_total", configured_name(expert))
         except UngradedError as error:
             self._lose(str(error))
         except Refusal:
