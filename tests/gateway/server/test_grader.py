@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import random
+import signal
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
@@ -24,9 +26,11 @@ from gateway.gateway_cases import (
     rows,
     said,
 )
+from gateway.process_cases import served, write_files
 from mild.gateway.access import Access
 from mild.gateway.config import AccessSettings, GradingSettings, LedgerSettings, Settings
 from mild.gateway.ledger.feedback import read_feedback
+from mild.gateway.ledger.reading import read_ledger
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.metrics import UNGRADED
 from mild.gateway.server import grader as grader_module
@@ -508,6 +512,28 @@ async def test_the_ledger_keeps_the_score_and_nothing_of_the_answer(tmp_path):
         assert g.app.metrics.value("mild_feedback_total", **labels) == 1
         content = b"".join(file.read_bytes() for file in tmp_path.glob(f"{keep_text}.sqlite*"))
         assert b"secretanswer" not in content
+
+
+async def test_workers_share_the_budget_and_clients_lose_no_answer_at_the_end(tmp_path):
+    usage = {"prompt_tokens": 15_000, "completion_tokens": 3}
+    async with FakeUpstream() as up, FakeUpstream(text="Score: 1", usage=usage) as judge:
+        dear = ("price_in = 1000", "price_out = 1")
+        extra = '[grading]\nmethod = "rubric"\nexpert = "judge"\nshare = 1\nbudget_day = 80'
+        experts = [("one", up.base_url, "price_in = 1"), ("judge", judge.base_url, *dear)]
+        write_files(tmp_path, experts, priced_router(("one",), (0.1,), (0.01,)), extra, workers=2)
+        async with served(tmp_path) as g:
+            found = await asyncio.gather(*(ask(g.port, chat(stream=k % 2 == 0)) for k in range(24)))
+            os.kill(g.workers()[0], signal.SIGKILL)
+            ask_later = [asyncio.create_task(ask(g.port, chat())) for _ in range(4)]
+            found += await asyncio.gather(*ask_later)
+            assert await g.stop() == 0
+    assert [(answer.status, answer.whole) for answer in found] == [(200, True)] * 28
+    scores = list(read_feedback(tmp_path / "ledger.sqlite"))
+    known = {record.request_id for record in read_ledger(tmp_path / "ledger.sqlite")}
+    assert len(known) >= 4
+    assert {one.request_id for one in scores} <= known
+    assert judge.answered >= 1
+    assert judge.answered * 15 <= 80
 
 
 async def test_nothing_is_graded_without_the_table_and_its_account_is_not_shown(tmp_path):
