@@ -52,7 +52,7 @@ class RouterVersion:
 
 @dataclass(frozen=True)
 class VersionEvent:
-    """A change: a version was ``saved``, ``promoted`` or ``rolled back`` to."""
+    """A change: a version was ``saved``, a ``candidate``, ``promoted`` or ``rolled back`` to."""
 
     time: float
     version: int
@@ -65,6 +65,7 @@ class VersionEvent:
 class Versions:
     """The versions of a router in a folder, oldest first, and which of them serves.
 
+    ``candidate`` has learned and is not yet proven: a gateway with ``explore = "auto"`` tries it out.
     ``history`` has every change, also of versions that have been deleted. ``requests`` says, by
     fingerprint, what a ledger knows of them: ``requests``, ``first`` and ``last``; None without a ledger.
     """
@@ -74,6 +75,7 @@ class Versions:
     versions: tuple[RouterVersion, ...]
     history: tuple[VersionEvent, ...]
     requests: Mapping[str, Mapping[str, Any]] | None = None
+    candidate: int | None = None
 
     def __getitem__(self, version: int) -> RouterVersion:
         for one in self.versions:
@@ -169,7 +171,10 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
             raise ValueError("a version is not a number")
         if content["serving"] not in numbers:
             raise ValueError(f"version {content['serving']!r} serves and is not listed")
-        return Versions(place, content["serving"], found, history)
+        candidate = content.get("candidate")
+        if candidate is not None and candidate not in numbers:
+            raise ValueError(f"version {candidate!r} is the candidate and is not listed")
+        return Versions(place, content["serving"], found, history, candidate=candidate)
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(place, str(error)) from error
 
@@ -194,7 +199,7 @@ def write_version(
     router : with a method ``save(folder)``
     why, reason : why it was written, as a sentence and as a word
     learned_until : time of the newest request that it has learned from
-    serve : whether it serves from now on; otherwise it is only kept
+    serve : whether it serves from now on; otherwise it is the candidate, in place of the one before
     expected : fingerprint of the router that it was compared with; if another one serves meanwhile, nothing
         is written (OutputExistsError, code ``version_changed``)
     facts : more to keep with it, JSON-ready
@@ -204,7 +209,7 @@ def write_version(
     if keep is not None and (type(keep) is not int or keep < 1):
         raise invalid("keep", f"must be at least 1, or None for all versions; got {keep!r}.")
     details = {"reason": reason, "learned_until": learned_until, "facts": dict(facts or {})}
-    event = "promoted" if serve else "saved"
+    event = "promoted" if serve else "candidate"
     return add_version(Path(folder), router.save, event, why, serve, expected, keep, details)
 
 
@@ -239,8 +244,15 @@ def add_version(
         )
         serving = number if serve else known.serving
         change = VersionEvent(now, number, event, why, serving)
-        kept = _kept((*known.versions, new), serving, keep)
-        changed = replace(known, serving=serving, versions=kept, history=(*known.history, change))
+        # A candidate that never served is of no use to anybody.
+        tried = tuple(one for one in known.versions if one.version != known.candidate)
+        changed = replace(
+            known,
+            serving=serving,
+            versions=_kept((*tried, new), serving, keep),
+            history=(*known.history, change),
+            candidate=None if serve else number,
+        )
         _write(changed)
         _clean(folder, changed, number + 1)
     return number
@@ -254,7 +266,10 @@ def serve_version(
     with _writing(place) as known:
         _fingerprint(_place(place, known[version].version))  # it must be there
         change = VersionEvent(time.time(), version, event, why, version)
-        changed = replace(known, serving=version, history=(*known.history, change))
+        candidate = None if version == known.candidate else known.candidate
+        changed = replace(
+            known, serving=version, history=(*known.history, change), candidate=candidate
+        )
         _write(changed)
     return changed
 
@@ -367,6 +382,7 @@ def _write(known: Versions) -> None:
     content = {
         "format": FORMAT,
         "serving": known.serving,
+        "candidate": known.candidate,
         "versions": [asdict(one) for one in known.versions],
         "history": [asdict(event) for event in known.history],
     }

@@ -21,6 +21,7 @@ from mild.endpoints.config_file import (
     Flag,
     Positive,
     Rule,
+    Text,
     line_of,
     problem,
     read_toml,
@@ -173,6 +174,39 @@ class LedgerSettings:
     keep_features: Flag = False
 
 
+_RUBRIC = """\
+Grade an answer.
+
+{query}
+
+{answer}
+
+1 is for an answer that is correct and does all that was asked. 0 is for one that is wrong, or does not \
+answer. Numbers between are for answers that are right in part. Judge what the answer says, not its length \
+or style."""
+_Rubric = Annotated[
+    str, Rule("must hold {query} and {answer}", lambda x: "{query}" in x and "{answer}" in x)
+]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class GradingSettings:
+    """How answers are graded, how many, and what that may cost."""
+
+    method: Literal["exact", "rubric", "agreement"]
+    share: _Share = 0.05
+    explored_share: _Share = 1.0
+    expert: Text | None = None
+    budget_day: Amount = 1.0
+    rubric: _Rubric = _RUBRIC
+    references: _File | None = None
+    query_column: Text | None = None
+    answer_column: Text | None = None
+    max_tokens: Annotated[int, whole(1)] = 1024
+    max_in_flight: Annotated[int, whole(1)] = 4
+    max_waiting: Annotated[int, whole(1)] = 100
+
+
 _Url = Annotated[
     str, Rule("must be an address such as http://127.0.0.1:4318/v1/traces", _URL.fullmatch)
 ]
@@ -235,6 +269,7 @@ class Settings:
     access: AccessSettings = AccessSettings()
     ledger: LedgerSettings = LedgerSettings()
     tracing: TracingSettings = TracingSettings()
+    grading: GradingSettings | None = None
     store: str | Address | None = None
     page: Annotated[bool | Literal["public"], PlainValidator(_flag_or("public"))] = True
     notes: tuple[str, ...] = ()

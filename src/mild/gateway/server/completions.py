@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from mild.gateway.server.calls import ExpertCall, RequestCalls
 from mild.gateway.server.cascade import Cascade
 from mild.gateway.server.completion_request import CompletionRequest, Headers
 from mild.gateway.server.context import AppContext, Serving
+from mild.gateway.server.grader import Grader, PickedAnswer
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import StreamRelay, client_error_content, error_event
 from mild.gateway.stored_features import pack_features
@@ -48,6 +50,7 @@ class CompletionHandler:
     request: CompletionRequest
     model: ModelRequest
     start: float
+    grader: Grader | None = None
 
     def __post_init__(self) -> None:
         request = self.request
@@ -55,6 +58,7 @@ class CompletionHandler:
         self._relay: StreamRelay | None = None
         self._selection: Selection | None = None
         self._given: ExpertCall | None = None  # whose answer the client gets
+        self._picked: PickedAnswer | None = None  # to be graded
         self._started = False
         self._revoked = False
         self._deadline = asyncio.timeout(self.context.settings.longest_request)
@@ -158,11 +162,15 @@ class CompletionHandler:
             request.bytes_in,
         )
         clients = request.able([context.clients[name] for name in self._selection.order])
+        if self.grader is not None:
+            self._picked = self.grader.pick(self._selection, request)
         climb, call = self._selection.climb, None
         cascade = None if climb is None else Cascade(self._calls, climb, selector.names)
         request.forget(keep_text=context.settings.ledger.keep_text)
         if cascade is not None:
             call = await cascade.run(self.start)
+            if self._picked is not None:
+                self._picked.readers |= cascade.readers
         if call is None:
             # The plain way; whom a cascade has asked in vain comes last.
             tried = [one.expert for one in self._calls.all if one.upstream.attempts]
@@ -176,16 +184,21 @@ class CompletionHandler:
         assert response is not None
         self._given = call
         status = self._record.status = response.response.status
+        seen: list[Callable[[dict[str, Any]], None]] = []
+        if self._picked is not None:
+            seen.append(self._picked.give(call.name, response.client.expert))
         if call.content is not None:
             content = bytes(call.content)
         elif response.events is not None:
             self._calls.forget_answers()
-            self._relay = self._calls.relay(call, response)
+            self._relay = self._calls.relay(call, response, *seen)
             await self._begin(status, self._headers(response))
             await self._relay.run(self._write)
             response.close(finished=True)
             return
         elif response.document is not None:
+            for read in seen:
+                read(response.document)
             content = await read_aside(response.content, context.redact)
         else:
             content = client_error_content(response, request.endpoint)
@@ -322,6 +335,8 @@ class CompletionHandler:
         if self._trace is not None:
             self._trace.finish(record, selection)
         self.context.ledger.write(record)
+        if self.grader is not None and self._picked is not None:
+            self.grader.offer(self._picked, record)
         name = record.expert or NO_EXPERT
         metrics.add("mild_requests_total", name, record.outcome)
         metrics.observe("mild_request_seconds", name, seconds=seconds)
