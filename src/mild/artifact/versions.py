@@ -94,30 +94,18 @@ class Versions:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row per version, for a table: when it served, and why it was written."""
+        """A row per version, for a table."""
         return [
             {
                 "version": one.version,
                 "serves": one.version == self.serving,
                 "router": one.fingerprint,
                 "created": one.created,
-                "served": self.spans(one.version),
                 "why": one.why,
                 **({} if self.requests is None else self.requests.get(one.fingerprint or "", {})),
             }
             for one in self.versions
         ]
-
-    def spans(self, version: int) -> list[tuple[float, float | None]]:
-        """When a version served: pairs of start and end, None for "until now"."""
-        starts = [
-            (event.time, event.serving)
-            for i, event in enumerate(self.history)
-            if i == 0 or event.serving != self.history[i - 1].serving
-        ]
-        ends = [moment for moment, _ in starts[1:]] + [None]
-        pairs = zip(starts, ends, strict=True)
-        return [(start, end) for (start, serving), end in pairs if serving == version]
 
     def __repr__(self) -> str:
         return f"<Versions of {self.folder}: {self.serving} of {len(self.versions)} serves>"
@@ -225,7 +213,7 @@ def add_version(
 ) -> int:
     """Let ``save`` write the folder of the next version, then list it, and serve it if ``serve``."""
     with _writing(folder) as known:
-        if expected not in (None, _fingerprint(_place(folder, known.serving))):
+        if expected not in (None, _info(_place(folder, known.serving)).fingerprint):
             raise OutputExistsError(
                 f"{folder} must still serve the router {expected}, with which the new one was compared; "
                 f"version {known.serving} is another one. Run it again.",
@@ -240,7 +228,7 @@ def add_version(
         save(place)
         now = time.time()
         new = RouterVersion(
-            number, _fingerprint(place), now, why, base=known.serving, **(details or {})
+            number, _info(place).fingerprint, now, why, base=known.serving, **(details or {})
         )
         serving = number if serve else known.serving
         change = VersionEvent(now, number, event, why, serving)
@@ -264,7 +252,7 @@ def serve_version(
     """Let another version serve; a router that serves from the folder must be loaded again."""
     place = Path(folder)
     with _writing(place) as known:
-        _fingerprint(_place(place, known[version].version))  # it must be there
+        _info(_place(place, known[version].version))  # it must be there
         change = VersionEvent(time.time(), version, event, why, version)
         candidate = None if version == known.candidate else known.candidate
         changed = replace(
@@ -306,10 +294,6 @@ def rollback(
 
 def _place(folder: Path, version: int) -> Path:
     return folder if version == 1 else folder / VERSIONS_FOLDER / f"{version:04d}"
-
-
-def _fingerprint(place: Path) -> str | None:
-    return _info(place).fingerprint
 
 
 def _info(place: Path) -> RouterInfo:
