@@ -248,6 +248,7 @@ class CompletionHandler:
         record.attempts = self._calls.attempts
         if self._given is not None:
             record.expert = self._given.expert
+            record.reported = self.context.redact(self._given.usage.version or "") or None
             if self._relay is not None:
                 self._given.outcome = record.outcome
         rows: list[dict[str, Any]] = []
@@ -280,6 +281,7 @@ class CompletionHandler:
                     "tokens_in": tokens_in,
                     "tokens_out": tokens_out,
                     "latency_ms": round(call.seconds * 1000, 3),
+                    "reported": self.context.redact(call.usage.version or "") or None,
                 }
             )
         if self._selection is not None and self._selection.climb is not None:
