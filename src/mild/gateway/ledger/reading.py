@@ -17,8 +17,7 @@ import sqlalchemy as sa
 from mild.errors import DataFileError, InvalidInputError, OptionError
 from mild.gateway.database import AddressError, DatabaseError, is_address, read_address
 from mild.gateway.database.engine import OLD, Database, Location, open_database, shown_place
-from mild.gateway.ledger.records import COLUMNS, NEW_COLUMNS, Record, decisions, from_row
-from mild.gateway.ledger.store import routers
+from mild.gateway.ledger.records import COLUMNS, NEW_COLUMNS, Record, decisions, from_row, routers
 
 # Rows held at a time.
 BLOCK = 10_000

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from mild.core.long_texts import abridge
 from mild.endpoints.replies import storable
-from mild.gateway.database.engine import metadata
+from mild.gateway.database.engine import make_table, metadata
 
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
 
@@ -103,6 +103,8 @@ decisions = sa.Table(
     sa.Index("decisions_by_time", "time", "id"),
     sa.Index("decisions_refused", "time", sqlite_where=REFUSED, postgresql_where=REFUSED),
 )
+# Names behind the probabilities, as JSON.
+routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
 
 
 def path_of(calls: Iterable[tuple[int | None, str | None]]) -> str:

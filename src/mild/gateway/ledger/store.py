@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from mild.gateway.database.engine import Location, make_table, open_database, upsert
 from mild.gateway.ledger.feedback import feedback
-from mild.gateway.ledger.records import REFUSED, Record, as_row, decisions
+from mild.gateway.ledger.records import REFUSED, Record, as_row, decisions, routers
 from mild.gateway.selection.models import configured_name
 
 DAY = 86_400.0
@@ -54,8 +54,6 @@ minutes = make_table(
     tokens_out=sa.BigInteger,
     latency_ms=sa.Double,
 )
-# Names behind the probabilities, as JSON.
-routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
 # What each serving process says of itself, as JSON.
 workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
 # The tests for drift, as JSON; each change takes the next serial number.
@@ -240,10 +238,12 @@ class Retention:
 
 
 def _delete(connection: sa.Connection, ids: Any) -> int:
-    """Delete rows with the feedback on their answers."""
-    gone = sa.select(decisions.c.request_id).where(decisions.c.id.in_(ids))
-    connection.execute(feedback.delete().where(feedback.c.request_id.in_(gone)))
-    return connection.execute(decisions.delete().where(decisions.c.id.in_(ids))).rowcount
+    """Delete rows, then the feedback on their answers: what came meanwhile is deleted, too."""
+    rows = decisions.delete().where(decisions.c.id.in_(ids)).returning(decisions.c.request_id)
+    gone = connection.scalars(rows).all()
+    if gone:
+        connection.execute(feedback.delete().where(feedback.c.request_id.in_(gone)))
+    return len(gone)
 
 
 def _pragma(connection: sa.Connection, name: str) -> int:
