@@ -39,6 +39,7 @@ _LABELS: Mapping[str, Sequence[str]] = {
     "result": ("ok", *FAILURES),
     "direction": ("in", "out"),
     "reload": ("ok", "failed"),
+    "kind": ("version", "feedback", "novelty"),
     "step": (*map(str, range(1, MAX_STEP + 1)), "none"),
 }
 
@@ -66,6 +67,7 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_breaker_state": ("max", "0 closed, 1 half-open, 2 open.", ("expert",)),
     "mild_breaker_open_keys": ("max", "Keys for which the expert is not asked.", ("expert",)),
     "mild_cool_down_seconds": ("max", "Until the expert is asked again.", ("expert",)),
+    "mild_drift": ("max", "1 while drift is flagged.", ("expert", "kind")),
     "mild_workers": ("sum", "Workers that serve.", ()),
     "mild_request_seconds": ("histogram", "From request to last byte.", ("expert",)),
     "mild_first_byte_seconds": ("histogram", "From request to first byte.", ("expert",)),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -96,18 +95,13 @@ def summarize(
     }
 
 
-@dataclass(frozen=True)
-class ReportedVersion:
+class ReportedVersion(NamedTuple):
     """A model, perhaps with its fingerprint, that an expert reported: when first, when last, how often."""
 
     reported: str
     first: float
     last: float
-    count: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self)
+    answers: int
 
 
 def versions_of(

@@ -155,6 +155,8 @@ class CompletionHandler:
             request.document,
             request.bytes_in,
         )
+        if self._selection.chosen is not None and self._selection.pinned_by is None:
+            context.drift.examine(self._record, selector.router, request.text)
         clients = request.able([context.clients[name] for name in self._selection.order])
         climb, call = self._selection.climb, None
         cascade = None if climb is None else Cascade(self._calls, climb, selector.names)
