@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -112,8 +113,12 @@ class DriftWatch:
         headers = {"Content-Type": "application/json"}
         if variable is not None:
             headers["Authorization"] = f"Bearer {os.environ[variable].strip()}"
+        # The gateway has no context of aiohttp's own.
+        tls = ssl.create_default_context() if address.startswith("https:") else True
         limit = aiohttp.ClientTimeout(POST_SECONDS)
-        async with aiohttp.ClientSession(timeout=limit, headers=headers) as session:
+        async with aiohttp.ClientSession(
+            timeout=limit, headers=headers, connector=aiohttp.TCPConnector(ssl=tls)
+        ) as session:
             for flag in flags:
                 content, reason = self._redact(json.dumps({"event": "drift", **flag}).encode()), ""
                 for wait in WAITS:
@@ -237,7 +242,9 @@ class DriftTests:
             f"{test.recent:.0%} of the last queries are novel, far from the training data; at most "
         )
         return [
-            self._flag("novelty", None, now, f"{text}{self._settings.novel_share:.0%} are expected.")
+            self._flag(
+                "novelty", None, now, f"{text}{self._settings.novel_share:.0%} are expected."
+            )
         ]
 
     def _add_scores(
