@@ -17,6 +17,8 @@ from mild.gateway.ledger.records import decisions
 
 #: Who judged an answer: the client that got it, a grader of the gateway, or a file that was imported.
 SOURCES = ("client", "grader", "import")
+#: In the place of a table of feedback: that which the ledger has.
+LEDGER = "ledger"
 #: Characters of a comment that are kept.
 MAX_COMMENT = 2000
 # Rows in one statement.
@@ -138,6 +140,29 @@ def read_feedback(
                 return
             yield from found
             last = {one.name: getattr(found[-1], one.name) for one in order}
+
+
+def judged_requests(place: Location) -> dict[str, Feedback]:
+    """By request, the feedback on the answer that was given; a random sample goes before other feedback."""
+    same = (decisions.c.request_id == feedback.c.request_id) & (
+        decisions.c.expert == feedback.c.expert
+    )
+    best: dict[str, Feedback] = {}
+    with open_ledger(place) as database, database.transaction() as connection:
+        rows = (
+            connection.execute(sa.select(feedback).join(decisions, same))
+            if has_feedback(database)
+            else ()
+        )
+        for found in (Feedback(*row) for row in rows):
+            known = best.setdefault(found.request_id, found)
+            if _rank(found) > _rank(known):
+                best[found.request_id] = found
+    return best
+
+
+def _rank(row: Feedback) -> tuple[bool, bool, float]:
+    return row.is_sample, row.source != "client", row.time
 
 
 def feedback_by_expert(
