@@ -20,6 +20,8 @@ LogReader: TypeAlias = Callable[
 
 # The model name that asks for the configured trade-off.
 ROUTED_NAME = "mild"
+#: Why a row without text is left out.
+WITHOUT_QUERY = "without a query"
 
 _COLUMNS = (
     "request_id", "asked", "chosen", "propensity", "price", "outcome", "text", "pinned_by", "session",
@@ -71,10 +73,7 @@ def read_draws(
             ]
             if texts is not None:
                 text = texts.get(name)
-            reason = _reason(asked, chosen, propensity, price, outcome, text)
-            # The new router would have to choose among the same experts, and decides for all.
-            if reason is None and "null" in (shares or ""):
-                reason = "could not be served by every expert"
+            reason = why_left_out(asked, chosen, propensity, price, outcome, text, shares)
             if reason is None and pinned_by is not None and pinned_by not in episodes:
                 reason = "pinned by a request that is not among the rows that count"
             if reason is not None:
@@ -113,14 +112,17 @@ def read_draws(
             yield block
 
 
-def _reason(
+def why_left_out(
     asked: str,
     chosen: str | None,
     propensity: float | None,
     price: float | None,
     outcome: str,
     text: str | None,
+    shares: str | None,
+    needs_exploration: bool = True,
 ) -> str | None:
+    """Why a request says nothing about the router's decisions; None if it does."""
     if outcome == "refused":
         return "refused before an expert was asked"
     if chosen is None or propensity is None:
@@ -128,12 +130,13 @@ def _reason(
     if asked != ROUTED_NAME:
         return "asked for a trade-off of its own"
     if text is None:
-        return "without a query"
-    if not 0 < propensity < CERTAIN:
+        return WITHOUT_QUERY
+    if needs_exploration and not 0 < propensity < CERTAIN:
         return "drawn without exploration"
     if price is None and outcome == "ok":
         return "without a price"
-    return None
+    # Another router would have to choose among the same experts, and decides for all.
+    return "could not be served by every expert" if "null" in (shares or "") else None
 
 
 def read_texts(source: Any, text_column: str | None, id_column: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from mild.evaluation.replay.estimates import (
     self_normalised,
     serving_router,
 )
-from mild.evaluation.replay.log import LoggedRow, LogReader, read_draws
+from mild.evaluation.replay.log import WITHOUT_QUERY, LoggedRow, LogReader, read_draws
 from mild.metrics import Verdict
 
 # More features than WIDE are projected to NARROW for the cost model.
@@ -418,7 +418,7 @@ def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
             f"all {certain:,} routed requests were decided without exploration, so no row shows what "
             "another expert would have cost. Set explore = 0.05 under [routing] and collect more requests.",
         )
-    if left_out.get("without a query"):
+    if left_out.get(WITHOUT_QUERY):
         return _open(
             "nothing",
             "the ledger has no texts, and the new router needs them. Set keep_text = true under [ledger], "

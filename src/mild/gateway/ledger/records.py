@@ -125,7 +125,8 @@ def shorten_record(record: Record, keep_text: bool) -> Record:
     answered = record.attempts and record.outcome != "refused" and record.status < 400
     text = abridge(record.text) if keep_text and answered and record.text is not None else None
     asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
-    return replace(record, asked=asked, error=error, text=text)
+    features = record.features if answered else None
+    return replace(record, asked=asked, error=error, text=text, features=features)
 
 
 def as_row(record: Record) -> dict[str, Any]:

@@ -136,10 +136,11 @@ class LedgerStore:
         newest = sa.select(column.time).where(REFUSED).order_by(column.time.desc())
         last = newest.offset(refused).limit(1).scalar_subquery()
         first = sa.select(column.id).where(REFUSED, column.time <= last).order_by(column.time)
-        size = sa.func.octet_length(column.text)
+        kept = sa.func.coalesce(column.text, "") + sa.func.coalesce(column.features, "")
+        size = sa.func.octet_length(kept)
         if not self.database.is_postgres:
-            size = sa.func.length(sa.cast(column.text, sa.LargeBinary))
-        width = sa.func.coalesce(size, 0) + _ROW_BYTES
+            size = sa.func.length(sa.cast(kept, sa.LargeBinary))
+        width = size + _ROW_BYTES
         oldest = sa.select(column.id, width).order_by(column.id).limit(rows)
         with self._deleting() as connection:
             used = self.bytes_used(connection)
