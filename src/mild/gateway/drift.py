@@ -315,11 +315,11 @@ def drift_document(state: Mapping[str, Any]) -> dict[str, Any]:
     for name, tests in state.get("feedback", {}).items():
         said = [_feedback_words(MeanTest.from_state(tests[source]), source) for source in tests]
         words.setdefault(name, []).extend(f"feedback {one}" for one in said)
+    lines = [{"name": name, "text": "; ".join(words[name])} for name in sorted(words)]
     novelty = MeanTest.from_state(state.get("novelty", {}))
     if novelty.n and novelty.interval:
         text = (
             f"{novelty.recent:.1%} of the last are novel, up to {novelty.interval[1]:.1%} expected"
         )
-        words["queries"] = [text]
-    lines = [{"name": name, "text": "; ".join(words[name])} for name in sorted(words)]
+        lines.append({"name": "queries", "text": text})
     return {"flags": state.get("flags", []), "lines": lines}

@@ -123,7 +123,7 @@
     const own = flags.filter(flag => (flag.expert || "queries") === line.name);
     return make("li", { class: "row" + (own.length ? " outside" : "") },
       make("div", { class: "who" }, line.name, " ", own.length ? make("span", { class: "pill bad" }, own.map(flag => flag.kind).join(", ")) : make("span", { class: "pill good" }, "no drift")),
-      make("div", { class: "note" }, line.text));
+      make("p", {}, line.text));
   }
 
   function feedbackRows(data) {
