@@ -221,6 +221,23 @@ class TracingSettings:
     sample: _Share | None = None
 
 
+@dataclass(frozen=True, config=CONFIG)
+class DriftSettings:
+    """When experts and queries are flagged for drift, and who is told."""
+
+    enabled: Flag = True
+    alpha: _ShareBelowOne = 0.05
+    baseline: Annotated[int, whole(20, 10_000)] = 200
+    novel_share: _ShareBelowOne = 0.05
+    webhook: (
+        Annotated[
+            str, Rule("must be an address such as https://example.com/alerts", _URL.fullmatch)
+        ]
+        | None
+    ) = None
+    webhook_key_env: str | None = None
+
+
 _Origin = Annotated[
     str, Rule('must be an origin such as "https://app.example.com"; "*" is not', _ORIGIN.fullmatch)
 ]
@@ -270,6 +287,7 @@ class Settings:
     ledger: LedgerSettings = LedgerSettings()
     tracing: TracingSettings = TracingSettings()
     grading: GradingSettings | None = None
+    drift: DriftSettings = DriftSettings()
     store: str | Address | None = None
     page: Annotated[bool | Literal["public"], PlainValidator(_flag_or("public"))] = True
     notes: tuple[str, ...] = ()
@@ -354,6 +372,11 @@ def read_settings(
     settings = config.validate(Settings, data)
     if settings is not None:
         _check_target(config, settings.routing)
+        if (name := settings.drift.webhook_key_env) is not None:
+            try:
+                secret_from_environment(name, environment)
+            except SecretError as error:
+                config.add(("drift", "webhook_key_env"), str(error))
     config.check()
     assert settings is not None
     return settings

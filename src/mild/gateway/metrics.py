@@ -42,6 +42,7 @@ _LABELS: Mapping[str, Sequence[str]] = {
     "direction": ("in", "out"),
     "reload": ("ok", "failed"),
     "reason": UNGRADED,
+    "kind": ("version", "feedback", "novelty"),
     "source": ("client", "grader"),
     "step": (*map(str, range(1, MAX_STEP + 1)), "none"),
 }
@@ -74,6 +75,7 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_breaker_state": ("max", "0 closed, 1 half-open, 2 open.", ("expert",)),
     "mild_breaker_open_keys": ("max", "Keys for which the expert is not asked.", ("expert",)),
     "mild_cool_down_seconds": ("max", "Until the expert is asked again.", ("expert",)),
+    "mild_drift": ("max", "1 while drift is flagged.", ("expert", "kind")),
     "mild_workers": ("sum", "Workers that serve.", ()),
     "mild_request_seconds": ("histogram", "From request to last byte.", ("expert",)),
     "mild_first_byte_seconds": ("histogram", "From request to first byte.", ("expert",)),

@@ -10,9 +10,10 @@ import sqlalchemy as sa
 
 from mild.gateway.dashboard.shares import WINDOW
 from mild.gateway.database.engine import Location
+from mild.gateway.ledger.feedback import has_feedback
 from mild.gateway.ledger.reading import ledger_columns, open_ledger
 from mild.gateway.ledger.records import Record, decisions, from_row
-from mild.gateway.ledger.store import minutes, workers
+from mild.gateway.ledger.store import drift, minutes, workers
 
 MINUTES = 60
 # Decisions before those in the window that stand for the usual, where training says nothing.
@@ -36,6 +37,7 @@ class LedgerSnapshot:
     # Requests of the last hour that nobody answered, by the expert that was to.
     unanswered: dict[str, int] = field(default_factory=dict)
     workers: list[dict[str, Any]] = field(default_factory=list)
+    drift: dict[str, Any] = field(default_factory=dict)  # the tests
 
 
 def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
@@ -73,6 +75,9 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
             )
             .group_by(first_asked)
         ).all()
+        tests = None
+        if has_feedback(database):  # tables of the same schema
+            tests = connection.scalar(sa.select(drift.c.document))
         shared = database.time(now)
         alive = connection.execute(
             sa.select(workers).where(workers.c.time > shared - SILENT).order_by(workers.c.pid)
@@ -92,4 +97,5 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
             }
             for pid, time, document in alive
         ],
+        json.loads(tests or "{}"),
     )

@@ -161,6 +161,8 @@ class CompletionHandler:
             request.document,
             request.bytes_in,
         )
+        if self._selection.chosen is not None and self._selection.pinned_by is None:
+            context.drift.examine(self._record, selector.router, request.text)
         clients = request.able([context.clients[name] for name in self._selection.order])
         if self.grader is not None:
             self._picked = self.grader.pick(self._selection, request)
@@ -263,6 +265,7 @@ class CompletionHandler:
         record.attempts = self._calls.attempts
         if self._given is not None:
             record.expert = self._given.expert
+            record.reported = self.context.redact(self._given.usage.version or "") or None
             if self._relay is not None:
                 self._given.outcome = record.outcome
         rows: list[dict[str, Any]] = []
@@ -295,6 +298,7 @@ class CompletionHandler:
                     "tokens_in": tokens_in,
                     "tokens_out": tokens_out,
                     "latency_ms": round(call.seconds * 1000, 3),
+                    "reported": self.context.redact(call.usage.version or "") or None,
                 }
             )
         if self._selection is not None and self._selection.climb is not None:
