@@ -42,12 +42,14 @@ _HOMES = {
     "Comparison": "mild.evaluation.comparison",
     "Verdict": "mild.metrics",
     "collect_outcomes": "mild.collect",
+    "plan": "mild.collect",
+    "LabelPlan": "mild.collect",
     "replay": "mild.gateway.ledger.replaying",
 }
 
 if TYPE_CHECKING:
     from mild.artifact import Router, load
-    from mild.collect import collect_outcomes
+    from mild.collect import LabelPlan, collect_outcomes, plan
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
     from mild.core.losses import mild_loss
@@ -77,6 +79,7 @@ __all__ = [
     "CostRegressionRouter",
     "Evaluation",
     "KNNRouter",
+    "LabelPlan",
     "LinearRouter",
     "NeuralRouter",
     "OutcomeTable",
@@ -95,6 +98,7 @@ __all__ = [
     "fit",
     "load",
     "mild_loss",
+    "plan",
     "read_outcomes",
     "replay",
     "reward_distribution",

@@ -19,6 +19,7 @@ from mild.cli.gateway import keys, ledger
 from mild.cli.gateway.check import check
 from mild.cli.gateway.replay import replay
 from mild.cli.gateway.serve import reload, serve
+from mild.cli.plan import plan
 from mild.cli.predict import predict
 from mild.cli.report import report
 from mild.cli.route import route
@@ -26,8 +27,8 @@ from mild.cli.show import show
 from mild.cli.tune import tune
 
 COMMANDS: list[Callable[..., None]] = [
-    fit, tune, evaluate, compare, report, predict, explain, show, demo, route, collect, serve, check,
-    reload, replay,
+    fit, tune, evaluate, compare, report, predict, explain, show, demo, route, plan, collect, serve,
+    check, reload, replay,
 ]  # fmt: skip
 # A group's docstring is its help.
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {
