@@ -53,8 +53,9 @@ class LabelPlan:
     spend: float
     regret: float  # of the decisions as they are
     removed: float  # expected of the plan
-    random: dict[str, float]  # calls, dollars and removed
-    all_experts: dict[str, float]  # queries, calls, dollars and removed
+    random: dict[str, float]  # queries, calls, dollars and removed
+    all_experts: dict[str, float]  # the same
+    saturated: bool = False  # whether dollars are left because no other call is worth its price
     like: Any = None
 
     @property
@@ -69,10 +70,11 @@ class LabelPlan:
         return (
             f"{counted(len(self.queries), 'call')} for ${amount(sum(self.dollars))}: expected to remove "
             f"{self._share(self.removed)} of the decision regret; {others}."
+            f"{' The heads agree about the other queries: the rest is not spent.' * self.saturated}"
         )
 
     def _share(self, removed: float) -> str:
-        return f"{removed / self.regret:.1%}" if self.regret > 0 else "0 %"
+        return f"{removed / self.regret:.1%}" if self.regret > 0 else "0.0%"
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild plan --json`` prints."""
@@ -89,6 +91,7 @@ class LabelPlan:
             "removed": self.removed,
             "random": self.random,
             "all_experts": self.all_experts,
+            "saturated": self.saturated,
             "experts": {name: {"calls": calls[name], "dollars": paid[name]} for name in calls},
             "sentence": self.sentence,
         }
@@ -325,6 +328,7 @@ def plan(
         removed_regret(posterior, X, asking, cells, random_state),
         measured(random_cells(unknown, dollars, spend, rng)),
         measured(row_cells(unknown, dollars, spend, rng)),
+        bool(spend - dollars[cells[:, 0], cells[:, 1]].sum() > dollars.max()),
         library_of(table),
     )
 
