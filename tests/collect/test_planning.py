@@ -164,6 +164,25 @@ def test_queries_need_a_column_of_queries():
     assert error.value.code == "invalid_queries"
 
 
+def test_a_plan_needs_texts():
+    vectors = pa.table({"embedding": [[0.0, 1.0], [1.0, 0.0]], "correct__small": [1, 0]})
+    with pytest.raises(InvalidInputError) as error:
+        mild.plan(vectors, experts(), 1)
+    assert error.value.code == "invalid_text"
+
+
+@pytest.mark.parametrize("weights", [{"latency_weight": 1.0}, {"beta": {"nobody": 1.0}}])
+def test_the_terms_of_the_cost_must_fit_the_table(weights):
+    with pytest.raises(InvalidInputError) as error:
+        mild.plan(outcomes(), experts(), 1, queries=questions(), **weights)
+    assert error.value.code == f"invalid_{next(iter(weights))}"
+
+
+def test_an_expert_that_costs_too_much_to_choose_is_not_asked():
+    calls = mild.plan(outcomes(), experts(), 0.2, queries=questions(), beta={"large": 5.0})
+    assert "large" not in calls.experts
+
+
 @pytest.mark.parametrize("form", ["plan", "frame", "plan.csv", "plan.parquet", "plan.jsonl"])
 def test_collect_asks_what_the_plan_says_and_keeps_what_it_knows(tmp_path, form):
     ledger = tmp_path / "answers.sqlite"

@@ -8,7 +8,6 @@ import pytest
 from mild.tuning.planning import (
     DIRECTIONS,
     SLOPES,
-    choice_shares,
     expected_saving,
     fit_posterior,
     head_features,
@@ -112,8 +111,6 @@ def test_nothing_is_asked_where_the_draws_agree():
     known = np.full((50, 2), np.nan)
     known[:40] = [0.0, 1.0]
     found = fit_posterior(X, known)
-    shares = choice_shares(found.errors(X), found.variances(X), np.random.default_rng(0))
-    assert (shares[:, 0] == 1).all()
     dollars = np.ones((50, 2))
     cells = plan_cells(
         found, X, np.zeros((50, 2)), np.isnan(known), dollars, 9.0, np.random.default_rng(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -78,22 +77,17 @@ class LabelPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild plan --json`` prints."""
-        calls = Counter(self.experts)
-        paid: Counter[str] = Counter()
+        found = {name: {"calls": 0, "dollars": 0.0} for name in dict.fromkeys(self.experts)}
         for name, dollars in zip(self.experts, self.dollars, strict=True):
-            paid[name] += dollars  # type: ignore[assignment]
+            found[name]["calls"] += 1
+            found[name]["dollars"] += dollars
+        names = ("spend", "regret", "removed", "random", "all_experts", "saturated", "sentence")
         return {
             "calls": len(self.queries),
             "queries": len(set(self.queries)),
             "dollars": sum(self.dollars),
-            "spend": self.spend,
-            "regret": self.regret,
-            "removed": self.removed,
-            "random": self.random,
-            "all_experts": self.all_experts,
-            "saturated": self.saturated,
-            "experts": {name: {"calls": calls[name], "dollars": paid[name]} for name in calls},
-            "sentence": self.sentence,
+            **{name: getattr(self, name) for name in names},
+            "experts": found,
         }
 
     @property
@@ -132,23 +126,20 @@ class _Pool:
         """The queries of a table and more; experts of the table that cannot be asked stay rivals."""
         names = [*asked, *(name for name in table.expert_names if name not in asked)]
         places = [names.index(name) for name in table.expert_names]
-        if table.has_queries:
-            found = list(dict.fromkeys([*table.queries, *_more_queries(queries, table.recipe)]))
-        else:
-            found = [str(row) for row in range(table.rows)]
-        number = {text: place for place, text in enumerate(found)}
-        own = [number[text] for text in table.queries] if table.has_queries else range(table.rows)
+        texts = list(dict.fromkeys([*table.queries, *_more_queries(queries, table.recipe)]))
+        number = {text: place for place, text in enumerate(texts)}
+        cells = np.ix_([number[text] for text in table.queries], places)
         matrices = []
         for values in (table.scores, table.prices, table.latencies):
             # A query may have several rows, as where an older table and new outcomes are read together.
-            sums, counts = np.zeros((2, len(found), len(names)))
+            sums, counts = np.zeros((2, len(texts), len(names)))
             if values is not None:
                 known = ~np.isnan(values)
-                np.add.at(sums, np.ix_(list(own), places), np.where(known, values, 0.0))
-                np.add.at(counts, np.ix_(list(own), places), known)
+                np.add.at(sums, cells, np.where(known, values, 0.0))
+                np.add.at(counts, cells, known)
             with np.errstate(invalid="ignore"):
                 matrices.append(sums / counts)
-        return cls(found, names, *matrices)
+        return cls(texts, names, *matrices)
 
     def expected_dollars(self, asked: Mapping[str, Expert]) -> FloatArray:
         """Dollars (n, p) of a call: its tokens in, and what answers have cost beyond those so far.
@@ -157,33 +148,28 @@ class _Pool:
         """
         dollars = np.empty(self.scores.shape)
         for k, name in enumerate(self.expert_names):
-            known = ~np.isnan(self.prices[:, k])
-            mean = float(self.prices[known, k].mean()) if known.any() else 0.0
-            dollars[:, k] = mean
-            if name in asked and asked[name].command is None:
-                expert = asked[name]
+            paid = self.prices[~np.isnan(self.prices[:, k]), k]
+            expert = asked.get(name)
+            if expert is None:
+                dollars[:, k] = paid.mean() if paid.size else 0.0
+            elif expert.command is not None:
+                dollars[:, k] = expert.price.of(None)
+            else:
                 sent = [estimate_tokens((expert.system or "") + text) for text in self.texts]
                 read = np.array([expert.price.of(Usage(tokens, 0)) for tokens in sent])
+                known = read[~np.isnan(self.prices[:, k])]
                 most = expert.price.of(Usage(0, expert.max_tokens)) - expert.price.of(Usage(0, 0))
-                dollars[:, k] = read + (
-                    max(0.0, mean - read[known].mean()) if known.any() else most
-                )
-            elif name in asked:
-                dollars[:, k] = asked[name].price.of(None)
+                dollars[:, k] = read + (max(0.0, (paid - known).mean()) if paid.size else most)
         return dollars
 
     def asking_costs(self, terms: CostTerms, dollars: FloatArray) -> FloatArray:
         """What a choice costs (n, p) beside its error; an unknown latency is the mean of the others."""
-        betas = terms.betas(self)
-        costs = np.array(betas) + (terms.price_weight or 0.0) * dollars
+        costs = np.array(terms.betas(self)) + (terms.price_weight or 0.0) * dollars
         if terms.latency_weight:
-            known = ~np.isnan(self.latencies)
-            if not known.any():
+            seconds = np.ma.masked_invalid(self.latencies)
+            if not seconds.count():
                 raise invalid("latency_weight", "needs latencies, but the table has none.")
-            counts = known.sum(axis=0)
-            sums = np.where(known, self.latencies, 0.0).sum(axis=0)
-            means = np.where(counts, sums / np.maximum(counts, 1), sums.sum() / counts.sum())
-            costs = costs + terms.latency_weight * means
+            costs = costs + terms.latency_weight * seconds.mean(axis=0).filled(seconds.mean())
         return np.asarray(costs)
 
 
@@ -203,9 +189,8 @@ def _more_queries(source: Any, recipe: Recipe | None) -> list[str]:
     is_path = isinstance(source, str | os.PathLike)
     with naming(Path(source)) if is_path else contextlib.nullcontext():
         rows = read_table(pa.table(source) if isinstance(source, Mapping) else source)
-        if recipe is None or not set(recipe.columns) | set(recipe.choices) <= set(
-            rows.column_names
-        ):
+        needed = {*recipe.columns, *recipe.choices} if recipe else {""}
+        if not needed <= set(rows.column_names):
             recipe = choose_query(rows.schema, None, choices=bool(recipe and recipe.choices))
         if recipe is None:
             raise DataFileError(
@@ -259,24 +244,16 @@ def plan(
     50
     """
     # Imports scikit-learn, which collecting does not need.
+    from mild.tuning import planning
     from mild.tuning.fitting import make_step
-    from mild.tuning.planning import (
-        fit_posterior,
-        head_features,
-        plan_cells,
-        random_cells,
-        removed_regret,
-        row_cells,
-    )
 
     if not (isinstance(spend, Real) and 0 < float(spend) < math.inf):
         raise OptionError(parameter="spend", rule=f"must be dollars above 0; got {spend!r}.")
     check_integer("random_state", random_state, 0)
     outcomes = read_outcomes(table)
     step = make_step(outcomes, text)
-    if step.kind == "vectors" and queries is not None:
-        rule = "are texts, and this table is routed by vectors. Leave them out, or set text."
-        raise invalid("queries", rule)
+    if step.kind == "vectors":
+        raise invalid("text", "must read queries, which are what experts are asked; got vectors.")
     asked = _named(find_experts(experts, names, need_secrets=False).experts)
     if missing := [name for name, expert in asked.items() if not expert.price.known]:
         raise OptionError(
@@ -299,11 +276,10 @@ def plan(
     if cheapest > spend:
         rule = f"must pay for one call; the cheapest is expected to cost ${amount(cheapest)}, and spend is"
         raise OptionError(parameter="spend", rule=f"{rule} ${amount(float(spend))}.")
-    contents = pool.texts if step.kind != "vectors" else outcomes.vectors
-    X = head_features(step.fit_transform(contents))
-    posterior = fit_posterior(X, 1 - pool.scores)
+    X = planning.head_features(step.fit_transform(pool.texts))
+    posterior = planning.fit_posterior(X, 1 - pool.scores)
     rng = np.random.default_rng(random_state)
-    cells = plan_cells(posterior, X, asking, unknown, dollars, spend, rng)
+    cells = planning.plan_cells(posterior, X, asking, unknown, dollars, spend, rng)
     if not len(cells):
         raise InvalidInputError(
             "no call is worth its price: the heads agree about every query. Give other experts or queries.",
@@ -316,7 +292,7 @@ def plan(
             "queries": len(np.unique(found[:, 0])),
             "calls": len(found),
             "dollars": float(dollars[found[:, 0], found[:, 1]].sum()),
-            "removed": removed_regret(posterior, X, asking, found, random_state),
+            "removed": planning.removed_regret(posterior, X, asking, found),
         }
 
     return LabelPlan(
@@ -324,20 +300,17 @@ def plan(
         [pool.expert_names[k] for k in cells[:, 1]],
         dollars[cells[:, 0], cells[:, 1]].tolist(),
         float(spend),
-        removed_regret(posterior, X, asking, None, random_state),
-        removed_regret(posterior, X, asking, cells, random_state),
-        measured(random_cells(unknown, dollars, spend, rng)),
-        measured(row_cells(unknown, dollars, spend, rng)),
+        planning.removed_regret(posterior, X, asking, None),
+        planning.removed_regret(posterior, X, asking, cells),
+        measured(planning.random_cells(unknown, dollars, spend, rng)),
+        measured(planning.row_cells(unknown, dollars, spend, rng)),
         bool(spend - dollars[cells[:, 0], cells[:, 1]].sum() > dollars.max()),
         library_of(table),
     )
 
 
 def read_plan(source: Any, questions: Questions) -> dict[str, set[int]]:
-    """Expert -> places of the questions that a plan asks it: a ``LabelPlan``, or a file or frame of one.
-
-    A query of the plan may have the choices of the question under it, as tables of outcomes have them.
-    """
+    """Expert -> places of the questions that a plan asks it: a ``LabelPlan``, or a file or frame of one."""
     if isinstance(source, LabelPlan):
         source = pa.table(source.columns)
     is_path = isinstance(source, str | os.PathLike)
@@ -350,8 +323,8 @@ def read_plan(source: Any, questions: Questions) -> dict[str, set[int]]:
             )
     places: dict[str, list[int]] = {}
     for place, one in enumerate(questions.items):
-        lettered = bare_prompt("", one.options).removeprefix("\n\n")
-        for text in {one.query, f"{one.query}\n{lettered}" if one.options else one.query}:
+        # In a table of outcomes the choices may stand right under the question.
+        for text in {one.query, one.query + bare_prompt("", one.options)[1:]}:
             places.setdefault(text, []).append(place)
     wanted: dict[str, set[int]] = {}
     unknown = [text for text in columns["query"] if text not in places]

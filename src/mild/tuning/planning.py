@@ -51,14 +51,8 @@ class HeadPosterior:
         removed = np.zeros((len(rows), len(self.mean)))
         for k in np.unique(cells[:, 1]):
             asked = X[cells[cells[:, 1] == k, 0]]
-            spread = asked @ self.covariance[k]
-            inner = spread @ asked.T + self.noise * np.eye(len(asked))
-            if len(asked) > asked.shape[1]:
-                # The same by the other side of the Woodbury identity, whose matrix is smaller.
-                precision = np.linalg.inv(self.covariance[k]) + asked.T @ asked / self.noise
-                change = self.covariance[k] - np.linalg.inv(precision)
-            else:
-                change = spread.T @ np.linalg.solve(inner, spread)
+            precision = np.linalg.inv(self.covariance[k]) + asked.T @ asked / self.noise
+            change = self.covariance[k] - np.linalg.inv(precision)
             removed[:, k] = ((rows @ change) * rows).sum(axis=1)
         return np.maximum(removed, 0.0)
 
@@ -116,14 +110,15 @@ def fit_posterior(X: FloatArray, errors: FloatArray) -> HeadPosterior:
     return HeadPosterior(mean, covariance, offset, noise)
 
 
-def choice_shares(costs: FloatArray, variances: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Share (n_samples, n_experts) of the draws of the heads in which an expert costs least."""
-    shares = np.empty_like(costs)
-    for rows, draws in _draws(costs, variances, rng):
-        least = draws.argmin(axis=1)
-        for k in range(costs.shape[1]):
-            shares[rows, k] = (least == k).mean(axis=1)
-    return shares
+def _draws(
+    costs: FloatArray, variances: FloatArray, rng: np.random.Generator
+) -> Iterator[tuple[slice, FloatArray]]:
+    """Draws (rows, n_experts, DRAWS) of the costs, in blocks of rows; their mean is the cost."""
+    for start in range(0, len(costs), BLOCK):
+        rows = slice(start, start + BLOCK)
+        half = rng.standard_normal((*costs[rows].shape, DRAWS // 2))
+        noise = np.concatenate([half, -half], axis=2)
+        yield rows, costs[rows, :, None] + np.sqrt(variances)[rows, :, None] * noise
 
 
 def expected_saving(costs: FloatArray, variances: FloatArray, rng: np.random.Generator) -> float:
@@ -135,16 +130,18 @@ def expected_saving(costs: FloatArray, variances: FloatArray, rng: np.random.Gen
     return max(0.0, float(np.concatenate(saved).mean()))
 
 
-def _draws(
-    costs: FloatArray, variances: FloatArray, rng: np.random.Generator
-) -> Iterator[tuple[slice, FloatArray]]:
-    """Draws (rows, n_experts, DRAWS) of the costs, in blocks of rows; their mean is the cost."""
-    deviations = np.sqrt(variances)
-    for start in range(0, len(costs), BLOCK):
-        rows = slice(start, start + BLOCK)
-        half = rng.standard_normal((*costs[rows].shape, DRAWS // 2))
-        noise = np.concatenate([half, -half], axis=2)
-        yield rows, costs[rows, :, None] + deviations[rows, :, None] * noise
+def removed_regret(
+    posterior: HeadPosterior, X: FloatArray, asking: FloatArray, cells: IntArray | None
+) -> float:
+    """By how much labels for ``cells`` are expected to lower the mean cost of the decisions.
+
+    None is for perfect knowledge of the heads: the regret of the decisions as they are.
+    """
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(len(X))[:MEASURED]
+    at = X[rows]
+    variances = posterior.variances(at) if cells is None else posterior.removable(X, at, cells)
+    return expected_saving(posterior.errors(at) + asking[rows], variances, rng)
 
 
 def plan_cells(
@@ -164,7 +161,9 @@ def plan_cells(
     n_experts) is what a choice costs beside its error.
     """
     costs = posterior.errors(X) + asking
-    shares = choice_shares(costs, posterior.variances(X), rng)
+    shares = np.empty_like(costs)
+    for rows, draws in _draws(costs, posterior.variances(X), rng):
+        shares[rows] = (draws == draws.min(axis=1, keepdims=True)).mean(axis=2)
     # What costs nothing counts as very cheap.
     price = np.maximum(dollars, 1e-3 * dollars.mean() + 1e-12)
     chances = CHANCES * np.sqrt(price.mean(axis=1, keepdims=True) / price)
@@ -197,21 +196,3 @@ def _affordable(order: IntArray, dollars: FloatArray, spend: float) -> IntArray:
     # Sums of dollars are not exact.
     count = int(np.searchsorted(paid, spend * (1 + 1e-9), side="right"))
     return np.stack(np.divmod(order[:count], dollars.shape[1]), axis=1)
-
-
-def removed_regret(
-    posterior: HeadPosterior,
-    X: FloatArray,
-    asking: FloatArray,
-    cells: IntArray | None,
-    random_state: int = 0,
-) -> float:
-    """By how much labels for ``cells`` are expected to lower the mean cost of the decisions.
-
-    None is for perfect knowledge of the heads: the regret of the decisions as they are.
-    """
-    rng = np.random.default_rng(random_state)
-    rows = rng.permutation(len(X))[:MEASURED]
-    at = X[rows]
-    variances = posterior.variances(at) if cells is None else posterior.removable(X, at, cells)
-    return expected_saving(posterior.errors(at) + asking[rows], variances, rng)
