@@ -11,9 +11,21 @@ from mild.artifact.fingerprints import fingerprint
 from mild.artifact.info import RouterInfo
 from mild.artifact.reading import load
 from mild.artifact.router import NextStep, Router
+from mild.artifact.versions import read_versions, rollback, serve_version, write_version
 from mild.artifact.writing import save
 
-__all__ = ["NextStep", "Router", "RouterInfo", "fingerprint", "load", "save"]
+__all__ = [
+    "NextStep",
+    "Router",
+    "RouterInfo",
+    "fingerprint",
+    "load",
+    "read_versions",
+    "rollback",
+    "save",
+    "serve_version",
+    "write_version",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -55,6 +55,7 @@ def router_facts(
         "text features": text,
         "fitted on": trained
         and f"{counted(trained.rows, 'row')}, fingerprint {trained.fingerprint[:16]}…",
+        "version": info.version,
         "written": info.created,
         "by mild": info.mild_version,
         "schema": info.schema_version,

@@ -31,6 +31,7 @@ from mild.artifact.schemas import (
     check_text,
     described_tensor,
 )
+from mild.artifact.versions import VERSION_FILES, VERSIONS_FOLDER, add_version
 from mild.core.arrays import FloatArray
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError, counted
 from mild.features import FEATURES, TextFeatures
@@ -56,7 +57,8 @@ def write_folder(
 
     The folder is written under a temporary name beside the target and then renamed. On ``overwrite`` the
     old one is first renamed away; a process killed between the two renames leaves the old router as
-    ``.NAME.MARK.old`` (MARK is eight random digits) and the new one as ``.NAME.MARK.new``.
+    ``.NAME.MARK.old`` (MARK is eight random digits) and the new one as ``.NAME.MARK.new``. In a folder with
+    versions, the router becomes the next one instead, which serves: nothing is deleted.
     """
     target = check_target(folder, overwrite)
     _check_names("expert_names", expert_names, policy.n_experts)
@@ -93,7 +95,13 @@ def write_folder(
     try:
         beside = {} if text is None else text.files()
         content = {TENSORS_FILE: packed, **beside, MANIFEST_FILE: manifest_json(manifest).encode()}
-        _write(target, content)
+        if os.path.lexists(target / VERSIONS_FOLDER):
+            why = "saved in place of the router that served"
+            add_version(target, lambda place: _write(place, content), "saved", why)
+        else:
+            _write(target, content)
+    except OutputExistsError:
+        raise
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
             raise OutputExistsError(f"{target} exists: it appeared during saving.") from error
@@ -124,7 +132,7 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
             f"{target} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
         )
     beside = {name for features in FEATURES.values() for name in features.FILES}
-    foreign = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS})
+    foreign = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS, *VERSION_FILES})
     if foreign:
         raise OutputExistsError(
             f"{target} holds more than a router ({foreign[0]!r}), and replacing it would delete "

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from mild.artifact.schemas import (
     described_tensor,
     split,
 )
+from mild.artifact.versions import find_version
 from mild.errors import ArtifactError, DataFileError, InvalidInputError, check_arguments
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
@@ -51,8 +53,8 @@ _unpack: Callable[[bytes], list[tuple[str, dict[str, Any]]]] = deserialize
 
 
 @check_arguments
-def load(folder: str | os.PathLike[str]) -> Router:
-    """Read a router that ``save`` wrote.
+def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
+    """Read a router that ``save`` wrote: of a folder with versions the one that serves, or ``version``.
 
     Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported. Models
     outside the folder (static embeddings by reference, a sentence encoder) are looked up and must be those
@@ -65,7 +67,10 @@ def load(folder: str | os.PathLike[str]) -> Router:
         raise InvalidInputError(parameter="folder", rule=f"must be a path; got {folder!r}.")
     path = Path(folder)
     try:
-        return _load(path)
+        place, number = find_version(path, version)
+        router = _load(place)
+        router.info = replace(router.info, version=number)
+        return router
     except (ArtifactError, OSError) as error:
         reason = f"{error.strerror or error}." if isinstance(error, OSError) else error
         raise ArtifactError(f"cannot load a router from {path}: {reason}") from error

@@ -140,6 +140,7 @@ class Router:
             "mild_version": info.mild_version,
             "created": info.created,
             "schema_version": info.schema_version,
+            "version": info.version,
         }
 
     @property

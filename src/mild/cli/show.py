@@ -17,9 +17,11 @@ def show(folder: o.RouterArgument, as_json: o.AsJson = False) -> None:
       mild show router
     """
     from mild.artifact import load
+    from mild.artifact.versions import find_version
 
     router = load(folder)
-    sizes = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
+    files = [file for file in sorted(find_version(folder)[0].iterdir()) if file.is_file()]
+    sizes = {file.name: file.stat().st_size for file in files}
     report = {"folder": str(folder), **router.as_dict(), "bytes": sizes}
     emit(report, as_json, lambda: _show(report, router.facts))
 

@@ -14,6 +14,7 @@ import numpy as np
 from mild.artifact import Router, fingerprint, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.sources import source_of
+from mild.artifact.versions import find_version
 from mild.core.arrays import FloatArray, as_python, check_integer, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
@@ -221,7 +222,7 @@ class Evaluation:
         if not isinstance(folder, (str, os.PathLike)):
             raise invalid("folder", f"must be the folder of the router; got {folder!r}.")
         document = self.document(**{"title": report_title(folder), **options})
-        return write_document(document, Path(folder) / EVALUATION_FILE)
+        return write_document(document, find_version(folder)[0] / EVALUATION_FILE)
 
     def plot_frontier(self, ax: Any = None) -> FrontierDisplay:
         """Plot quality against dollars: the experts, the router, and its other trade-offs."""

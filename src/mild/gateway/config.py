@@ -161,6 +161,7 @@ class LedgerSettings:
     keep_text: Flag = False
     keep_days: Positive = 30.0
     max_bytes: Annotated[int, whole(1_000_000)] = 1_000_000_000
+    keep_features: Flag = False
 
 
 _Url = Annotated[

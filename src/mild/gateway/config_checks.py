@@ -336,6 +336,10 @@ def _exposure_findings(settings: Settings) -> Iterator[ConfigFinding]:
         )
     if settings.ledger.keep_text:
         yield _note("the ledger keeps the text of every request: ledger.keep_text.")
+    elif settings.ledger.keep_features:
+        yield _note(
+            "the ledger keeps features of every text, which may reveal words of it: ledger.keep_features."
+        )
 
 
 def _sqlite_findings(settings: Settings) -> Iterator[ConfigFinding]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mild.artifact.files import check_free, replacing
+from mild.artifact.versions import find_version
 from mild.errors import DataFileError
 
 SCHEMA = 1
@@ -70,7 +71,7 @@ def read_evaluation(path: str | os.PathLike[str]) -> Document:
     place = Path(path)
     if not place.exists():
         raise DataFileError(f"{place}: there is no such folder or file.")
-    file = place / EVALUATION_FILE if place.is_dir() else place
+    file = find_version(place)[0] / EVALUATION_FILE if place.is_dir() else place
     if not file.is_file():
         raise DataFileError(
             f"there is no saved evaluation {file}; name a table to judge the router by (--table), or "

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from mild.artifact import Router, load
+from mild.artifact.versions import find_version
 from mild.core.decisions import DECISIONS
 from mild.core.threads import cores
 from mild.data.tables import choose_columns, column_kind, naming, reason, shown
@@ -183,7 +184,7 @@ def route_dataset(
         "options": dataclasses.asdict(options),
         "files": [dataclasses.asdict(file) for file in files],
     }
-    content = (Path(folder) / "router.json").read_bytes()
+    content = (find_version(folder)[0] / "router.json").read_bytes()
     fingerprints = {
         "router": hashlib.sha256(content).hexdigest()[:32],
         "input": digest(manifest["files"]),

@@ -17,8 +17,7 @@ import sqlalchemy as sa
 from mild.errors import DataFileError, InvalidInputError, OptionError
 from mild.gateway.database import AddressError, DatabaseError, is_address, read_address
 from mild.gateway.database.engine import OLD, Database, Location, open_database, shown_place
-from mild.gateway.ledger.records import COLUMNS, NEW_COLUMNS, Record, decisions, from_row
-from mild.gateway.ledger.store import routers
+from mild.gateway.ledger.records import COLUMNS, NEW_COLUMNS, Record, decisions, from_row, routers
 
 # Rows held at a time.
 BLOCK = 10_000
@@ -100,10 +99,11 @@ def read_blocks(
     until: float | None = None,
     columns: Sequence[str] = COLUMNS,
     rows: int = BLOCK,
+    where: sa.ColumnElement[bool] | None = None,
 ) -> Iterator[list[tuple[Any, ...]]]:
     """Rows with ``since <= time < until``, a block at a time, oldest first; probabilities are JSON texts.
 
-    Every block is a short query: a slow reader delays nobody who writes.
+    Every block is a short query: a slow reader delays nobody who writes. ``where`` is a further condition.
     """
     for name in columns:
         if name not in COLUMNS:
@@ -117,6 +117,7 @@ def read_blocks(
             .where(
                 sa.tuple_(table.time, table.id) > last,
                 table.time < (math.inf if until is None else until),
+                sa.true() if where is None else where,
             )
             .order_by(table.time, table.id)
             .limit(rows)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from mild.core.long_texts import abridge
 from mild.endpoints.replies import storable
-from mild.gateway.database.engine import metadata
+from mild.gateway.database.engine import make_table, metadata
 
 OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
 
@@ -99,6 +99,8 @@ decisions = sa.Table(
     sa.Index("decisions_by_time", "time", "id"),
     sa.Index("decisions_refused", "time", sqlite_where=REFUSED, postgresql_where=REFUSED),
 )
+# Names behind the probabilities, as JSON.
+routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
 
 
 def path_of(calls: Iterable[tuple[int | None, str | None]]) -> str:
@@ -119,7 +121,8 @@ def shorten_record(record: Record, keep_text: bool) -> Record:
     answered = record.attempts and record.outcome != "refused" and record.status < 400
     text = abridge(record.text) if keep_text and answered and record.text is not None else None
     asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
-    return replace(record, asked=asked, error=error, text=text)
+    features = record.features if answered else None
+    return replace(record, asked=asked, error=error, text=text, features=features)
 
 
 def as_row(record: Record) -> dict[str, Any]:

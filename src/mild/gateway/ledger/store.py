@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from mild.gateway.database.engine import Location, make_table, open_database, upsert
 from mild.gateway.ledger.feedback import feedback
-from mild.gateway.ledger.records import REFUSED, Record, as_row, decisions
+from mild.gateway.ledger.records import REFUSED, Record, as_row, decisions, routers
 from mild.gateway.selection.models import configured_name
 
 DAY = 86_400.0
@@ -54,8 +54,6 @@ minutes = make_table(
     tokens_out=sa.BigInteger,
     latency_ms=sa.Double,
 )
-# Names behind the probabilities, as JSON.
-routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
 # What each serving process says of itself, as JSON.
 workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
 
@@ -136,10 +134,11 @@ class LedgerStore:
         newest = sa.select(column.time).where(REFUSED).order_by(column.time.desc())
         last = newest.offset(refused).limit(1).scalar_subquery()
         first = sa.select(column.id).where(REFUSED, column.time <= last).order_by(column.time)
-        size = sa.func.octet_length(column.text)
+        kept = sa.func.coalesce(column.text, "") + sa.func.coalesce(column.features, "")
+        size = sa.func.octet_length(kept)
         if not self.database.is_postgres:
-            size = sa.func.length(sa.cast(column.text, sa.LargeBinary))
-        width = sa.func.coalesce(size, 0) + _ROW_BYTES
+            size = sa.func.length(sa.cast(kept, sa.LargeBinary))
+        width = size + _ROW_BYTES
         oldest = sa.select(column.id, width).order_by(column.id).limit(rows)
         with self._deleting() as connection:
             used = self.bytes_used(connection)
@@ -238,10 +237,12 @@ class Retention:
 
 
 def _delete(connection: sa.Connection, ids: Any) -> int:
-    """Delete rows with the feedback on their answers."""
-    gone = sa.select(decisions.c.request_id).where(decisions.c.id.in_(ids))
-    connection.execute(feedback.delete().where(feedback.c.request_id.in_(gone)))
-    return connection.execute(decisions.delete().where(decisions.c.id.in_(ids))).rowcount
+    """Delete rows, then the feedback on their answers: what came meanwhile is deleted, too."""
+    rows = decisions.delete().where(decisions.c.id.in_(ids)).returning(decisions.c.request_id)
+    gone = connection.scalars(rows).all()
+    if gone:
+        connection.execute(feedback.delete().where(feedback.c.request_id.in_(gone)))
+    return len(gone)
 
 
 def _pragma(connection: sa.Connection, name: str) -> int:

@@ -9,11 +9,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from mild.gateway.config import LedgerSettings
 from mild.gateway.database import DatabaseError, InvalidRowError
 from mild.gateway.database.engine import shown_place
+from mild.gateway.ledger.feedback import MAX_COMMENT, Feedback, write_feedback
 from mild.gateway.ledger.records import Record, shorten_record
 from mild.gateway.ledger.store import LedgerStore, Retention
 
@@ -42,10 +44,10 @@ _INVALID = (InvalidRowError, AttributeError, OverflowError, TypeError, ValueErro
 class LedgerWriter:
     """One per process; several processes may write to one ledger.
 
-    ``write`` never waits and never fails. A locked file or a full disk keeps the records waiting; when they
-    take too many bytes, the newest are dropped and counted. ``trouble`` says why the ledger cannot be
-    written at the moment. ``published`` is what this process says of itself; it is written about once a
-    second.
+    ``write`` and ``judge`` never wait and never fail. A locked file or a full disk keeps the records
+    waiting; when they take too many bytes, the newest are dropped and counted. ``trouble`` says why the
+    ledger cannot be written at the moment. ``published`` is what this process says of itself; it is written
+    about once a second.
     """
 
     def __init__(
@@ -59,6 +61,8 @@ class LedgerWriter:
         self.dropped = self.written = self.waiting_bytes = 0
         self.trouble: str | None = None
         self.published: Mapping[str, Any] | None = None
+        # Told every score that ``judge`` takes.
+        self.on_judged: Callable[[Feedback], None] = lambda feedback: None
         self._keep_text = settings.keep_text
         self._retention = Retention(settings.keep_days, settings.max_bytes)
         self._names = list(expert_names)
@@ -67,8 +71,8 @@ class LedgerWriter:
         self._max_waiting_bytes = max_waiting_bytes
         # Of the bytes that wait; appending to and taking from a deque need none.
         self._lock = threading.Lock()
-        self._queue: deque[Record] = deque()
-        self._batch: list[Record] = []
+        self._queue: deque[Record | Feedback] = deque()
+        self._batch: list[Record | Feedback] = []
         self._wake = threading.Event()
         self._closing = False
         self._store: LedgerStore | None = None
@@ -108,9 +112,18 @@ class LedgerWriter:
 
     def write(self, record: Record) -> None:
         """Take a record; never waits, never raises."""
-        if self.path is None:
-            return
-        record = shorten_record(record, self._keep_text)
+        if self.path is not None:
+            self._take(shorten_record(record, self._keep_text))
+
+    def judge(self, feedback: Feedback) -> None:
+        """Take the score of an answer, after its record; a comment is kept where texts are."""
+        if self.path is not None:
+            comment = (feedback.comment or "")[:MAX_COMMENT] if self._keep_text else ""
+            self._take(replace(feedback, comment=comment or None))
+            if 0 <= feedback.score <= 1:
+                self.on_judged(feedback)
+
+    def _take(self, record: Record | Feedback) -> None:
         size = _bytes_of(record)
         with self._lock:
             if self._closing or self.waiting_bytes + size > self._max_waiting_bytes:
@@ -206,10 +219,14 @@ class LedgerWriter:
         size = len(self._batch)
         while self._batch:
             some = self._batch[:size]
-            experts = {one.router: self._experts.get(one.router, self._names) for one in some}
+            records = [one for one in some if isinstance(one, Record)]
+            experts = {one.router: self._experts.get(one.router, self._names) for one in records}
             try:
-                store.append(some, experts)
-                self.written += len(some)
+                if records:
+                    store.append(records, experts)
+                if scores := [one for one in some if isinstance(one, Feedback)]:
+                    write_feedback(store.database, scores)
+                self.written += len(records)
                 # Before the rows leave the queue: whoever waits for them finds no old trouble.
                 self.trouble = None
             except _INVALID:
@@ -228,7 +245,9 @@ class LedgerWriter:
             store.close()
 
 
-def _bytes_of(record: Record) -> int:
+def _bytes_of(record: Record | Feedback) -> int:
+    if isinstance(record, Feedback):
+        return RECORD_BYTES + sys.getsizeof(record.comment)
     return RECORD_BYTES * (1 + len(record.calls or ())) + (
         0 if record.text is None else sys.getsizeof(record.text)
     )

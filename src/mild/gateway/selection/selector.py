@@ -20,6 +20,7 @@ from mild.gateway.refusals import Refusal
 from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
 from mild.gateway.selection.needs import answer_formats, missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
+from mild.gateway.stored_features import features_tag
 from mild.policies.answers import AnswerCascadePolicy, Ask
 
 # Texts that are scored at a time: the event loop has other things to do, too.
@@ -65,6 +66,7 @@ class Selection(NamedTuple):
     pinned_by: bytes | None = None  # twelve bytes, the request whose decision is followed
     explored: bool = False
     climb: Climb | None = None
+    features: FloatArray | None = None  # of the text
 
 
 class ExpertSelector:
@@ -107,6 +109,8 @@ class ExpertSelector:
                 self.router if weight is None else self.router.with_prices(price_weight=weight)
             )
         )
+        # Of the text step, for features in the ledger.
+        self.features_tag = "" if router.text is None else features_tag(router.text)
         self._waiting: list[tuple[str, float | None, asyncio.Future[Scores]]] = []
         self._routing = routing
         self._sessions = sessions
@@ -325,4 +329,5 @@ class ExpertSelector:
             None if scores.costs is None else dict(zip(names, scores.costs, strict=True)),
             pinned_by,
             explored,
+            features=scores.features,
         )

@@ -23,6 +23,7 @@ from mild.gateway.server.completion_request import CompletionRequest, Headers
 from mild.gateway.server.context import AppContext, Serving
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import StreamRelay, client_error_content, error_event
+from mild.gateway.stored_features import pack_features
 from mild.gateway.upstream.attempts import UpstreamResponse, read_aside
 
 # Characters of an expert's name that stand in a header as they are.
@@ -312,6 +313,9 @@ class CompletionHandler:
             record.error = self.context.redact(record.error)
         if self.context.settings.ledger.keep_text:
             record.text = self.request.text
+        if self.context.settings.ledger.keep_features and selection is not None:
+            features, tag = selection.features, self.serving.selector.features_tag
+            record.features = None if features is None else pack_features(features, tag)
         if self._trace is not None:
             self._trace.finish(record, selection)
         self.context.ledger.write(record)
