@@ -34,6 +34,7 @@ PUBLIC = [
     "evaluate",
     "expert_mass",
     "fit",
+    "import_feedback",
     "load",
     "mild_loss",
     "plan",

@@ -123,11 +123,11 @@
       const { samples, self_selected: chosen } = expert;
       const words = [];
       if (samples) words.push(`${count(samples.judged)} picked at random`);
-      if (chosen) words.push(`${count(chosen.judged)} chosen by who judged${samples ? `: mean ${chosen.mean.toFixed(2)}` : ""}`);
+      if (chosen) words.push(`${count(chosen.judged)} self-selected${samples ? `, mean ${chosen.mean.toFixed(2)}` : ""}`);
       const rate = expert.rate === null ? "no answers of its own"
-        : `${percent(expert.rate)} of ${plural(expert.answers, "answer")} judged (${(100 * expert.rate_low).toFixed(1)} to ${percent(expert.rate_high)})`;
+        : `${percent(expert.rate)} of ${plural(expert.answers, "answer")} (${(100 * expert.rate_low).toFixed(1)} to ${percent(expert.rate_high)})`;
       return make("li", { class: "row" },
-        make("div", { class: "who" }, expert.name, make("small", {}, rate), make("small", {}, words.join("; "))),
+        make("div", { class: "who" }, expert.name, ...[rate, ...words].map(text => make("small", {}, text))),
         make("div", { class: "meter", "aria-hidden": "true" },
           make("i", { class: "band", style: { left: at(expert.low), width: at(expert.high - expert.low) } }),
           make("i", { class: "usual", style: { left: at(expert.mean) } })),
@@ -239,7 +239,7 @@
     fill("shares", status.shares, () => shares(status.shares));
     byId("rule").textContent = rule(status.shares);
     byId("feedback-card").hidden = status.feedback.experts.length === 0;
-    byId("feedback-sentence").textContent = `Answers of the last ${status.feedback.days} days. Where some were picked at random to be judged, the mean is theirs; otherwise it is that of the answers somebody chose to judge.`;
+    byId("feedback-sentence").textContent = `Answers of the last ${status.feedback.days} days, and how many were judged. The mean score is that of answers picked at random, or without any, of those that clients chose to judge.`;
     fill("feedback", status.feedback, () => feedbackRows(status.feedback));
     fill("spend", status.spend, () => spendRows(status.spend));
     fill("traffic", status.traffic, () => traffic(status.traffic));

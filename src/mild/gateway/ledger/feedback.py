@@ -144,25 +144,16 @@ def read_feedback(
 
 def judged_requests(place: Location) -> dict[str, Feedback]:
     """By request, the feedback on the answer that was given; a random sample goes before other feedback."""
-    same = (decisions.c.request_id == feedback.c.request_id) & (
-        decisions.c.expert == feedback.c.expert
+    row = feedback.c
+    query = sa.select(feedback).join(decisions, decisions.c.request_id == row.request_id)
+    # The last of a request is kept.
+    query = query.where(decisions.c.expert == row.expert).order_by(
+        row.rate.is_not(None), row.source != "client", row.time
     )
-    best: dict[str, Feedback] = {}
     with open_ledger(place) as database, database.transaction() as connection:
-        rows = (
-            connection.execute(sa.select(feedback).join(decisions, same))
-            if has_feedback(database)
-            else ()
-        )
-        for found in (Feedback(*row) for row in rows):
-            known = best.setdefault(found.request_id, found)
-            if _rank(found) > _rank(known):
-                best[found.request_id] = found
-    return best
-
-
-def _rank(row: Feedback) -> tuple[bool, bool, float]:
-    return row.is_sample, row.source != "client", row.time
+        if not has_feedback(database):
+            return {}
+        return {found[0]: Feedback(*found) for found in connection.execute(query)}
 
 
 def feedback_by_expert(
@@ -177,46 +168,26 @@ def feedback_by_expert(
     """
     row, given = decisions.c, feedback.c
     weight = 1 / sa.func.coalesce(given.rate, 1.0)
-    is_sample = given.rate.is_not(None)
+    kind, of = (given.expert, given.rate.is_not(None)), row.request_id == given.request_id
+    sums = map(sa.func.sum, (weight, weight * given.score, weight * weight))
     within = [row.time >= (-math.inf if since is None else since)]
     within += [] if until is None else [row.time < until]
+    scores = sa.select(*kind, sa.func.count(), *sums).join(decisions, of).group_by(*kind)
+    has_answer = [*within, row.expert.is_not(None), row.status < 400]
+    answers = sa.select(row.expert, sa.func.count()).where(*has_answer).group_by(row.expert)
+    own = sa.select(row.expert, sa.func.count(sa.distinct(row.request_id))).where(*has_answer)
+    own = own.join(feedback, of & (row.expert == given.expert)).group_by(row.expert)
     with open_ledger(place) as database, database.transaction() as connection:
         if not has_feedback(database):
             return {}
-        judged = connection.execute(
-            sa.select(
-                given.expert,
-                is_sample,
-                sa.func.count(),
-                sa.func.sum(weight),
-                sa.func.sum(weight * given.score),
-                sa.func.sum(weight * weight),
-            )
-            .join(decisions, row.request_id == given.request_id)
-            .where(*within)
-            .group_by(given.expert, is_sample)
-        ).all()
-        requests: dict[str, int] = dict(
-            connection.execute(
-                sa.select(given.expert, sa.func.count(sa.distinct(given.request_id)))
-                .join(decisions, row.request_id == given.request_id)
-                .where(*within, row.expert == given.expert)
-                .group_by(given.expert)
-            ).all()
-        )
-        answers: dict[str, int] = dict(
-            connection.execute(
-                sa.select(row.expert, sa.func.count())
-                .where(*within, row.expert.is_not(None), row.status < 400)
-                .group_by(row.expert)
-            ).all()
-        )
+        judged = connection.execute(scores.where(*within)).all()
+        counts = [dict(map(tuple, connection.execute(query))) for query in (answers, own)]
     result: dict[str, dict[str, Any]] = {}
-    for name in sorted({*answers, *(line[0] for line in judged)}):
+    for name in sorted({*counts[0], *(line[0] for line in judged)}):
         parts = {bool(line[1]): _mean(*line[2:]) for line in judged if line[0] == name}
         samples, others = parts.get(True), parts.get(False)
         shown = samples or others or dict.fromkeys(("mean", "low", "high"))
-        n, k = answers.get(name, 0), requests.get(name, 0)
+        n, k = (count.get(name, 0) for count in counts)
         low, high = wilson_interval(k / n, n) if n else (None, None)
         result[name] = {
             "answers": n,

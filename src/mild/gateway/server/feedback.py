@@ -84,26 +84,24 @@ class FeedbackEndpoint:
 
 def _read(document: dict[str, Any]) -> Feedback:
     """Feedback on an answer of a request; whose answer, the ledger knows."""
-    name, comment = document.get("request_id"), document.get("comment")
-    if not isinstance(name, str) or not name:
-        message = "request_id must be the id of a request, as in the header x-mild-request-id."
-        raise Refusal(400, message, code="invalid_feedback", param="request_id")
-    if comment is not None and not isinstance(comment, str):
-        raise Refusal(400, "comment must be text.", code="invalid_feedback", param="comment")
-    score, correct = document.get("score"), document.get("correct")
-    if (score is None) == (correct is None):
-        message = "Give either score, in [0, 1], or correct, true or false."
-        raise Refusal(400, message, code="invalid_feedback", param="score")
-    if correct is not None and not isinstance(correct, bool):
-        message = "correct must be true or false."
-        raise Refusal(400, message, code="invalid_feedback", param="correct")
-    if score is not None and (
-        isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1
-    ):
-        message = "score must be a number in [0, 1]."
-        raise Refusal(400, message, code="invalid_feedback", param="score")
-    value = float(bool(correct)) if score is None else float(score)
-    return check_feedback(Feedback(name, "", "client", value, time=time.time(), comment=comment))
+    name, comment, correct = map(document.get, ("request_id", "comment", "correct"))
+    score: Any = document.get("score")
+    is_score = type(score) in (int, float) and 0 <= score <= 1
+    rules = {
+        "request_id": (bool(name) and isinstance(name, str), "the header x-mild-request-id"),
+        "comment": (isinstance(comment, str | None), "text"),
+        "correct": (isinstance(correct, bool | None), "true or false"),
+        "score": (
+            is_score if correct is None else score is None,
+            "a number in [0, 1], or left out where correct is given",
+        ),
+    }
+    for field, (holds, rule) in rules.items():
+        if not holds:
+            message = f"{field} must be {rule}."
+            raise Refusal(400, message, code="invalid_feedback", param=field)
+    value = float(score) if correct is None else float(correct)
+    return check_feedback(Feedback(str(name), "", "client", value, None, time.time(), comment))
 
 
 def _judge(place: Location, caller: Caller, given: Feedback) -> dict[str, Any] | None:
