@@ -12,7 +12,7 @@ import mild
 
 VERBS = [
     "fit", "tune", "evaluate", "compare", "report", "predict", "explain", "show", "demo", "route",
-    "collect", "serve", "check", "reload", "replay",
+    "plan", "collect", "serve", "check", "reload", "replay",
 ]  # fmt: skip
 
 
