@@ -8,13 +8,13 @@ fitted on what is known and judged on the other half: error + price weight * dol
 experts about random queries). ``ratio`` is the spend at which the mean curve of a strategy reaches the loss
 of ``random`` at its full spend, over that spend; curves are made monotone by isotonic regression, and the
 interval is over the draws. The rule and its constants were chosen on bfcl, routerdc and the two
-zellinger tables with seeds 100 to 109; seeds from 1000 judge. ``--judge priced`` fits a
-PricedRouter of strength 1 on all features instead of the heads, ``--judge priced_weak`` one of strength 0.1.
+zellinger tables with seeds 100 to 109; seeds from 1000 judge. ``--judge priced`` fits a PricedRouter of
+strength 1 on all features instead of the heads, ``--judge priced_weak`` one of strength 0.1.
 
-The limits: with the weak heads the plan is worse than random labels on bfcl. They overfit the experts that
-the plan stopped asking after a few labels, and choose them. On tables whose curves are flat (triviaqa, crux,
-math_l5) no strategy differs clearly from another, and where all experts cost the same and none is dominated
-(routerdc) asking all experts about random queries needs less than the plan.
+The limits: with the weak heads the plan is worse than random labels on bfcl, probably because they overfit
+experts that the plan stopped asking after a few labels. On tables whose curves are flat (triviaqa, crux,
+math_l5) no strategy differs clearly from another. On routerdc asking all experts about random queries needs
+less than the plan.
 """
 
 from __future__ import annotations
