@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-PARTS = {"plan": "benchmarks.learning_plan"}
+PARTS = {"plan": "benchmarks.learning_plan", "ledger": "benchmarks.learning_ledger"}
 
 
 def main() -> int:

@@ -40,6 +40,8 @@ PUBLIC = [
     "plan",
     "read_outcomes",
     "replay",
+    "rollback",
+    "versions",
     "reward_distribution",
     "rewards",
     "save",

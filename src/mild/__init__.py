@@ -45,11 +45,13 @@ _HOMES = {
     "plan": "mild.collect",
     "LabelPlan": "mild.collect",
     "replay": "mild.gateway.ledger.replaying",
+    "rollback": "mild.artifact",
+    "versions": "mild.gateway.ledger.serving",
     "import_feedback": "mild.gateway.ledger.importing",
 }
 
 if TYPE_CHECKING:
-    from mild.artifact import Router, load
+    from mild.artifact import Router, load, rollback
     from mild.collect import LabelPlan, collect_outcomes, plan
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from mild.evaluation.evaluate import Evaluation, evaluate
     from mild.gateway.ledger.importing import import_feedback
     from mild.gateway.ledger.replaying import replay
+    from mild.gateway.ledger.serving import versions
     from mild.metrics import Verdict, deferral_loss
     from mild.routers import (
         CascadeRouter,
@@ -106,10 +109,12 @@ __all__ = [
     "replay",
     "reward_distribution",
     "rewards",
+    "rollback",
     "save",
     "stationary_distribution",
     "theory_margins",
     "tune",
+    "versions",
 ]
 
 

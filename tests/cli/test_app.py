@@ -12,7 +12,7 @@ import mild
 
 VERBS = [
     "fit", "tune", "evaluate", "compare", "report", "predict", "explain", "show", "demo", "route",
-    "plan", "collect", "serve", "check", "reload", "replay",
+    "plan", "collect", "serve", "check", "reload", "replay", "learn", "versions", "rollback",
 ]  # fmt: skip
 
 

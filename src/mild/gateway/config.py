@@ -65,6 +65,14 @@ def _flag_or(word: str) -> Callable[[object], object]:
     return check
 
 
+def _share_or_auto(value: object) -> object:
+    """A validator of a share and "auto"."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value != "auto" and not (number and 0 <= float(str(value)) <= 1):
+        problem('must be a share from 0 to 1, or "auto"')
+    return value
+
+
 _File = Annotated[Path, BeforeValidator(_in_folder)]
 _Share = Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)]
 _ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", lambda x: 0 < x < 1)]
@@ -95,7 +103,8 @@ class RoutingSettings:
     """How an expert is chosen."""
 
     price_weight: Amount | None = None
-    explore: _Share = 0.0
+    explore: Annotated[float | Literal["auto"], PlainValidator(_share_or_auto)] = 0.0
+    explore_max: _ShareBelowOne = 0.2
     text: Literal["last", "all"] = "last"
     pin_sessions: Annotated[bool | Literal["soft"], PlainValidator(_flag_or("soft"))] = True
     session_seconds: Positive = 3600.0
@@ -194,6 +203,12 @@ class ServerSettings:
     tls_key: _File | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+@dataclass(frozen=True, config=CONFIG)
+class _Served:
+    router: _File | None = None
+    port: Annotated[int, whole(0, 65535)] = 6060
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -330,6 +345,16 @@ def read_ledger_location(
     config.check()
     assert ledger is not None
     return ledger.path
+
+
+def read_served(path: str | os.PathLike[str]) -> tuple[Path | None, int]:
+    """Folder of the router and port that a file names; no secret is needed for that."""
+    config = _open(path)
+    found = {name: config.content[name] for name in ("router", "port") if name in config.content}
+    settings = config.validate(_Served, found)
+    config.check()
+    assert settings is not None
+    return settings.router, settings.port
 
 
 def _open(path: str | os.PathLike[str]) -> ConfigFile:

@@ -151,7 +151,7 @@ def read_logged(
             "learning needs a router that reads text; this one was fitted on numbers.",
             parameter="router",
         )
-    reader = _Reader(router)
+    reader = _AnswerReader(router)
     most = most or max(1, _BYTES // (4 * router.n_features))
     blocks: deque[tuple[FloatArray, dict[str, Any]]] = deque()
     kept = 0
@@ -201,7 +201,7 @@ def _feedback_on(database: Database, requests: Sequence[str]) -> dict[str, list[
     return found
 
 
-class _Reader:
+class _AnswerReader:
     """Makes answers of decisions, block by block."""
 
     def __init__(self, router: Router) -> None:

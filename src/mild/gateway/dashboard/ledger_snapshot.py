@@ -29,7 +29,9 @@ class LedgerSnapshot:
 
     recent: list[Record] = field(default_factory=list)
     # Experts of the newest decisions that one router made at its configured trade-off, newest first.
+    # Without exploration, if ``preferred``.
     draws: list[str] = field(default_factory=list)
+    preferred: bool = False
     minutes: list[tuple[int, str, str, int, float]] = field(default_factory=list)
     # Requests of the last hour that nobody answered, by the expert that was to.
     unanswered: dict[str, int] = field(default_factory=dict)
@@ -44,7 +46,11 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
         newest = columns.order_by(decisions.c.time.desc()).limit(SEARCHED).subquery()
         recent = connection.execute(columns.order_by(decisions.c.time.desc()).limit(WINDOW)).all()
         draws = connection.execute(
-            sa.select(newest.c.chosen, newest.c.router)
+            sa.select(
+                sa.func.coalesce(newest.c.preferred, newest.c.chosen),
+                newest.c.router,
+                newest.c.preferred.is_not(None),
+            )
             .where(
                 newest.c.asked == "mild",
                 newest.c.propensity.is_not(None),
@@ -74,7 +80,8 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
     return LedgerSnapshot(
         [from_row(row) for row in recent],
         # Rows of another router end the span: its shares are not this one's.
-        [chosen for chosen, router in draws if router == draws[0][1]],
+        [chosen for chosen, router, _ in draws if router == draws[0][1]],
+        bool(draws) and all(known for *_, known in draws),
         [(row[0], row[1], row[2], row[3], row[4]) for row in hour],
         {row[0]: row[1] for row in unanswered},
         [

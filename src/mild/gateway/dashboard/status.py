@@ -30,7 +30,7 @@ from mild.gateway.upstream.breaker import STATES
 # Seconds for which a document serves everybody who asks.
 FRESH = 1.0
 # Days whose answers count for the feedback that is shown, and seconds for which that is kept.
-FEEDBACK_DAYS, FEEDBACK_FRESH = 7, 15.0
+FEEDBACK_DAYS, FEEDBACK_FRESH = 7, 30.0
 LAST = 20
 # What is shown of a decision, and of a worker.
 SHOWN = (
@@ -116,11 +116,13 @@ class Dashboard:
         if not workers and self.ledger is not None and self.ledger.published is not None:
             # No file holds what this worker says of itself.
             workers = [{**self.ledger.published, "age": 0.0, "ledger": self.ledger.state()}]
-        routing = self.settings.routing
+        explore = self.settings.routing.explore
+        if found.preferred or explore == "auto":
+            explore = 0.0
         return {
             "time": now,
             "experts": expert_lines(self._names, found, workers),
-            "shares": share_document(self._choices, found.draws, self._reference, routing.explore),
+            "shares": share_document(self._choices, found.draws, self._reference, explore),
             "traffic": traffic_document(found.minutes, now),
             "latency": latency_document(found.recent),
             "savings": savings_document(found.recent, self.settings.experts),

@@ -170,18 +170,23 @@ def feedback_by_expert(
     weight = 1 / sa.func.coalesce(given.rate, 1.0)
     kind, of = (given.expert, given.rate.is_not(None)), row.request_id == given.request_id
     sums = map(sa.func.sum, (weight, weight * given.score, weight * weight))
-    within = [row.time >= (-math.inf if since is None else since)]
-    within += [] if until is None else [row.time < until]
+    start, end = -math.inf if since is None else since, math.inf if until is None else until
+    within = [row.time >= start, row.time < end]
+    # Not by the index of time: it is the feedback that is read through, and its rows looked up.
+    joined = [row.time + 0.0 >= start, row.time + 0.0 < end]
     scores = sa.select(*kind, sa.func.count(), *sums).join(decisions, of).group_by(*kind)
-    has_answer = [*within, row.expert.is_not(None), row.status < 400]
-    answers = sa.select(row.expert, sa.func.count()).where(*has_answer).group_by(row.expert)
-    own = sa.select(row.expert, sa.func.count(sa.distinct(row.request_id))).where(*has_answer)
-    own = own.join(feedback, of & (row.expert == given.expert)).group_by(row.expert)
+    has_answer = (row.expert.is_not(None), row.status < 400)
+    answers = sa.select(row.expert, sa.func.count()).where(*within, *has_answer)
+    own = sa.select(row.expert, sa.func.count(sa.distinct(row.request_id)))
+    own = own.join(feedback, of & (row.expert == given.expert)).where(*joined, *has_answer)
     with open_ledger(place) as database, database.transaction() as connection:
         if not has_feedback(database):
             return {}
-        judged = connection.execute(scores.where(*within)).all()
-        counts = [dict(map(tuple, connection.execute(query))) for query in (answers, own)]
+        judged = connection.execute(scores.where(*joined)).all()
+        counts = [
+            dict(map(tuple, connection.execute(query.group_by(row.expert))))
+            for query in (answers, own)
+        ]
     result: dict[str, dict[str, Any]] = {}
     for name in sorted({*counts[0], *(line[0] for line in judged)}):
         parts = {bool(line[1]): _mean(*line[2:]) for line in judged if line[0] == name}

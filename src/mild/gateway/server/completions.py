@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from mild.core.propensities import CERTAIN
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.gateway.access import Caller
 from mild.gateway.access.keys import revoked_key
@@ -300,7 +301,9 @@ class CompletionHandler:
         selection = self._selection
         if selection is not None:
             record.chosen, record.propensity = selection.chosen, selection.propensity
-            record.probabilities = selection.probabilities
+            record.probabilities, record.preferred = selection.probabilities, selection.preferred
+            if (selection.propensity or 0.0) < CERTAIN:
+                record.draws = selection.draws
             record.expected_cost = self._expected_cost(selection.chosen)
             if selection.pinned_by is not None:
                 record.pinned_by = name_request(selection.pinned_by)

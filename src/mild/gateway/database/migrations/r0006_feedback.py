@@ -12,7 +12,7 @@ down_revision = "0005"
 def upgrade() -> None:
     """Create the table, and add the columns; they are empty in the rows before."""
     schema = "mild" if op.get_bind().dialect.name == "postgresql" else None
-    for name in ("preferred", "reported", "features"):
+    for name in ("preferred", "draws", "reported", "features"):
         op.add_column("decisions", sa.Column(name, sa.Text()), schema=schema)
     op.create_table(
         "feedback",
