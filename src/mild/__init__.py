@@ -42,6 +42,8 @@ _HOMES = {
     "Comparison": "mild.evaluation.comparison",
     "Verdict": "mild.metrics",
     "collect_outcomes": "mild.collect",
+    "plan": "mild.collect",
+    "LabelPlan": "mild.collect",
     "replay": "mild.gateway.ledger.replaying",
     "rollback": "mild.artifact",
     "versions": "mild.gateway.ledger.serving",
@@ -50,7 +52,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from mild.artifact import Router, load, rollback
-    from mild.collect import collect_outcomes
+    from mild.collect import LabelPlan, collect_outcomes, plan
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
     from mild.core.losses import mild_loss
@@ -82,6 +84,7 @@ __all__ = [
     "CostRegressionRouter",
     "Evaluation",
     "KNNRouter",
+    "LabelPlan",
     "LinearRouter",
     "NeuralRouter",
     "OutcomeTable",
@@ -101,6 +104,7 @@ __all__ = [
     "import_feedback",
     "load",
     "mild_loss",
+    "plan",
     "read_outcomes",
     "replay",
     "reward_distribution",

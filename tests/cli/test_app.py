@@ -12,7 +12,7 @@ import mild
 
 VERBS = [
     "fit", "tune", "evaluate", "compare", "report", "predict", "explain", "show", "demo", "route",
-    "collect", "serve", "check", "reload", "replay", "learn", "versions", "rollback",
+    "plan", "collect", "serve", "check", "reload", "replay", "learn", "versions", "rollback",
 ]  # fmt: skip
 
 
