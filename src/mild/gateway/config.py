@@ -203,8 +203,6 @@ class GradingSettings:
     query_column: Text | None = None
     answer_column: Text | None = None
     max_tokens: Annotated[int, whole(1)] = 1024
-    max_in_flight: Annotated[int, whole(1)] = 4
-    max_waiting: Annotated[int, whole(1)] = 100
 
 
 _Url = Annotated[

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mild.core.propensities import is_preferred
 from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, shown_place
-from mild.gateway.ledger.reading import open_ledger, read_blocks
+from mild.gateway.ledger.reading import ledger_columns, open_ledger, read_blocks
 from mild.gateway.ledger.records import decisions
 from mild.gateway.ledger.store import SUMS, minutes
 from mild.gateway.selection.models import configured_name
@@ -54,6 +54,7 @@ def summarize(
                 row.text.is_not(None),
                 row.pinned_by.is_not(None),
                 row.probabilities,
+                *ledger_columns(database, ["chosen", "preferred"]),
             )
             .where(row.time >= first * 60.0, row.time < last * 60.0)
             .order_by(row.time.desc())
@@ -61,7 +62,10 @@ def summarize(
         ).all()
     latencies = sorted(line[0] for line in recent if line[0] is not None)
     drawn = [line for line in recent if line[1] is not None]
-    others = sum(not is_preferred(line[1], _able(line[4])) for line in drawn)
+    others = sum(
+        not is_preferred(line[1], _able(line[4])) if line[6] is None else line[5] != line[6]
+        for line in drawn
+    )
     return {
         "path": shown_place(path),
         "bytes": size,

@@ -61,8 +61,6 @@ class LedgerWriter:
         self.dropped = self.written = self.waiting_bytes = 0
         self.trouble: str | None = None
         self.published: Mapping[str, Any] | None = None
-        # Told every score that ``judge`` takes.
-        self.on_judged: Callable[[Feedback], None] = lambda feedback: None
         self._keep_text = settings.keep_text
         self._retention = Retention(settings.keep_days, settings.max_bytes)
         self._names = list(expert_names)
@@ -118,10 +116,8 @@ class LedgerWriter:
     def judge(self, feedback: Feedback) -> None:
         """Take the score of an answer, after its record; a comment is kept where texts are."""
         if self.path is not None:
-            comment = (feedback.comment or "")[:MAX_COMMENT] if self._keep_text else ""
-            self._take(replace(feedback, comment=comment or None))
-            if 0 <= feedback.score <= 1:
-                self.on_judged(feedback)
+            comment = feedback.comment and feedback.comment[:MAX_COMMENT]
+            self._take(replace(feedback, comment=comment if self._keep_text else None))
 
     def _take(self, record: Record | Feedback) -> None:
         size = _bytes_of(record)
@@ -246,8 +242,7 @@ class LedgerWriter:
 
 
 def _bytes_of(record: Record | Feedback) -> int:
-    if isinstance(record, Feedback):
-        return RECORD_BYTES + sys.getsizeof(record.comment)
-    return RECORD_BYTES * (1 + len(record.calls or ())) + (
-        0 if record.text is None else sys.getsizeof(record.text)
-    )
+    calls, texts = 0, [getattr(record, name, None) for name in ("text", "features", "comment")]
+    if isinstance(record, Record):
+        calls = len(record.calls or ())
+    return RECORD_BYTES * (1 + calls) + sum(sys.getsizeof(text) for text in texts if text)

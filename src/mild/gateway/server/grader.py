@@ -33,6 +33,8 @@ from mild.gateway.server.context import AppContext
 MAX_REQUEST_BYTES = 262_144
 # After the budget has refused a grade, nothing is picked for so long.
 PAUSE_SECONDS = 60.0
+# Answers of a worker that wait for their grade, and grades at a time.
+MAX_WAITING, MAX_IN_FLIGHT = 100, 4
 # Seconds that grades under way have at the end.
 STOP_SECONDS = 3.0
 
@@ -70,7 +72,7 @@ class Grader:
         self._references = grading.read_references(settings) if exact else {}
         # Who grades.
         self._client = None if exact else context.clients[settings.expert or ""]
-        self._limit = asyncio.Semaphore(settings.max_in_flight)
+        self._limit = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting = 0
         self._paused_until = 0.0
@@ -82,16 +84,14 @@ class Grader:
         rate = settings.explored_share if selection.explored else settings.share
         if random.random() >= rate or self._closed or selection.chosen is None:
             return None
-        # Of several answers to one request none is the answer, and nobody grades itself.
+        # Of several answers to one request none is the answer.
         if asked_answers(request.document) > 1 or request.size > MAX_REQUEST_BYTES:
             return None
-        if self._client is not None and selection.chosen == self._client.name:
-            return None
-        subject = self._subject(request)
+        subject = None if self._is_judge(selection.chosen) else self._subject(request)
         if subject is None:
             return None
         paused = time.monotonic() < self._paused_until or self._context.access.trouble is not None
-        if paused or self._waiting >= settings.max_waiting:
+        if paused or self._waiting >= MAX_WAITING:
             self._lose("budget" if paused else "room")
             return None
         self._waiting += 1
@@ -99,19 +99,14 @@ class Grader:
 
     def offer(self, picked: PickedAnswer, record: Record) -> None:
         """Grade what was picked, if it came whole; never waits."""
-        answers, given = picked.readers, picked.readers.pop(picked.given or "", None)
-        if record.expert is None or record.outcome != "ok" or given is None:
-            answers = {}
-        elif self._client is None:
-            # Another answer of the same expert has no row of its own.
-            answers[record.expert] = given
-        else:
-            answers = {} if record.expert == self._client.name else {record.expert: given}
-        if not answers or self._closed:
+        given, expert = picked.readers.pop(picked.given or "", None), record.expert
+        is_whole = given is not None and record.outcome == "ok" and not self._closed
+        if given is None or expert is None or not is_whole or self._is_judge(expert):
             self._waiting -= 1
             return
-        grade = self._grade(picked, answers, record.request_id)
-        task = asyncio.get_running_loop().create_task(grade)
+        # References grade all answers of a cascade; another one of the same expert has no row of its own.
+        answers = {**(picked.readers if self._client is None else {}), expert: given}
+        task = asyncio.create_task(self._grade(picked, answers, record.request_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -124,6 +119,10 @@ class Grader:
                 task.cancel()
             await asyncio.gather(*late)
 
+    def _is_judge(self, expert: str) -> bool:
+        """Nobody grades itself."""
+        return self._client is not None and expert == self._client.name
+
     def _lose(self, reason: str) -> None:
         self._context.metrics.add("mild_grading_failed_total", reason)
         said = f"Answers that were picked are not graded: {reason} (docs/learning.md)."
@@ -132,7 +131,7 @@ class Grader:
     def _subject(self, request: CompletionRequest) -> Any:
         """What is needed of a request to grade its answer; None if it cannot be graded."""
         if self._client is None:
-            return self._references.get(grading.digest_of_query(request.text))
+            return self._references.get(grading.plain(request.text))
         document = request.document
         if self._settings.method == "agreement":
             needs = request_needs(document, request.bytes_in)
