@@ -18,7 +18,6 @@ from mild.gateway.dashboard.ledger_snapshot import read_snapshot
 from mild.gateway.database.engine import open_database
 from mild.gateway.drift import DriftWatch, drift_document
 from mild.gateway.ledger.feedback import Feedback, write_feedback
-from mild.gateway.ledger.summary import ReportedVersion, versions_of
 
 ROUTER = "f" * 12
 
@@ -112,12 +111,6 @@ def test_calls_of_cascades_report_versions_too(traffic):
         traffic.send(count, expert="large", calls=calls)
     (flag,) = watch.look(ROUTER)
     assert (flag["expert"], flag["new"]) == ("small", "v2")
-    found = versions_of(traffic.place)
-    assert [one.reported for one in found["small"]] == ["v1", "v2"]
-    assert found["large"] == [ReportedVersion("l", 1001.0, 1033.0, 33)]
-    assert found["small"][1] == ReportedVersion("v2", 1031.0, 1033.0, 3)
-    assert versions_of(traffic.place, until=1001.0) == {}
-    assert len(versions_of(traffic.place, since=1031.0)["small"]) == 1
 
 
 def test_feedback_that_leaves_its_interval_is_flagged(traffic):

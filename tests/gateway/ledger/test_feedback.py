@@ -5,9 +5,10 @@ import math
 import pytest
 import sqlalchemy as sa
 
-from ledger_cases import read_feedback, record, write_all, writing
+from ledger_cases import Keep, read_feedback, record, write_all, writing
 from mild.errors import InvalidInputError
 from mild.gateway.database.engine import open_database
+from mild.gateway.ledger import LedgerWriter
 from mild.gateway.ledger.feedback import (
     MAX_COMMENT,
     Feedback,
@@ -105,6 +106,15 @@ def test_the_writer_keeps_comments_where_texts_are_kept(tmp_path, keep_text):
         writer.judge(score(0, comment="wrong"))
     (found,) = read_feedback(tmp_path / "l.db")
     assert found.comment == ("wrong" if keep_text else None)
+
+
+def test_features_and_comments_count_towards_the_bytes_that_wait():
+    writer = LedgerWriter(Keep("unused", keep_text=True), [], max_waiting_bytes=50_000)
+    writer.write(record(0, features="x" * 20_000))
+    writer.judge(score(0, comment="y" * 20_000))
+    assert 20_000 + MAX_COMMENT < writer.waiting_bytes < 30_000
+    writer.write(record(1, features="x" * 30_000))
+    assert (writer.waiting, writer.dropped) == (2, 1)
 
 
 def test_without_a_ledger_nothing_is_taken():

@@ -220,7 +220,6 @@ class Grader:
             dollars = calls.charge(call)[1] or 0.0
             calls.forget_answers()
             calls.settle(dollars)
-            context.metrics.add("mild_grading_dollars_total", by=dollars)
 
 
 def _body(document: dict[str, Any]) -> bytes:
