@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-PARTS = {"plan": "benchmarks.learning_plan", "ledger": "benchmarks.learning_ledger"}
+PARTS = {name: f"benchmarks.learning_{name}" for name in ("loop", "plan", "ledger")}
 
 
 def main() -> int:

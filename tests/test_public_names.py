@@ -35,6 +35,7 @@ PUBLIC = [
     "expert_mass",
     "fit",
     "import_feedback",
+    "learn",
     "load",
     "mild_loss",
     "plan",

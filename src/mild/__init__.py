@@ -45,6 +45,7 @@ _HOMES = {
     "plan": "mild.collect",
     "LabelPlan": "mild.collect",
     "replay": "mild.gateway.ledger.replaying",
+    "learn": "mild.learning.learn",
     "rollback": "mild.artifact",
     "versions": "mild.gateway.ledger.serving",
     "import_feedback": "mild.gateway.ledger.importing",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from mild.gateway.ledger.importing import import_feedback
     from mild.gateway.ledger.replaying import replay
     from mild.gateway.ledger.serving import versions
+    from mild.learning.learn import learn
     from mild.metrics import Verdict, deferral_loss
     from mild.routers import (
         CascadeRouter,
@@ -102,6 +104,7 @@ __all__ = [
     "expert_mass",
     "fit",
     "import_feedback",
+    "learn",
     "load",
     "mild_loss",
     "plan",
