@@ -1,0 +1,517 @@
+"""Add an expert to a router from few graded answers, without refitting it.
+
+The estimate of a new expert is a mixture of those of the known experts plus a constant. Known experts
+whose mean is near that of the new one weigh most beforehand; a ridge regression of its costs on those of
+the known experts corrects the weights. Where the outcomes of the known experts on the labelled queries
+are known, they take the place of their estimates: they tell which queries are hard.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from mild.artifact import Router
+from mild.artifact.frames import html_table
+from mild.artifact.info import SharesInfo
+from mild.core.arrays import FloatArray, IntArray, as_python, check_share, invalid
+from mild.data import OutcomeTable, read_outcomes
+from mild.data.cost_terms import CostTerms
+from mild.data.splits import folds
+from mild.errors import (
+    DegenerateDataWarning,
+    InvalidInputError,
+    UnsupportedError,
+    check_arguments,
+    listed,
+)
+from mild.policies import (
+    ConstantPolicy,
+    LinearCostPolicy,
+    MixedPolicy,
+    OrderedPolicy,
+    Policy,
+    PricedPolicy,
+    StandardizedPolicy,
+    TradeoffPolicy,
+)
+from mild.tuning.fit import fit_data
+from mild.tuning.fitting import contents
+from mild.tuning.training_rows import TrainingQueryIndex
+
+#: Labels from which on no warning is given, and above which a refit is as good.
+FEW, MANY = 30, 300
+# Variances of the weights of the mixture, times the number of experts, and shares of the variance of the
+# labels that are noise; the most likely pair is taken.
+VARIANCES, NOISE = (0.01, 0.1, 1.0), (0.3, 0.45, 0.6, 0.8, 1.0)
+# Parts of the labelled rows, each held out once, by which the gain is judged.
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class AddedExpert:
+    """A router with one more expert, and how far the new expert can be trusted.
+
+    The gain is what the router with the new expert costs less than the one without it, per query, on
+    labelled rows that were held out. It is trusted when its interval is above 0.
+    """
+
+    router: Router
+    name: str  # of the new expert
+    labels: int  # its graded answers
+    share: float  # of the queries that the router sends to it
+    cost: tuple[float, float, float]  # its mean cost per query: estimate, and an interval
+    gain: tuple[float, float, float]  # estimate, and an interval
+    trusted: bool  # whether the interval of the gain is above 0
+    # labels at which it would be, if the gain stays as it is; None if there is no gain
+    trusted_at: int | None
+    confidence: float
+    outcomes: int  # labelled queries on which outcomes of known experts were used
+    refitted: bool = False  # whether heads for error and price took the place of scores
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was found, in words."""
+        level = f"{100 * self.confidence:g} % interval"
+        mean, low, high = self.cost
+        gain, least, most = self.gain
+        found = [
+            f"{self.name}: {self.labels:,} labels, mean cost {mean:.3f} ({level} {low:.3f} to {high:.3f}); "
+            f"the router sends it {100 * self.share:.0f} % of the queries.",
+            f"Gain over the router without it: {gain:.4f} per query ({level} {least:.4f} to {most:.4f}).",
+        ]
+        if self.trusted:
+            found.append("The gain can be trusted.")
+        elif self.trusted_at is None:
+            found.append("These labels show no gain.")
+        else:
+            found.append(
+                f"The gain is not certain; it would be at about {self.trusted_at:,} labels."
+            )
+        if self.refitted:
+            found.append(
+                "The router decided by scores; it now decides by expected errors and prices, fitted on the "
+                "known table."
+            )
+        if self.labels > MANY:
+            found.append("With so many labels, tune a router on all outcomes (mild tune).")
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        names = (
+            "name",
+            "labels",
+            "outcomes",
+            "share",
+            "trusted",
+            "trusted_at",
+            "confidence",
+            "refitted",
+        )
+        parts = ("estimate", "low", "high")
+        found = {name: getattr(self, name) for name in names}
+        found["experts"] = self.router.expert_names
+        for name in ("cost", "gain"):
+            found[name] = dict(zip(parts, getattr(self, name), strict=True))
+        return as_python({**found, "sentences": self.sentences}, finite=True)
+
+    def __repr__(self) -> str:
+        return f"AddedExpert({self.name})\n" + "\n".join(self.sentences)
+
+    def _repr_html_(self) -> str:
+        shown = {"labels": self.labels, "share": self.share, "trusted": self.trusted}
+        return html_table(f"Added {self.name}", [shown], self.sentences)
+
+
+@check_arguments
+def add_expert(
+    router: Router,
+    table: Any,
+    name: str | None = None,
+    *,
+    known: Any = None,
+    price: float | None = None,
+    beta: float = 0.0,
+    confidence: float = 0.95,
+) -> AddedExpert:
+    """Add an expert to a router from graded answers, usually 30 to 300, without refitting it.
+
+    Parameters
+    ----------
+    router : one with text features that expects costs; of another one, which decides by scores, heads for
+        error and price are fitted on ``known``
+    table : OutcomeTable, or whatever ``mild.read_outcomes`` takes, with scores of the new expert; scores of
+        known experts on the same queries make the estimate better
+    name : the new expert; by default the only expert of the table that the router does not know
+    known : the table that the router was fitted on. Outcomes on labelled queries are taken from it, and
+        means are over all its rows
+    price : dollars per answer, where the table has no prices of the new expert
+    beta : what asking it costs, in wrong answers, beside dollars and seconds
+    confidence : of the intervals
+
+    Returns
+    -------
+    AddedExpert, whose ``router`` has the new expert as its last one. Its target, trade-offs and verdict are
+    those of other experts and are left out.
+
+    Examples
+    --------
+    >>> import mild
+    >>> from mild.data.datasets import load_outcomes
+    >>> table = load_outcomes()
+    >>> names = table.expert_names
+    >>> router = mild.fit(table.with_experts(names[:2]), router="regression", alpha=100.0)
+    >>> added = mild.add_expert(router, table.take(range(100)), known=table)
+    >>> added.name, added.labels, added.router.expert_names == names
+    ('rules', 100, True)
+    """
+    check_share("confidence", confidence)
+    if router.text is None:
+        raise UnsupportedError("a router of columns of numbers takes no new expert; fit it again.")
+    if router.cascade is not None:
+        rule = "a cascade takes no new expert; add it to the router beside it (router.direct)"
+        raise UnsupportedError(f"{rule}, or tune again.")
+    table, known = (
+        one if one is None or isinstance(one, OutcomeTable) else read_outcomes(one, part="train")
+        for one in (table, known)
+    )
+    new = _new_name(router, table, name)
+    own = table.take(~np.isnan(table.scores[:, table.expert_names.index(new)]))
+    if own.rows == 0:
+        rule = f"must have graded answers of {new}; it has none. Grade {FEW} to {MANY} of them."
+        raise InvalidInputError(f"the table {rule}", parameter="table", code="no_labels")
+    if price is not None:
+        own = _priced(own, new, price)
+    cost = router.info.cost
+    betas = {**((cost and cost.beta) or {}), new: beta}
+    terms = CostTerms(
+        betas,
+        router.info.price_weight,
+        None if cost is None else cost.latency_weight,
+    )
+    refitted = not _expects_costs(router)
+    if refitted:
+        router = _refitted(router, known, terms)
+    step: Any = router.text
+    names = router.expert_names
+    errors, costs = _outcomes(own, [new], terms)
+    kept = ~np.isnan(costs[:, 0])
+    own, errors, costs = own.take(kept), errors[kept, 0], costs[kept, 0]
+    if own.rows < FEW:
+        few = f"{own.rows} labels of {new} say little; {FEW} to {MANY} are usual."
+        warnings.warn(few, DegenerateDataWarning, stacklevel=3)
+    parts = _outcomes(own, names, terms)
+    reference = own if known is None else known
+    if known is not None:
+        where = {text: i for i, text in enumerate(_keys(known, router))}
+        found = np.array([where.get(text, -1) for text in _keys(own, router)])
+        for mine, theirs in zip(parts, _outcomes(known, names, terms), strict=True):
+            lacking = np.isnan(mine) & (found >= 0)[:, None]
+            mine[lacking] = theirs[found][lacking]
+    labels = Labels(
+        step.vectorize(contents(own, step)),
+        step.vectorize(contents(reference, step)),
+        *parts,
+        errors,
+        costs,
+        _price(router, own, new, beta, float((costs - errors).mean())),
+    )
+    policy, deviation = extended(router.policy, labels)
+    expected = policy.expected_costs(labels.reference).mean(axis=0)
+    chosen = policy.predict(labels.reference)
+    shares = np.bincount(chosen, minlength=len(names) + 1) / len(chosen)
+    gain, spread = _gain(router.policy, labels, own.groups())
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    info = replace(
+        router.info,
+        cost=None if cost is None else replace(cost, beta=betas if any(betas.values()) else None),
+        constant=[*names, new][int(np.argmin(expected))],
+        mean_scores={**(router.info.mean_scores or {}), new: float(1 - errors.mean())},
+        shares=SharesInfo(len(chosen), dict(zip([*names, new], shares.tolist(), strict=True))),
+        target=None,
+        tradeoffs=None,
+        verdict=None,
+        calibration=None,
+    )
+    novelty = router.novelty
+    if novelty is not None:
+        column = [expected[-1]] if len(novelty.means) == 1 else [errors.mean(), labels.price]
+        novelty = replace(novelty, means=np.column_stack([novelty.means, column]))
+    index, before = TrainingQueryIndex.of(own), TrainingQueryIndex.by(router)
+    index = index if before is None else index + before
+    added = replace(
+        router,
+        policy=policy,
+        expert_names=[*names, new],
+        info=replace(info, hashes_complete=index.complete),
+        query_hashes=index.hashes,
+        novelty=novelty,
+        calibration=None,
+    )
+    needed = None if gain <= 0 else math.ceil(own.rows * (z * spread / gain) ** 2)
+    return AddedExpert(
+        router=added,
+        name=new,
+        labels=own.rows,
+        share=float(shares[-1]),
+        cost=(float(expected[-1]), expected[-1] - z * deviation, expected[-1] + z * deviation),
+        gain=(gain, gain - z * spread, gain + z * spread),
+        trusted=gain > z * spread,
+        trusted_at=needed,
+        confidence=confidence,
+        outcomes=int((~np.isnan(labels.known_costs)).any(axis=1).sum()),
+        refitted=refitted,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What is known of a new expert, and of the p known ones on the same n rows."""
+
+    X: FloatArray  # (n, n_features)
+    reference: FloatArray  # (m, n_features) of the rows that means are over
+    known_errors: FloatArray  # (n, p) outcomes of the known experts, NaN where unknown
+    known_costs: FloatArray  # (n, p)
+    errors: FloatArray  # (n,) of the new expert
+    costs: FloatArray  # (n,)
+    price: float  # mean of the new expert, in the unit of the price heads
+
+    def take(self, rows: IntArray) -> Labels:
+        """Some of the labelled rows."""
+        names = ("X", "known_errors", "known_costs", "errors", "costs")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def in_order(self, order: IntArray) -> Labels:
+        """The known experts in another order of their indices."""
+        costs, errors = self.known_costs[:, order], self.known_errors[:, order]
+        return replace(self, known_costs=costs, known_errors=errors)
+
+
+def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
+    """The policy with one more expert, the last, and the standard error of its mean cost."""
+    if isinstance(policy, OrderedPolicy):
+        inner, deviation = extended(policy.inner, labels.in_order(policy.order))
+        return OrderedPolicy(np.append(policy.order, policy.n_experts), inner), deviation
+    if isinstance(policy, StandardizedPolicy):
+        X, reference = policy.prepare(labels.X), policy.prepare(labels.reference)
+        inner, deviation = extended(policy.inner, replace(labels, X=X, reference=reference))
+        return replace(policy, inner=inner), deviation
+    if isinstance(policy, TradeoffPolicy):
+        inner, deviation = extended(policy.inner, labels)
+        return TradeoffPolicy(inner, extended(policy.heads, labels)[0]), deviation
+    if isinstance(policy, ConstantPolicy) and policy.expert != int(np.argmin(policy.mean_costs)):
+        rule = "this router always asks one expert, to meet a target"
+        raise UnsupportedError(f"{rule}; choose another target, or tune it with the new expert.")
+    if isinstance(policy, PricedPolicy):
+        estimates = policy.expected_errors(labels.reference)
+        mixture = mix(
+            policy.expected_errors(labels.X), estimates, labels.known_errors, labels.errors
+        )
+        return _with_head(policy, labels, estimates, mixture), mixture.deviation
+    estimates = policy.expected_costs(labels.reference)
+    mixture = mix(policy.expected_costs(labels.X), estimates, labels.known_costs, labels.costs)
+    weights, constant = mixture.weights, mixture.intercept
+    if isinstance(policy, LinearCostPolicy):
+        coef = np.vstack([policy.coef, weights @ policy.coef]).astype(policy.coef.dtype)
+        own = weights @ policy.intercept + constant
+        intercept = np.append(policy.intercept, own).astype(policy.intercept.dtype)
+        return replace(policy, coef=coef, intercept=intercept), mixture.deviation
+    if isinstance(policy, MixedPolicy):  # an expert was added before
+        rows = np.vstack([policy.mix, weights @ policy.mix])
+        intercept = np.append(policy.intercept, weights @ policy.intercept + constant)
+        return replace(policy, mix=rows, intercept=intercept), mixture.deviation
+    intercept = np.append(np.zeros(policy.n_experts), constant)
+    rows = np.vstack([np.eye(policy.n_experts), weights])
+    return MixedPolicy(rows, intercept, policy), mixture.deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """``weights . e(x) + intercept`` with ``e(x)`` the estimates of the known experts."""
+
+    weights: FloatArray
+    intercept: float
+    deviation: float  # standard error of its mean over the reference rows
+
+
+def mix(own: FloatArray, reference: FloatArray, outcomes: FloatArray, y: FloatArray) -> Mixture:
+    """Estimate a new expert from those of the known ones and its labels y (n,).
+
+    Parameters
+    ----------
+    own : (n, p) estimates of the known experts on the labelled rows
+    reference : (m, p) the same on the rows that means are over
+    outcomes : (n, p) what the known experts did on the labelled rows, NaN where unknown
+
+    With Z the outcomes less their means ``mu``, and estimates where they are unknown,
+    ``y = level + Z . (k + a) + b + noise``; k are weights by how near the mean of an expert is to
+    ``level``, and a and b are normal around 0. The variances are those that make the labels most likely.
+    """
+    mu, p = reference.mean(axis=0, dtype=np.float64), own.shape[1]
+    Z = np.where(np.isnan(outcomes), own, outcomes) - mu
+    common = Z.mean(axis=1)
+    level = float(y.mean() - common.mean())
+    near = np.exp(-0.5 * ((mu - level) / max(mu.std(), 1e-9)) ** 2) + 1e-9
+    near /= near.sum()
+    rest = y - level - Z @ near
+    A = np.column_stack([np.ones(len(y)), common, Z - common[:, None]])
+    variance = max(float(y.var()), 0.25 / len(y))
+    best = (-np.inf, 0.0, np.empty(0), np.empty(0))
+    for scale in VARIANCES:
+        prior = np.r_[10.0 * variance, scale / 2, np.full(p, scale / p)]
+        kernel = (A * prior) @ A.T
+        for share in NOISE:
+            lower = np.linalg.cholesky(kernel + share * variance * np.eye(len(y)))
+            white = np.linalg.solve(lower, rest)
+            likelihood = float(-0.5 * white @ white - np.log(np.diag(lower)).sum())
+            if likelihood > best[0]:
+                best = (
+                    likelihood,
+                    share * variance,
+                    prior,
+                    prior * (A.T @ np.linalg.solve(lower.T, white)),
+                )
+    _, noise, prior, found = best
+    covariance = np.linalg.inv(A.T @ A / noise + np.diag(1 / prior))
+    weights = near + found[1] / p + found[2:] - found[2:].mean()
+    return Mixture(
+        weights, level + float(found[0]) - float(mu @ weights), float(np.sqrt(covariance[0, 0]))
+    )
+
+
+def _with_head(
+    policy: PricedPolicy, labels: Labels, estimates: FloatArray, mixture: Mixture
+) -> PricedPolicy:
+    """The policy with a linear head that is nearest to a mixture of expected errors."""
+    weights, constant = mixture.weights, mixture.intercept
+    if policy.kind_of_error == "logistic":
+        share = np.clip((estimates @ weights + constant) / policy.error_scale, 1e-3, 1 - 1e-3)
+        odds = np.log(share / (1 - share))
+        raw = labels.reference @ policy.error_coef.T + policy.error_intercept
+        centred, rest = raw - raw.mean(axis=0), odds - odds.mean()
+        weights = weights + np.linalg.lstsq(centred, rest - centred @ weights, rcond=1e-3)[0]
+        constant = float(odds.mean() - raw.mean(axis=0) @ weights)
+    # Its price follows those of the known experts: long queries cost more.
+    known = policy.expected_prices(labels.X).mean()
+    ratio = labels.price / known if known > 0 else 0.0
+    rows = {
+        "error_coef": weights @ policy.error_coef,
+        "error_intercept": weights @ policy.error_intercept + constant,
+        "price_coef": ratio * policy.price_coef.mean(axis=0),
+        "price_intercept": ratio * policy.price_intercept.mean(),
+        "betas": ratio * policy.betas.mean() if known > 0 else labels.price,
+    }
+    changed: dict[str, Any] = {}
+    for name, row in rows.items():
+        before = getattr(policy, name)
+        changed[name] = np.concatenate([before, np.asarray(row)[None]]).astype(before.dtype)
+    return replace(policy, **changed)
+
+
+def _gain(policy: Policy, labels: Labels, groups: IntArray) -> tuple[float, float]:
+    """Mean gain of the new expert on labelled rows that are held out, and its standard error."""
+    count = len(np.unique(groups))
+    if count < 2:
+        return 0.0, math.inf
+    gains, every = np.zeros(len(groups)), np.arange(len(groups))
+    for train, test in folds(groups, min(FOLDS, count)):
+        larger, _ = extended(policy, labels.take(train))
+        gains[test] = larger.predict(labels.X[test]) == policy.n_experts
+    before = policy.predict(labels.X)
+    paid = labels.known_costs[every, before]
+    paid = np.where(np.isnan(paid), policy.expected_costs(labels.X)[every, before], paid)
+    gains *= paid - labels.costs
+    return float(gains.mean()), float(gains.std(ddof=1) / math.sqrt(len(gains)))
+
+
+def _new_name(router: Router, table: OutcomeTable, name: str | None) -> str:
+    """The name of the new expert, which the table must have and the router must not."""
+    others = [one for one in table.expert_names if one not in router.expert_names]
+    if name is None and len(others) == 1:
+        return others[0]
+    if name not in others:
+        rule = f"must be an expert of the table that the router does not know: {listed(others) or 'none'}"
+        raise invalid("name", f"{rule}; got {name!r}.")
+    return name
+
+
+def _priced(table: OutcomeTable, name: str, price: float) -> OutcomeTable:
+    """The table with a constant price of one expert."""
+    if not (math.isfinite(price) and price >= 0):
+        raise invalid("price", f"must be finite and not negative; got {price!r}.")
+    prices = np.full_like(table.scores, np.nan) if table.prices is None else table.prices.copy()
+    prices[:, table.expert_names.index(name)] = price
+    return replace(table, prices=prices)
+
+
+def _expects_costs(router: Router) -> bool:
+    policy = router.policy
+    try:
+        policy.expected_costs(np.zeros((1, policy.n_features), np.float32))
+    except UnsupportedError:
+        return False
+    return True
+
+
+def _refitted(router: Router, known: OutcomeTable | None, terms: CostTerms) -> Router:
+    """Heads for error and price, fitted on the known table in place of scores."""
+    from mild.routers.cost_models import HEAD_ALPHAS, PricedRouter
+
+    if known is None:
+        rule = "this router learned which expert is best, not what each costs; pass the table that it was"
+        raise UnsupportedError(f"{rule} fitted on (known).", parameter="known")
+    old = replace(
+        terms, beta={k: v for k, v in (terms.beta or {}).items() if k in router.expert_names}
+    )
+    table = known.with_experts(router.expert_names)
+    return fit_data(table, PricedRouter(alpha=HEAD_ALPHAS[1]), old, router.text).router
+
+
+def _outcomes(
+    table: OutcomeTable, names: list[str], terms: CostTerms
+) -> tuple[FloatArray, FloatArray]:
+    """Errors and costs (n, len(names)) of experts, NaN where they are unknown."""
+    errors = np.full((table.rows, len(names)), np.nan)
+    costs = errors.copy()
+    own = [name for name in names if name in table.expert_names]
+    for place, name in ((names.index(name), name) for name in own):
+        k = table.expert_names.index(name)
+        errors[:, place] = 1 - table.scores[:, k]
+        costs[:, place] = errors[:, place] + (terms.beta or {}).get(name, 0.0)
+        weighed = (terms.price_weight, table.prices), (terms.latency_weight, table.latencies)
+        for weight, values in weighed:
+            if weight:
+                costs[:, place] += weight * (np.nan if values is None else values[:, k])
+        if len(names) == 1 and np.isnan(costs).all():
+            rule = f"needs {terms.measured} of {name}, which the router weighs; add the column"
+            raise InvalidInputError(
+                f"the table {rule} cost__{name}, or give price.", parameter="price"
+            )
+    return errors, costs
+
+
+def _price(router: Router, own: OutcomeTable, new: str, beta: float, other: float) -> float:
+    """Mean price of the new expert in the unit of the price heads; 0 where there are none."""
+    cost = router.info.cost
+    if not router.has_prices:
+        return 0.0
+    weighed = cost is not None and bool(cost.price_weight) and not cost.has_other_prices
+    if router.info.price_head != "dollars" and not weighed:
+        return other
+    prices = None if own.prices is None else own.prices[:, own.expert_names.index(new)]
+    if prices is None or np.isnan(prices).all():
+        rule = f"must be given: the router has prices, and the table has no column cost__{new}."
+        raise invalid("price", rule)
+    return float(np.nanmean(prices))
+
+
+def _keys(table: OutcomeTable, router: Router) -> list[Any]:
+    """What tells the queries of a table apart."""
+    found = contents(table, router.text)
+    return [row.tobytes() for row in found] if isinstance(found, np.ndarray) else list(found)
