@@ -35,6 +35,7 @@ PUBLIC = [
     "evaluate",
     "expert_mass",
     "fit",
+    "import_feedback",
     "load",
     "mild_loss",
     "read_outcomes",

@@ -45,6 +45,7 @@ _HOMES = {
     "Verdict": "mild.metrics",
     "collect_outcomes": "mild.collect",
     "replay": "mild.gateway.ledger.replaying",
+    "import_feedback": "mild.gateway.ledger.importing",
 }
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from mild.data import OutcomeTable, read_outcomes
     from mild.evaluation.comparison import Comparison, compare
     from mild.evaluation.evaluate import Evaluation, evaluate
+    from mild.gateway.ledger.importing import import_feedback
     from mild.gateway.ledger.replaying import replay
     from mild.metrics import Verdict, deferral_loss
     from mild.routers import (
@@ -98,6 +100,7 @@ __all__ = [
     "evaluate",
     "expert_mass",
     "fit",
+    "import_feedback",
     "load",
     "mild_loss",
     "read_outcomes",

@@ -16,7 +16,7 @@ from mild.cli.demo import demo
 from mild.cli.evaluate import evaluate
 from mild.cli.explain import explain
 from mild.cli.fit import fit
-from mild.cli.gateway import keys, ledger
+from mild.cli.gateway import feedback, keys, ledger
 from mild.cli.gateway.check import check
 from mild.cli.gateway.replay import replay
 from mild.cli.gateway.serve import reload, serve
@@ -34,6 +34,7 @@ COMMANDS: list[Callable[..., None]] = [
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {
     keys.keys: {"add": keys.add, "list": keys.list_keys, "revoke": keys.revoke},
     ledger.ledger: {"show": ledger.show, "export": ledger.export},
+    feedback.feedback: {"import": feedback.import_table, "show": feedback.show},
     data: {"describe": describe, "convert": convert, "split": split},
 }
 SETTINGS: dict[str, Any] = {

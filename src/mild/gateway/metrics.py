@@ -39,6 +39,7 @@ _LABELS: Mapping[str, Sequence[str]] = {
     "result": ("ok", *FAILURES),
     "direction": ("in", "out"),
     "reload": ("ok", "failed"),
+    "source": ("client", "grader"),
     "step": (*map(str, range(1, MAX_STEP + 1)), "none"),
 }
 
@@ -54,6 +55,8 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_cascade_escalations_total": ("counter", "Steps beyond the first.", ()),
     "mild_tokens_total": ("counter", "Tokens that are charged.", ("expert", "direction")),
     "mild_dollars_total": ("counter", "Dollars spent.", ("expert",)),
+    "mild_feedback_total": ("counter", "Answers that were judged.", ("expert", "source")),
+    "mild_feedback_score_total": ("counter", "Sum of their scores.", ("expert", "source")),
     "mild_reloads_total": ("counter", "Router reloads of workers.", ("result",)),
     "mild_errors_total": ("counter", "Errors in the gateway itself.", ()),
     "mild_unread_cut_total": ("counter", "Connections cut whose clients did not read.", ()),

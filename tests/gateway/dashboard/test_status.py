@@ -25,6 +25,8 @@ from mild.endpoints.expert import Expert
 from mild.gateway.config import LedgerSettings, Settings, TargetSettings
 from mild.gateway.dashboard import Dashboard
 from mild.gateway.dashboard.status import savings_document
+from mild.gateway.database.engine import open_database
+from mild.gateway.ledger.feedback import Feedback, write_feedback
 
 
 @pytest.fixture(scope="module")
@@ -274,3 +276,20 @@ def test_a_cascade_is_a_choice_beside_the_experts_and_saves_by_the_answer_that_w
     }
     assert found["savings"]["paid"] == pytest.approx(60 * 2.4e-4)
     assert found["savings"]["always"]["large"] == pytest.approx(60 * 2e-4)
+
+
+def test_feedback_is_shown_by_expert_with_intervals(tmp_path):
+    path = tmp_path / "l.db"
+    rows = [record(i, time=NOW - 9, expert="atlas") for i in range(4)]
+    rows += [record(4, time=NOW - 9, expert="scholar")]
+    # Older than a week.
+    rows += [record(5, time=NOW - 8 * 86_400, expert="scholar")]
+    assert make_document(path, rows)["feedback"]["experts"] == []
+    database = open_database(path)
+    given = [("r0", "atlas", 1.0), ("r1", "atlas", 0.5), ("r5", "scholar", 0.0)]
+    write_feedback(database, [Feedback(name, who, "client", s) for name, who, s in given])
+    database.close()
+    (line,) = make_document(path)["feedback"]["experts"]
+    assert (line["name"], line["answers"], line["rate"], line["mean"]) == ("atlas", 4, 0.5, 0.75)
+    assert 0 < line["rate_low"] < 0.5 < line["rate_high"] < 1
+    assert 0 < line["low"] < 0.75 < line["high"] < 1

@@ -146,12 +146,13 @@ def test_a_ledger_of_before_has_none(tmp_path):
 
 def test_rate_and_mean_by_expert(ledger_place):
     records = [record(number, 1000.0 + number) for number in range(8)]
-    records += [record(8, 1008.0, expert="large"), record(9, 1009.0, expert=None, status=502)]
+    records += [record(8, 1008.0, expert="large"), record(9, 1009.0, expert="large", status=502)]
     write_all(ledger_place, records)
     rows = [score(0, 1.0), score(1, 0.0), score(2, 0.5)]
     rows += [score(0, 1.0, source="grader", rate=1.0), score(3, 0.0, source="grader", rate=0.25)]
-    # Judged beside the answer that was given: a score, but not of an answer of this expert.
+    # Of a request that failed, and judged beside the answer that was given: a score, but not of an answer of this expert.
     rows += [score(0, 1.0, expert="middle", source="import")]
+    rows += [score(9, 0.0, expert="large", source="import")]
     write(ledger_place, rows)
     found = feedback_by_expert(ledger_place)
     small = found["small"]
@@ -163,8 +164,7 @@ def test_rate_and_mean_by_expert(ledger_place):
     assert small["samples"]["mean"] == small["mean"] == pytest.approx(0.2)
     assert small["low"] == pytest.approx(wilson_interval(0.2, 25 / 17)[0])
     assert (found["large"]["answers"], found["large"]["judged"]) == (1, 0)
-    assert found["large"]["mean"] is None
-    assert found["large"]["low"] is None
+    assert found["large"]["rate"] == 0
     assert (found["middle"]["answers"], found["middle"]["judged"]) == (0, 0)
     assert found["middle"]["rate"] is None
     assert found["middle"]["mean"] == 1.0

@@ -64,8 +64,9 @@ def export(
     feedback: Annotated[
         str | None,
         Option(
-            metavar="TABLE",
-            help="Columns request_id and error, score or correct, in [0, 1]: adds a column score.",
+            metavar="TABLE|ledger",
+            help="Columns request_id and error, score or correct, in [0, 1], or `ledger` for the feedback "
+            "in the ledger: adds a column score.",
         ),
     ] = None,
     overwrite: o.Overwrite = False,

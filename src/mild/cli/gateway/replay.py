@@ -26,9 +26,17 @@ def replay(
         Option(metavar="COLUMN", help="Column of the query in --queries."),
     ] = None,
     feedback: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Table of request_id and error, score or correct, in [0, 1]."),
+        str | None,
+        Option(
+            metavar="FILE|ledger",
+            help="Table of request_id and error, score or correct, in [0, 1]; or `ledger`: the graded "
+            "samples in the ledger.",
+        ),
     ] = None,
+    trust_feedback: Annotated[
+        bool,
+        Option("--trust-feedback", help="Use feedback of clients in the ledger, too."),
+    ] = False,
     id_column: Annotated[
         str, Option(metavar="COLUMN", help="Column of the request id in these tables.")
     ] = "request_id",
@@ -76,6 +84,7 @@ def replay(
         queries=queries,
         text_column=text_column,
         feedback=feedback,
+        trust_feedback=trust_feedback,
         id_column=id_column,
         price_weight=price_weight,
         explore=explore,

@@ -2,8 +2,9 @@
 
 An episode g is one draw: a request, or all requests of a pinned session. It has ``n_g`` requests that
 cost ``C_g`` together; expert ``a_g`` was drawn with propensity ``p_g``, and the new policy would draw it
-with probability ``pi(a_g)``. With ``w_g = pi(a_g) / p_g``, the mean cost per request of the new policy is
-estimated by
+with probability ``pi(a_g)``. Where only a sample of the requests was judged, ``n_g`` and ``C_g`` are sums
+over the sample, each request weighted by the inverse of its rate. With ``w_g = pi(a_g) / p_g``, the mean
+cost per request of the new policy is estimated by
 
     inverse propensity    sum_g w_g C_g / sum_g n_g
     self-normalised       sum_g w_g C_g / sum_g w_g n_g
@@ -47,6 +48,8 @@ class Episodes:
     costs: FloatArray  # (G,) what they cost together
     # (G,) weights of the serving router, as ``weights`` are those of the new one; None for 1, as logged
     serving: FloatArray | None = None
+    # (G,) for how many draws each stands, if draws were not picked alike; None for 1
+    mass: FloatArray | None = None
 
     @property
     def weights(self) -> FloatArray:
@@ -132,17 +135,19 @@ def measure_overlap(episodes: Episodes, expert_names: Sequence[str]) -> dict[str
     effective sample size ``(sum w)^2 / sum w^2``. The mean weight must be 1 within its standard error.
     ``unseen`` are experts that were never drawn, and the share of the queries that they would get.
     """
-    weights = episodes.weights
+    mass = np.ones(episodes.chosen.size) if episodes.mass is None else episodes.mass
+    weights, draws = mass * episodes.weights, float(mass.sum())
     count, total, squares = weights.size, float(weights.sum()), float((weights**2).sum())
-    shares = episodes.target.mean(axis=0).tolist() if count else []
+    shares = (mass @ episodes.target / draws).tolist() if count else []
     seen = set(episodes.chosen.tolist())
-    spread = float(weights.std(ddof=1) / np.sqrt(count)) if count > 1 else float("inf")
+    away = weights - mass * total / max(draws, 1)
+    spread = float(away.std(ddof=1) * np.sqrt(count) / draws) if count > 1 else float("inf")
     return {
         "draws": count,
         "agreement": float((weights > 0).mean()) if count else 0.0,
         "effective": total**2 / squares if squares else 0.0,
         "largest_share": float(weights.max()) / total if total else 0.0,
-        "mean_weight": total / max(count, 1),
+        "mean_weight": total / draws if count else 0.0,
         "weight_error": spread if count else 0.0,
         "unseen": {
             expert_names[k]: share for k, share in enumerate(shares) if share > 0 and k not in seen

@@ -40,6 +40,7 @@ class LoggedRow(NamedTuple):
     dollars: float
     failed: bool
     error: float  # NaN if the answer was not graded
+    weight: float = 1.0  # for how many requests it stands; 0 if its grade is not used
     preferred: bool = (
         True  # whether the expert is the one that the router would draw without exploration
     )
@@ -51,6 +52,7 @@ def read_draws(
     left_out: Counter[str],
     texts: Mapping[str, str] | None = None,
     errors: Mapping[str, float] | None = None,
+    weights: Mapping[str, float] | None = None,
     since: float | None = None,
     until: float | None = None,
     extra: Sequence[str] = (),
@@ -86,11 +88,22 @@ def read_draws(
                 episode = episodes[pinned_by]
             failed = outcome in ("failed", "cut")
             error = (errors or {}).get(name, 1.0 if failed else math.nan)
+            weight = (weights or {}).get(name, 1.0)
             drawn = pinned_by is None
             experts = shares.count(",") + 1 if shares else 2
             block.append(
                 LoggedRow(
-                    *(text, chosen, propensity, episode, drawn, price or 0.0, failed, error),
+                    *(
+                        text,
+                        chosen,
+                        propensity,
+                        episode,
+                        drawn,
+                        price or 0.0,
+                        failed,
+                        error,
+                        weight,
+                    ),
                     preferred=is_preferred(propensity, experts),
                     extra=row[len(_COLUMNS) :],
                 )
@@ -129,7 +142,9 @@ def why_left_out(
 def read_texts(source: Any, text_column: str | None, id_column: str) -> dict[str, str]:
     """Request -> query from a file or frame with one row per request."""
     hint = " Name it with --text-column."
-    pairs, _ = _read_pairs(source, id_column, (text_column,) if text_column else QUERY_NAMES, hint)
+    names = (text_column,) if text_column else QUERY_NAMES
+    table, name = _read_columns(source, id_column, names, hint)
+    pairs = zip(*(table.column(one).to_pylist() for one in (id_column, name)), strict=True)
     return {str(key): str(text) for key, text in pairs if text is not None}
 
 
@@ -139,9 +154,17 @@ def read_errors(source: Any, id_column: str) -> dict[str, float]:
     A score of 1 is an error of 0. Rows without a value are left out; of a request that appears twice the
     last row is used.
     """
-    pairs, name = _read_pairs(source, id_column, ("error", "score", "correct"))
-    result = {}
-    for row, (key, value) in enumerate(pairs, start=1):
+    return {key: error for key, _, _, error in read_judged(source, id_column)}
+
+
+def read_judged(source: Any, id_column: str) -> Iterator[tuple[str, str | None, float, float]]:
+    """Request, expert (None without such a column), score and error of each row that has a value."""
+    table, name = _read_columns(source, id_column, ("error", "score", "correct"))
+    known = [one if one in table.column_names else None for one in (id_column, "expert", name)]
+    columns = [
+        [None] * len(table) if one is None else table.column(one).to_pylist() for one in known
+    ]
+    for row, (key, expert, value) in enumerate(zip(*columns, strict=True), start=1):
         if key is None or value is None:
             continue
         try:
@@ -152,14 +175,14 @@ def read_errors(source: Any, id_column: str) -> dict[str, float]:
             raise DataFileError(
                 f"{_name(source)}: {name} must be a number in [0, 1]; got {value!r} in row {row}."
             )
-        result[str(key)] = number if name == "error" else 1 - number
-    return result
+        judged = (1 - number, number) if name == "error" else (number, 1 - number)
+        yield str(key), None if expert is None else str(expert), *judged
 
 
-def _read_pairs(
+def _read_columns(
     source: Any, id_column: str, names: Sequence[str], hint: str = ""
-) -> tuple[Iterator[tuple[Any, Any]], str]:
-    """Values of the column of requests and of the first of ``names`` in the table, and that name."""
+) -> tuple[Any, str]:
+    """The table, which must have the column of requests, and the first of ``names`` that it has."""
     try:
         table = read_table(source, (id_column, *(names if len(names) == 1 else ())))
     except DataFileError as error:
@@ -174,9 +197,7 @@ def _read_pairs(
             raise DataFileError(
                 f"{_name(source)} must have {rule}; got {', '.join(known)}.{remedy}"
             )
-    name = next(name for name in names if name in known)
-    values = (table.column(one).to_pylist() for one in (id_column, name))
-    return zip(*values, strict=True), name
+    return table, next(name for name in names if name in known)
 
 
 def _name(source: Any) -> str:

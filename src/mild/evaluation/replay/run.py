@@ -30,6 +30,8 @@ from mild.metrics import Verdict
 # More features than WIDE are projected to NARROW for the cost model.
 WIDE = 256
 NARROW = 128
+# Reason for which judged requests are left out.
+SELF_SELECTED = "judged, but not picked at random (--trust-feedback counts them)"
 # Effective draws below which the intervals cannot be trusted.
 ENOUGH = 100.0
 # Draws of experts that the new router chooses and the serving one does not, below which it is too few.
@@ -66,6 +68,7 @@ def replay(
     *,
     texts: Mapping[str, str] | None = None,
     errors: Mapping[str, float] | None = None,
+    weights: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     explore: float = 0.0,
     since: float | None = None,
@@ -78,7 +81,8 @@ def replay(
     The cost of a request is its price in dollars, by the usage that the expert reported, fallbacks
     included. Where answers were judged (``errors``: request -> error in [0, 1]), it is ``error +
     price_weight * dollars``, as in fitting; only judged requests count then, and one that failed is an
-    error.
+    error. ``weights`` say for how many requests a judged one stands; with 0 it is left out, because it was
+    not picked at random.
 
     The ledger, read by ``mild.gateway.ledger.ledger_reader``, must have been written with exploration;
     ``texts`` (request -> query) are needed where it keeps none, and ``explore`` is the new router's
@@ -94,11 +98,14 @@ def replay(
     if not 0 < confidence < 1:
         raise invalid("confidence", f"must lie in (0, 1); got {confidence}.")
     left_out: Counter[str] = Counter()
-    rows = collect_rows(read_draws(ledger, left_out, texts, errors, since, until), router, seed)
+    rows = collect_rows(
+        read_draws(ledger, left_out, texts, errors, weights, since, until), router, seed
+    )
     if errors is not None:
-        judged = ~np.isnan(rows.error)
+        judged, trusted = ~np.isnan(rows.error), rows.weight > 0
         left_out["not judged"] += int((~judged).sum())
-        rows = rows.kept(judged)
+        left_out[SELF_SELECTED] += int((judged & ~trusted).sum())
+        rows = rows.kept(judged & trusted)
     cost, quantities = "dollars", {"cost": rows.dollars, "failures": rows.failed}
     if errors is not None:
         cost = f"error + {price_weight:g} * dollars"
@@ -210,7 +217,7 @@ def _estimates(
     episodes = replace(rows.episodes(values, target), serving=serving)
     chosen = rows.chosen[rows.episode]
     model = expected_costs(rows.features, chosen, values, rows.episode, target.shape[1], seed)
-    expected = rows.per_episode(model)
+    expected = rows.per_episode(model * rows.weight[:, None])
     robust = doubly_robust(episodes, expected, confidence)
     logged = logged_mean(episodes, confidence)
     served = serving_router(episodes, expected, confidence)
@@ -239,6 +246,7 @@ class Rows:
     dollars: FloatArray  # (n,)
     failed: FloatArray
     error: FloatArray  # NaN if the answer was not graded
+    weight: FloatArray  # for how many requests it stands
 
     def kept(self, rows: BoolArray) -> Rows:
         """Some of the rows, and the draws that they belong to."""
@@ -247,14 +255,16 @@ class Rows:
             name: getattr(self, name)[used]
             for name in ("chosen", "propensity", "preferred", "wanted")
         }
-        names = ("features", "dollars", "failed", "error")
+        names = ("features", "dollars", "failed", "error", "weight")
         own = {name: getattr(self, name)[rows] for name in names}
         return replace(self, episode=episode, **draws, **own)
 
     def episodes(self, costs: FloatArray, target: FloatArray) -> Episodes:
         """The draws with these costs (n,) and the new policy's probabilities (E, n_experts)."""
-        sums = self.per_episode(np.column_stack([np.ones_like(costs), costs]))
-        return Episodes(self.chosen, self.propensity, target, sums[:, 0], sums[:, 1])
+        mass = self.weight
+        sums = self.per_episode(np.column_stack([mass, mass * costs, np.ones_like(mass)]))
+        draws = self.chosen, self.propensity, target
+        return Episodes(*draws, sums[:, 0], sums[:, 1], mass=sums[:, 0] / sums[:, 2])
 
     def serving_weights(self, explore: float) -> FloatArray | None:
         """(E,) weights of the serving router under another share of exploration; None if it is not known.
@@ -311,13 +321,15 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 
                 np.array([row.preferred for row in draws], bool),
                 router.predict(X)[np.array([row.decides for row in block])],
                 np.column_stack([narrow, router.decision_function(X)]).astype(np.float32),
-                np.array([(row.dollars, row.failed, row.error) for row in block], float),
+                np.array(
+                    [(row.dollars, row.failed, row.error, row.weight) for row in block], float
+                ),
             )
         )
     if not parts:
         none, empty = np.empty(0, np.intp), np.empty(0)
         flags, features = np.empty(0, bool), np.empty((0, 1), np.float32)
-        return Rows(none, none, empty, flags, none, {}, features, empty, empty, empty)
+        return Rows(none, none, empty, flags, none, {}, features, empty, empty, empty, empty)
     episode, chosen, propensity, preferred, wanted, inputs, results = (
         np.concatenate(part) for part in zip(*parts, strict=True)
     )

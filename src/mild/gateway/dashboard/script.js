@@ -117,6 +117,25 @@
       `if nothing has changed, they contain all shares with a probability of ${percent(data.confidence, 0)} at any one time. Pinned requests, and requests that name an expert or a trade-off, are not counted.`;
   }
 
+  function feedbackRows(data) {
+    const at = share => (100 * share) + "%";
+    return data.experts.map(expert => {
+      const { samples, self_selected: chosen } = expert;
+      const words = [];
+      if (samples) words.push(`${count(samples.judged)} picked at random`);
+      if (chosen) words.push(`${count(chosen.judged)} self-selected${samples ? `, mean ${chosen.mean.toFixed(2)}` : ""}`);
+      const rate = expert.rate === null ? "no answers of its own"
+        : `${percent(expert.rate)} of ${plural(expert.answers, "answer")} (${(100 * expert.rate_low).toFixed(1)} to ${percent(expert.rate_high)})`;
+      return make("li", { class: "row" },
+        make("div", { class: "who" }, expert.name, ...[rate, ...words].map(text => make("small", {}, text))),
+        make("div", { class: "meter", "aria-hidden": "true" },
+          make("i", { class: "band", style: { left: at(expert.low), width: at(expert.high - expert.low) } }),
+          make("i", { class: "usual", style: { left: at(expert.mean) } })),
+        make("div", { class: "figures" }, make("span", { class: "unseen" }, "mean score "), expert.mean.toFixed(2),
+          make("small", {}, `${expert.low.toFixed(2)} to ${expert.high.toFixed(2)}`)));
+    });
+  }
+
   function spendRows(spend) {
     if (!spend) return [make("li", { class: "empty" }, "Spend is not counted.")];
     const line = (name, entry, renews) => {
@@ -219,6 +238,9 @@
     byId("usual-word").textContent = status.shares.reference === "earlier" ? "earlier share" : "trained share";
     fill("shares", status.shares, () => shares(status.shares));
     byId("rule").textContent = rule(status.shares);
+    byId("feedback-card").hidden = status.feedback.experts.length === 0;
+    byId("feedback-sentence").textContent = `Answers of the last ${status.feedback.days} days, and how many were judged. The mean score is that of answers picked at random, or without any, of those that clients chose to judge.`;
+    fill("feedback", status.feedback, () => feedbackRows(status.feedback));
     fill("spend", status.spend, () => spendRows(status.spend));
     fill("traffic", status.traffic, () => traffic(status.traffic));
     fill("latency", status.latency, () => latencyRows(status.latency));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from mild.gateway.config import Settings
 from mild.gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot, read_snapshot
 from mild.gateway.dashboard.shares import Reference, share_document, trained
 from mild.gateway.database import Address
+from mild.gateway.ledger.feedback import feedback_by_expert
 from mild.gateway.ledger.records import Record, path_of
 from mild.gateway.ledger.summary import quantile
 from mild.gateway.ledger.writer import LedgerWriter
@@ -27,6 +29,8 @@ from mild.gateway.upstream.breaker import STATES
 
 # Seconds for which a document serves everybody who asks.
 FRESH = 1.0
+# Days whose answers count for the feedback that is shown, and seconds for which that is kept.
+FEEDBACK_DAYS, FEEDBACK_FRESH = 7, 30.0
 LAST = 20
 # What is shown of a decision, and of a worker.
 SHOWN = (
@@ -65,6 +69,8 @@ class Dashboard:
         self._lock = asyncio.Lock()
         self._found: dict[str, Any] = {}
         self._looked: float | None = None
+        self._feedback: dict[str, dict[str, Any]] = {}
+        self._feedback_read = -math.inf
         self.take(router)
 
     def take(self, router: Router) -> None:
@@ -97,6 +103,9 @@ class Dashboard:
         if not isinstance(place, Address) and not (place.exists() and place.stat().st_size):
             return LedgerSnapshot(), []
         try:
+            if not 0 <= now - self._feedback_read < FEEDBACK_FRESH:
+                self._feedback = feedback_by_expert(place, now - FEEDBACK_DAYS * 86_400)
+                self._feedback_read = now
             return read_snapshot(place, now), []
         except DataFileError as error:
             return LedgerSnapshot(), [f"The ledger cannot be read: {error}"]
@@ -116,6 +125,14 @@ class Dashboard:
             "latency": latency_document(found.recent),
             "savings": savings_document(found.recent, self.settings.experts),
             "spend": spend,
+            "feedback": {
+                "days": FEEDBACK_DAYS,
+                "experts": [
+                    {"name": name, **self._feedback[name]}
+                    for name in self._names
+                    if self._feedback.get(name, {}).get("mean") is not None
+                ],
+            },
             "workers": [{name: worker.get(name) for name in WORKER} for worker in workers],
             "last": decision_lines(found.recent, self.settings.ledger.keep_text),
             "ledger": self.settings.ledger.path is not None,

@@ -17,6 +17,7 @@ from mild.data.writing import write_csv, write_json_lines
 from mild.errors import DataFileError
 from mild.evaluation.replay import read_errors
 from mild.gateway.database.engine import Location
+from mild.gateway.ledger.feedback import LEDGER, judged_requests
 from mild.gateway.ledger.reading import read_blocks, read_experts
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
 
@@ -33,21 +34,26 @@ def export(
 
     The columns are those of ``Record``, time as a timestamp in UTC; ``experts`` beside ``probabilities``
     names them, and ``calls`` is JSON. With ``feedback``, as ``mild.replay`` takes it, ``score`` follows:
-    that of each judged request. ``mild.read_outcomes`` reads the file if the ledger has texts. A file that
-    ends in .csv or .jsonl is of that kind, any other is parquet. Rows go through block by block, and the
-    file appears under its name when it is whole.
+    that of each judged request, whoever judged it. ``mild.read_outcomes`` reads the file if the ledger has
+    texts. A file that ends in .csv or .jsonl is of that kind, any other is parquet. Rows go through block
+    by block, and the file appears under its name when it is whole.
     """
     place = check_free(Path(out), overwrite)
-    errors = None if feedback is None else read_errors(feedback, "request_id")
+    scores: dict[str, float] | None = None
+    if isinstance(feedback, str) and feedback == LEDGER:
+        scores = {name: one.score for name, one in judged_requests(path).items()}
+    elif feedback is not None:
+        errors = read_errors(feedback, "request_id")
+        scores = {name: 1 - error for name, error in errors.items()}
     schema = _parquet_schema()
-    if errors is not None:
+    if scores is not None:
         schema = schema.append(pa.field("score", pa.float64()))
     names = read_experts(path)
     count = 0
     try:
         with replacing(place) as file, _writer(place, file, schema) as write:
             for block in read_blocks(path, since, until):
-                rows = [_fields(from_row(row), names, errors or {}) for row in block]
+                rows = [_fields(from_row(row), names, scores or {}) for row in block]
                 write(pa.RecordBatch.from_pylist(rows, schema))
                 count += len(block)
     except OSError as error:
@@ -88,13 +94,12 @@ def _parquet_schema() -> Any:
 
 
 def _fields(
-    record: Record, names: Mapping[str, list[str]], errors: Mapping[Any, float]
+    record: Record, names: Mapping[str, list[str]], scores: Mapping[Any, float]
 ) -> dict[str, Any]:
     """A record by the names of the schema."""
     fields = {name: getattr(record, name) for name in COLUMNS}
     fields["time"] = round(record.time * 1e6)
     fields["experts"] = None if record.probabilities is None else names.get(record.router)
     fields["calls"] = record.calls and json.dumps(record.calls)
-    error = errors.get(record.request_id)
-    fields["score"] = None if error is None else 1 - error
+    fields["score"] = scores.get(record.request_id)
     return fields

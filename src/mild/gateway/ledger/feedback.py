@@ -17,6 +17,8 @@ from mild.gateway.ledger.records import decisions
 
 #: Who judged an answer: the client that got it, a grader of the gateway, or a file that was imported.
 SOURCES = ("client", "grader", "import")
+#: In the place of a table of feedback: that which the ledger has.
+LEDGER = "ledger"
 #: Characters of a comment that are kept.
 MAX_COMMENT = 2000
 # Rows in one statement.
@@ -140,6 +142,20 @@ def read_feedback(
             last = {one.name: getattr(found[-1], one.name) for one in order}
 
 
+def judged_requests(place: Location) -> dict[str, Feedback]:
+    """By request, the feedback on the answer that was given; a random sample goes before other feedback."""
+    row = feedback.c
+    query = sa.select(feedback).join(decisions, decisions.c.request_id == row.request_id)
+    # The last of a request is kept.
+    query = query.where(decisions.c.expert == row.expert).order_by(
+        row.rate.is_not(None), row.source != "client", row.time
+    )
+    with open_ledger(place) as database, database.transaction() as connection:
+        if not has_feedback(database):
+            return {}
+        return {found[0]: Feedback(*found) for found in connection.execute(query)}
+
+
 def feedback_by_expert(
     place: Location, since: float | None = None, until: float | None = None
 ) -> dict[str, dict[str, Any]]:
@@ -152,46 +168,31 @@ def feedback_by_expert(
     """
     row, given = decisions.c, feedback.c
     weight = 1 / sa.func.coalesce(given.rate, 1.0)
-    is_sample = given.rate.is_not(None)
-    within = [row.time >= (-math.inf if since is None else since)]
-    within += [] if until is None else [row.time < until]
+    kind, of = (given.expert, given.rate.is_not(None)), row.request_id == given.request_id
+    sums = map(sa.func.sum, (weight, weight * given.score, weight * weight))
+    start, end = -math.inf if since is None else since, math.inf if until is None else until
+    within = [row.time >= start, row.time < end]
+    # Not by the index of time: it is the feedback that is read through, and its rows looked up.
+    joined = [row.time + 0.0 >= start, row.time + 0.0 < end]
+    scores = sa.select(*kind, sa.func.count(), *sums).join(decisions, of).group_by(*kind)
+    has_answer = (row.expert.is_not(None), row.status < 400)
+    answers = sa.select(row.expert, sa.func.count()).where(*within, *has_answer)
+    own = sa.select(row.expert, sa.func.count(sa.distinct(row.request_id)))
+    own = own.join(feedback, of & (row.expert == given.expert)).where(*joined, *has_answer)
     with open_ledger(place) as database, database.transaction() as connection:
         if not has_feedback(database):
             return {}
-        judged = connection.execute(
-            sa.select(
-                given.expert,
-                is_sample,
-                sa.func.count(),
-                sa.func.sum(weight),
-                sa.func.sum(weight * given.score),
-                sa.func.sum(weight * weight),
-            )
-            .join(decisions, row.request_id == given.request_id)
-            .where(*within)
-            .group_by(given.expert, is_sample)
-        ).all()
-        requests: dict[str, int] = dict(
-            connection.execute(
-                sa.select(given.expert, sa.func.count(sa.distinct(given.request_id)))
-                .join(decisions, row.request_id == given.request_id)
-                .where(*within, row.expert == given.expert)
-                .group_by(given.expert)
-            ).all()
-        )
-        answers: dict[str, int] = dict(
-            connection.execute(
-                sa.select(row.expert, sa.func.count())
-                .where(*within, row.expert.is_not(None), row.status < 400)
-                .group_by(row.expert)
-            ).all()
-        )
+        judged = connection.execute(scores.where(*joined)).all()
+        counts = [
+            dict(map(tuple, connection.execute(query.group_by(row.expert))))
+            for query in (answers, own)
+        ]
     result: dict[str, dict[str, Any]] = {}
-    for name in sorted({*answers, *(line[0] for line in judged)}):
+    for name in sorted({*counts[0], *(line[0] for line in judged)}):
         parts = {bool(line[1]): _mean(*line[2:]) for line in judged if line[0] == name}
         samples, others = parts.get(True), parts.get(False)
         shown = samples or others or dict.fromkeys(("mean", "low", "high"))
-        n, k = answers.get(name, 0), requests.get(name, 0)
+        n, k = (count.get(name, 0) for count in counts)
         low, high = wilson_interval(k / n, n) if n else (None, None)
         result[name] = {
             "answers": n,

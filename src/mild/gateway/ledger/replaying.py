@@ -15,6 +15,7 @@ from mild.core.arrays import invalid
 from mild.errors import UnsupportedError, check_arguments
 from mild.evaluation.replay import ReplayVerdict, read_errors, read_texts
 from mild.evaluation.replay import replay as estimate
+from mild.gateway.ledger.feedback import LEDGER, judged_requests
 from mild.gateway.ledger.reading import ledger_location, ledger_reader, moment
 
 #: Key of an estimate -> what it is.
@@ -97,6 +98,7 @@ def replay(
     queries: Any = None,
     text_column: str | None = None,
     feedback: Any = None,
+    trust_feedback: bool = False,
     id_column: str = "request_id",
     price_weight: float | None = None,
     explore: float = 0.0,
@@ -117,7 +119,10 @@ def replay(
     router : folder of a saved router, or a ``Router``; it must read text
     queries : table of the request id and the query, if the ledger has no texts: a file or a frame
     text_column : column of the query in ``queries``
-    feedback : table of the request id and error, score or correct, in [0, 1]: a file or a frame
+    feedback : table of the request id and error, score or correct, in [0, 1]: a file or a frame; or
+        "ledger" for the feedback in the ledger. Of that, only answers that were picked at random are used,
+        each weighted by the inverse of its rate
+    trust_feedback : whether "ledger" also uses answers that were judged by choice, such as by clients
     id_column : column of the request id in these tables
     price_weight : cost of one dollar, in errors, for the decisions of a priced router and, with
         ``feedback``, for the estimates; None for the router's, or for the trade-off of its target
@@ -170,12 +175,23 @@ def replay(
     if price_weight is not None and loaded.has_prices:
         loaded = loaded.with_prices(price_weight=price_weight, in_dollars=True)
         target = None
-    now = time.time()
+    now, place = time.time(), ledger_location(ledger)
+    errors, weights = None, None
+    if isinstance(feedback, str) and feedback == LEDGER:
+        judged = judged_requests(place)
+        errors = {name: 1 - one.score for name, one in judged.items()}
+        weights = {
+            name: float(trust_feedback) if one.rate is None else 1 / one.rate
+            for name, one in judged.items()
+        }
+    elif feedback is not None:
+        errors = read_errors(feedback, id_column)
     found = estimate(
-        ledger_reader(ledger_location(ledger)),
+        ledger_reader(place),
         loaded,
         texts=None if queries is None else read_texts(queries, text_column, id_column),
-        errors=None if feedback is None else read_errors(feedback, id_column),
+        errors=errors,
+        weights=weights,
         price_weight=usual if price_weight is None else price_weight,
         explore=explore,
         since=moment("since", since, now),

@@ -61,6 +61,8 @@ class LedgerWriter:
         self.dropped = self.written = self.waiting_bytes = 0
         self.trouble: str | None = None
         self.published: Mapping[str, Any] | None = None
+        # Told every score that ``judge`` takes.
+        self.on_judged: Callable[[Feedback], None] = lambda feedback: None
         self._keep_text = settings.keep_text
         self._retention = Retention(settings.keep_days, settings.max_bytes)
         self._names = list(expert_names)
@@ -118,6 +120,8 @@ class LedgerWriter:
         if self.path is not None:
             comment = (feedback.comment or "")[:MAX_COMMENT] if self._keep_text else ""
             self._take(replace(feedback, comment=comment or None))
+            if 0 <= feedback.score <= 1:
+                self.on_judged(feedback)
 
     def _take(self, record: Record | Feedback) -> None:
         size = _bytes_of(record)

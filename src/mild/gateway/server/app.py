@@ -19,7 +19,7 @@ from mild.gateway.server.middleware import RequestGuard, error_response, refusal
 
 _SERVED = (
     "/v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/messages/count_tokens, "
-    "/v1/embeddings, /v1/models and /v1/route"
+    "/v1/embeddings, /v1/models, /v1/route and /v1/feedback"
 )
 
 # Headers of answers that pages of other origins may read.

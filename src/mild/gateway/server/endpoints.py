@@ -32,6 +32,7 @@ from mild.gateway.selection.text import request_text, text_bytes
 from mild.gateway.server.body import parse_body
 from mild.gateway.server.completion_request import CompletionRequest, check_required
 from mild.gateway.server.completions import CompletionHandler, run_until_disconnect
+from mild.gateway.server.feedback import FeedbackEndpoint
 from mild.gateway.server.middleware import COMPLETIONS, Receive, Scope, Send, authorization_of
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Endpoints:
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
+        self._feedback = FeedbackEndpoint(context)
         self._explaining = asyncio.Semaphore(1)
         self._waiting = 0
 
@@ -122,6 +124,7 @@ class Endpoints:
             Route("/v1/models", self._models),
             Route("/v1/models/{name:path}", self._model),
             Route("/v1/route", self._route, methods=["POST"]),
+            Route("/v1/feedback", self._feedback.take, methods=["POST"]),
             Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/health", self._health),
             Route("/health/liveliness", self._liveliness),

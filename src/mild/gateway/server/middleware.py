@@ -36,7 +36,7 @@ COMPLETIONS = {
     "/v1/embeddings": "/embeddings",
 }
 # Paths whose requests count: towards the requests per minute of their key, and those in flight.
-_COUNTED = {*COMPLETIONS, "/v1/route", "/v1/messages/count_tokens"}
+_COUNTED = {*COMPLETIONS, "/v1/route", "/v1/feedback", "/v1/messages/count_tokens"}
 # These say nothing that matters, and are asked for under any name.
 _OPEN_PATHS = ("/health", "/health/liveliness", "/health/readiness")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(:[0-9]{0,5})?")

@@ -1,0 +1,290 @@
+"""Clients judge the answers that they got, and only those."""
+
+import asyncio
+import json
+import os
+import sqlite3
+import time
+
+import pytest
+
+from gateway.fake_upstream import FakeUpstream
+from gateway.gateway_cases import Client, ask, chat, expert, gateway
+from gateway.process_cases import served, write_files
+from ledger_cases import EXPERTS, record, write_all
+from mild.gateway.access import Access, AccessStore
+from mild.gateway.access.managing import add_key
+from mild.gateway.config import AccessSettings, LedgerSettings, Settings
+from mild.gateway.ledger import LedgerWriter
+from mild.gateway.ledger.feedback import read_feedback
+from mild.gateway.server import feedback as module
+
+PATH = "/v1/feedback"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(module, "PAUSES", (0.05, 0.1, 0.2, 0.3))
+
+
+def judged(place):
+    return [(one.request_id, one.expert, one.score) for one in read_feedback(place)]
+
+
+def run(place, talk, keep_text=False, keys=(), **more):
+    """Let ``talk(g, post, keys)`` talk to a gateway with a ledger at this place."""
+    settings = LedgerSettings(place, keep_text=keep_text)
+
+    async def main():
+        access, made = None, {}
+        if keys:
+            limits = AccessSettings(require_key=True)
+            store = AccessStore(":memory:", time.time)
+            access = Access(Settings(experts=(), access=limits), store)
+            more["access_settings"] = limits
+        writer = LedgerWriter(settings, EXPERTS)
+        async with (
+            FakeUpstream() as up,
+            gateway(
+                [expert("one", up)], access=access, ledger_writer=writer, ledger=settings, **more
+            ) as g,
+        ):
+
+            async def post(document, key=None, path=PATH):
+                headers = {} if key is None else {"authorization": f"Bearer {made[key]}"}
+                async with Client(g.port) as client:
+                    found = await client.ask(document, path, **headers)
+                return found.status, json.loads(found.body)
+
+            for name, fields in dict(keys).items():
+                made[name] = add_key(store, name, **fields)
+            await talk(g, post)
+
+    asyncio.run(main())
+
+
+def refusal(found):
+    status, body = found
+    return status, body["error"]["code"]
+
+
+def test_the_answer_to_a_request_is_judged_at_once(ledger_place):
+    async def talk(g, post):
+        found = await ask(g.port, chat())
+        name = found.headers["x-mild-request-id"]
+        status, body = await post({"request_id": name, "score": 0.25})
+        assert (status, body["result"], body["expert"]) == (200, "created", "one")
+        assert judged(ledger_place) == [(name, "one", 0.25)]
+
+    run(ledger_place, talk)
+
+
+def test_the_same_again_changes_nothing_and_another_score_replaces(ledger_place):
+    write_all(ledger_place, [record(0, key="anonymous")])
+
+    async def talk(g, post):
+        first = await post({"request_id": "r0", "correct": True})
+        (before,) = read_feedback(ledger_place)
+        again = await post({"request_id": "r0", "score": 1})
+        assert (first[1]["result"], again[1]["result"]) == ("created", "unchanged")
+        assert list(read_feedback(ledger_place)) == [before]
+        assert before.rate is None
+        status, other = await post({"request_id": "r0", "correct": False})
+        assert (status, other["result"], other["previous_score"]) == (200, "replaced", 1.0)
+        assert judged(ledger_place) == [("r0", "small", 0.0)]
+
+    run(ledger_place, talk)
+
+
+def test_feedback_on_requests_that_are_unknown_foreign_or_old_writes_nothing(tmp_path):
+    path = tmp_path / "l.db"
+    write_all(path, [record(0), record(1, key="bob")])
+    file = sqlite3.connect(path)
+    file.execute("DELETE FROM decisions WHERE request_id = 'r1'")
+    file.commit()
+    file.close()
+
+    async def talk(g, post):
+        assert refusal(await post({"request_id": "r0", "score": 1}, "bob")) == (
+            403,
+            "foreign_request",
+        )
+        for name in ("r1", "never", "x" * 10_000, "nul\0"):
+            found = await post({"request_id": name, "score": 1}, "bob")
+            assert refusal(found) == (404, "unknown_request")
+        assert judged(path) == []
+        # The key that made it, and one of an administrator.
+        assert (await post({"request_id": "r0", "score": 1}, "alice"))[0] == 200
+        assert (await post({"request_id": "r0", "score": 0.5}, "root"))[1]["result"] == "replaced"
+
+    run(path, talk, keys={"alice": {}, "bob": {}, "root": {"admin": True}})
+
+
+def test_without_a_key_nothing_is_written(tmp_path):
+    path = write_all(tmp_path / "l.db", [record(0, key="anonymous")])
+
+    async def talk(g, post):
+        assert refusal(await post({"request_id": "r0", "score": 1})) == (401, "invalid_api_key")
+        assert judged(path) == []
+
+    run(path, talk, keys={"alice": {}})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"score": 1},
+        {"request_id": 7, "score": 1},
+        {"request_id": "", "score": 1},
+        {"request_id": "r0"},
+        {"request_id": "r0", "score": 1, "correct": True},
+        {"request_id": "r0", "score": 1.01},
+        {"request_id": "r0", "score": -1},
+        {"request_id": "r0", "score": True},
+        {"request_id": "r0", "score": "1"},
+        {"request_id": "r0", "correct": 1},
+        {"request_id": "r0", "correct": True, "comment": 3},
+    ],
+)
+def test_what_is_no_feedback_is_refused(tmp_path, body):
+    path = write_all(tmp_path / "l.db", [record(0)])
+
+    async def talk(g, post):
+        assert refusal(await post(body)) == (400, "invalid_feedback")
+        status, _ = await post(json.dumps({"request_id": "r0", "score": float("nan")}).encode())
+        assert status == 400
+        assert judged(path) == []
+
+    run(path, talk)
+
+
+def test_a_request_without_an_answer_cannot_be_judged(tmp_path):
+    fields = {"key": "anonymous", "status": 502, "outcome": "failed"}
+    path = write_all(tmp_path / "l.db", [record(0, **fields), record(1, expert=None, **fields)])
+
+    async def talk(g, post):
+        for name in ("r0", "r1"):
+            assert refusal(await post({"request_id": name, "score": 1})) == (409, "no_answer")
+        assert judged(path) == []
+
+    run(path, talk)
+
+
+@pytest.mark.parametrize("keep_text", [False, True])
+def test_comments_are_kept_where_texts_are(tmp_path, keep_text):
+    path = write_all(tmp_path / "l.db", [record(0, key="anonymous")])
+
+    async def talk(g, post):
+        body = {"request_id": "r0", "score": 0.5, "comment": "too long"}
+        assert [(await post(body))[1]["result"] for _ in range(2)] == ["created", "unchanged"]
+        (found,) = read_feedback(path)
+        assert found.comment == ("too long" if keep_text else None)
+
+    run(path, talk, keep_text=keep_text)
+
+
+def test_a_row_that_comes_late_is_waited_for(tmp_path):
+    path = write_all(tmp_path / "l.db", [record(0)])
+
+    async def talk(g, post):
+        waiting = asyncio.create_task(post({"request_id": "r1", "score": 1}))
+        await asyncio.sleep(0.1)
+        # As another worker would.
+        await asyncio.to_thread(write_all, path, [record(1, key="anonymous")])
+        assert (await waiting)[0] == 200
+
+    run(path, talk)
+
+
+def test_feedback_of_a_key_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PER_MINUTE", 3)
+    path = write_all(tmp_path / "l.db", [record(0, key="alice"), record(1, key="bob")])
+
+    async def talk(g, post):
+        said = [await post({"request_id": "r0", "score": k / 8}, "alice") for k in range(5)]
+        assert [status for status, _ in said] == [200, 200, 200, 429, 429]
+        assert said[-1][1]["error"]["code"] == "rate_limit_exceeded"
+        assert judged(path) == [("r0", "small", 0.25)]
+        # Not that of others, and not what else the key asks for.
+        assert (await post({"request_id": "r1", "score": 1}, "bob"))[0] == 200
+        assert (await post(chat(), "alice", "/v1/chat/completions"))[0] == 200
+
+    run(path, talk, keys={"alice": {}, "bob": {}})
+
+
+def test_feedback_counts_towards_the_requests_of_its_key(tmp_path):
+    path = write_all(tmp_path / "l.db", [record(0, key="alice")])
+
+    async def talk(g, post):
+        said = [(await post({"request_id": "r0", "score": 1}, "alice"))[0] for _ in range(3)]
+        assert said == [200, 200, 429]
+
+    run(path, talk, keys={"alice": {"requests_per_minute": 2}})
+
+
+def test_a_ledger_that_is_locked_is_told(tmp_path):
+    path = write_all(tmp_path / "l.db", [record(0, key="anonymous")])
+
+    async def talk(g, post):
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        slow = asyncio.create_task(post({"request_id": "r0", "score": 1}))
+        await asyncio.sleep(0.2)
+        # Whoever waits for the file keeps nobody else waiting.
+        started = time.monotonic()
+        assert (await ask(g.port, None, "/health", "GET")).status == 200
+        assert time.monotonic() - started < 0.5
+        assert refusal(await slow) == (503, "ledger_unavailable")
+        other.execute("ROLLBACK")
+        other.close()
+        assert (await post({"request_id": "r0", "score": 1}))[0] == 200
+
+    run(path, talk)
+
+
+def test_without_a_ledger_there_is_no_feedback():
+    async def talk(g, post):
+        assert refusal(await post({"request_id": "r0", "score": 1})) == (501, "no_ledger")
+
+    run(None, talk)
+
+
+def test_scores_are_counted_once(tmp_path):
+    path = write_all(tmp_path / "l.db", [record(0, key="anonymous", expert="one")])
+
+    async def talk(g, post):
+        for score in (0.5, 0.5, 0.75):
+            await post({"request_id": "r0", "score": score})
+        labels = {"expert": "one", "source": "client"}
+        assert g.app.metrics.value("mild_feedback_total", **labels) == 1
+        assert g.app.metrics.value("mild_feedback_score_total", **labels) == 0.5
+
+    run(path, talk)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+@pytest.mark.parametrize("where", ["sqlite", "postgres"])
+def test_every_worker_takes_feedback_on_the_answers_of_all(tmp_path, where, request):
+    place, extra = tmp_path / "ledger.sqlite", ""
+    if where == "postgres":
+        postgres = request.getfixturevalue("postgres")
+        place, extra = postgres.address, f'store = "{postgres.url}"'
+
+    async def main():
+        async with FakeUpstream() as up:
+            write_files(tmp_path, [("small", up.base_url)], extra=extra, workers=2)
+            (tmp_path / "mild.toml").chmod(0o600)
+            async with served(tmp_path) as g:
+
+                async def one(k):
+                    name = (await ask(g.port, chat())).headers["x-mild-request-id"]
+                    # A new connection may meet the other worker.
+                    found = await ask(g.port, {"request_id": name, "score": k / 20}, PATH)
+                    assert found.status == 200, found.body
+                    return name, "small", k / 20
+
+                return await asyncio.gather(*(one(k) for k in range(20)))
+
+    expected = asyncio.run(main())
+    assert sorted(judged(place)) == sorted(expected)
