@@ -37,7 +37,6 @@ ROUTERS: dict[str, dict[str, Any]] = {
 # Labels with outcomes of the known experts, with their heads only, and a head of the labels only.
 WAYS = (("known", 30), ("known", 100), ("known", 300), ("heads", 100), ("only", 100))
 CASES = {"mmlupro_29models": None, "zellinger_mmlu": 100.0}  # table -> price weight
-SPLITS, REPETITIONS = 4, 5
 SHARE = 0.25
 
 
@@ -48,17 +47,18 @@ def add_expert(options: argparse.Namespace) -> None:
         show_added(json.loads(file.read_text()))
         return
     jobs = [
-        (str(Path(options.data) / f"{table}.parquet"), weight, kind, split)
+        (str(Path(options.data) / f"{table}.parquet"), weight, kind, split, options.repetitions)
         for table, weight in CASES.items()
+        if table in (options.tables or CASES)
+        for split in range(options.splits)
         for kind in ROUTERS
-        for split in range(SPLITS)
     ]
     with ProcessPoolExecutor(options.jobs) as pool:
         parts = list(pool.map(added_split, jobs))
     content = {
         "environment": f"{environment()}, commit {commit()}",
-        "splits": SPLITS,
-        "repetitions": REPETITIONS,
+        "splits": options.splits,
+        "repetitions": options.repetitions,
         "test_share": 0.3,
         "results": [row for part in parts for row in part],
     }
@@ -66,13 +66,13 @@ def add_expert(options: argparse.Namespace) -> None:
     show_added(content)
 
 
-def added_split(job: tuple[str, float | None, str, int]) -> list[dict[str, Any]]:
+def added_split(job: tuple[str, float | None, str, int, int]) -> list[dict[str, Any]]:
     """Losses on the test part of one split, for every model that is left out.
 
     The heads of a router are fitted one by one, so that a router without a model is the one with it, less
     its head. Features are computed once.
     """
-    file, weight, kind, split = job
+    file, weight, kind, split, repetitions = job
     warnings.simplefilter("ignore")
     table = mild.read_outcomes(file)
     train, test = table.split(test_size=0.3, random_state=split)
@@ -96,7 +96,7 @@ def added_split(job: tuple[str, float | None, str, int]) -> list[dict[str, Any]]
             "table": Path(file).stem, "router": kind, "split": split, "model": name, **losses, "added": {},
         }  # fmt: skip
         for way, count in WAYS:
-            for seed in range(REPETITIONS):
+            for seed in range(repetitions):
                 rows = np.random.default_rng((split, k, seed)).choice(asked, count, replace=False)
                 errors = 1 - train.scores[rows]
                 labels = Labels(
@@ -168,6 +168,9 @@ def main() -> None:
         command = commands.add_parser(name)
         command.add_argument("--data", help="folder of the public tables")
         command.add_argument("--jobs", type=int, default=1, help="processes")
+        command.add_argument("--splits", type=int, default=4, help="of training and test rows")
+        command.add_argument("--repetitions", type=int, default=5, help="draws of labels")
+        command.add_argument("--tables", nargs="*", help="names of tables; by default all")
     options = parser.parse_args()
     COMMANDS[options.command](options)
 

@@ -20,6 +20,7 @@ from mild.policies import (
     GroupPolicy,
     LinearCostPolicy,
     LinearPolicy,
+    MixedPolicy,
     NearestPolicy,
     OrderedPolicy,
     PerceptronPolicy,
@@ -49,6 +50,7 @@ def make_policies(dtype=np.float64):
     linear = LinearPolicy(draw(N_EXPERTS, N_FEATURES), draw(N_EXPERTS), decoder())
     regression = LinearCostPolicy(draw(N_EXPERTS, N_FEATURES), draw(N_EXPERTS))
     stacked = LinearPolicy(draw(N_EXPERTS, 2 * N_EXPERTS), draw(N_EXPERTS), decoder())
+    two = LinearCostPolicy(draw(2, N_FEATURES), draw(2))
     policies = [
         linear,
         PerceptronPolicy(
@@ -81,6 +83,7 @@ def make_policies(dtype=np.float64):
         ),
         StandardizedPolicy(draw(N_FEATURES), np.abs(draw(N_FEATURES)) + 1, linear),
         BlendPolicy([linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)),
+        MixedPolicy(draw(N_EXPERTS, 2), draw(N_EXPERTS), two),
         StackPolicy([linear, regression], stacked),
         GroupPolicy(draw(4, N_FEATURES), draw(4), np.abs(draw(4, N_EXPERTS))),
     ]

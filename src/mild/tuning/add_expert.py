@@ -228,9 +228,14 @@ def add_expert(
     shares = np.bincount(chosen, minlength=len(names) + 1) / len(chosen)
     gain, spread = _gain(router.policy, labels, own.groups())
     z = NormalDist().inv_cdf((1 + confidence) / 2)
+    if cost is not None:
+        cost = replace(cost, beta=betas if any(betas.values()) else None)
+        if router.info.target is not None:  # the trade-off of the target stays
+            cost = replace(cost, formula=f"error + {terms.price_weight or 0:g} × dollars")
+            cost = replace(cost, price_weight=terms.price_weight)
     info = replace(
         router.info,
-        cost=None if cost is None else replace(cost, beta=betas if any(betas.values()) else None),
+        cost=cost,
         constant=[*names, new][int(np.argmin(expected))],
         mean_scores={**(router.info.mean_scores or {}), new: float(1 - errors.mean())},
         shares=SharesInfo(len(chosen), dict(zip([*names, new], shares.tolist(), strict=True))),
