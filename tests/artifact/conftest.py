@@ -50,7 +50,6 @@ def make_policies(dtype=np.float64):
     linear = LinearPolicy(draw(N_EXPERTS, N_FEATURES), draw(N_EXPERTS), decoder())
     regression = LinearCostPolicy(draw(N_EXPERTS, N_FEATURES), draw(N_EXPERTS))
     stacked = LinearPolicy(draw(N_EXPERTS, 2 * N_EXPERTS), draw(N_EXPERTS), decoder())
-    two = LinearCostPolicy(draw(2, N_FEATURES), draw(2))
     policies = [
         linear,
         PerceptronPolicy(
@@ -83,7 +82,6 @@ def make_policies(dtype=np.float64):
         ),
         StandardizedPolicy(draw(N_FEATURES), np.abs(draw(N_FEATURES)) + 1, linear),
         BlendPolicy([linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)),
-        MixedPolicy(draw(N_EXPERTS, 2), draw(N_EXPERTS), two),
         StackPolicy([linear, regression], stacked),
         GroupPolicy(draw(4, N_FEATURES), draw(4), np.abs(draw(4, N_EXPERTS))),
     ]
@@ -93,6 +91,8 @@ def make_policies(dtype=np.float64):
     made["answer_cascade"] = AnswerCascadePolicy(
         "number", [[0, 1], [2]], 0.8, agreement(dtype), regression, draw(7), made["priced"], 0.9
     )
+    two = LinearCostPolicy(draw(2, N_FEATURES), draw(2))
+    made["mixed"] = MixedPolicy(draw(N_EXPERTS, 2), draw(N_EXPERTS), two)
     return made | {"tradeoff": TradeoffPolicy(linear, made["priced"])}
 
 
