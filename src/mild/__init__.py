@@ -44,13 +44,17 @@ _HOMES = {
     "Comparison": "mild.evaluation.comparison",
     "Verdict": "mild.metrics",
     "collect_outcomes": "mild.collect",
+    "plan": "mild.collect",
+    "LabelPlan": "mild.collect",
     "replay": "mild.gateway.ledger.replaying",
+    "rollback": "mild.artifact",
+    "versions": "mild.gateway.ledger.serving",
     "import_feedback": "mild.gateway.ledger.importing",
 }
 
 if TYPE_CHECKING:
-    from mild.artifact import Router, load
-    from mild.collect import collect_outcomes
+    from mild.artifact import Router, load, rollback
+    from mild.collect import LabelPlan, collect_outcomes, plan
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
     from mild.core.losses import mild_loss
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
     from mild.evaluation.evaluate import Evaluation, evaluate
     from mild.gateway.ledger.importing import import_feedback
     from mild.gateway.ledger.replaying import replay
+    from mild.gateway.ledger.serving import versions
     from mild.metrics import Verdict, deferral_loss
     from mild.routers import (
         CascadeRouter,
@@ -83,6 +88,7 @@ __all__ = [
     "CostRegressionRouter",
     "Evaluation",
     "KNNRouter",
+    "LabelPlan",
     "LinearRouter",
     "NeuralRouter",
     "OutcomeTable",
@@ -103,14 +109,17 @@ __all__ = [
     "import_feedback",
     "load",
     "mild_loss",
+    "plan",
     "read_outcomes",
     "replay",
     "reward_distribution",
     "rewards",
+    "rollback",
     "save",
     "stationary_distribution",
     "theory_margins",
     "tune",
+    "versions",
 ]
 
 

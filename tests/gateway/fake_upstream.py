@@ -69,6 +69,7 @@ class FakeUpstream:
         keep_bodies=True,
     ):
         self.name = name
+        self.reports = None  # the model that answers name, instead of the one asked for
         self.script = list(script)
         self.share = share
         self.random = random.Random(seed)
@@ -242,7 +243,7 @@ class FakeUpstream:
             "id": "cmpl-1",
             "object": "chat.completion" if chat else "text_completion",
             "created": 1,
-            "model": document.get("model"),
+            "model": self.reports or document.get("model"),
             "choices": [choice],
         }
         if self.usage:
@@ -259,7 +260,7 @@ class FakeUpstream:
             "id": "msg_1",
             "type": "message",
             "role": "assistant",
-            "model": document.get("model"),
+            "model": self.reports or document.get("model"),
             "content": content,
             "stop_reason": "tool_use" if document.get("tools") else "end_turn",
             "stop_sequence": None,
@@ -298,7 +299,7 @@ class FakeUpstream:
             "id": "c1",
             "object": "chat.completion.chunk" if chat else "text_completion",
             "created": 1,
-            "model": document.get("model"),
+            "model": self.reports or document.get("model"),
         }
         events = []
         for delta in tool_deltas() if chat and document.get("tools") else ():

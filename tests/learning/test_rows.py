@@ -218,7 +218,7 @@ def test_a_ledger_of_an_older_schema_has_no_feedback(tmp_path, router):
     database = open_database(place)
     with database.transaction() as connection:
         connection.execute(sa.text("DROP TABLE feedback"))
-        for name in ("preferred", "reported", "features"):
+        for name in ("preferred", "draws", "reported", "features"):
             connection.execute(sa.text(f"ALTER TABLE decisions DROP COLUMN {name}"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0005'"))
     database.close()

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import mild
 from mild.data.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError
-from mild.tuning.add_expert import add_expert, mix
+from mild.policies.adding import mix
+from mild.tuning.add_expert import add_expert
 
 NEW = "rules"
 

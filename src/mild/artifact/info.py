@@ -125,7 +125,7 @@ _PARTS: dict[str, type[InfoPart]] = {
 _NOTES_KEY = "notes"
 _NOTES = {
     **{name: name for name in ("query", "constant", "mean_scores", "balance", *_PARTS)},
-    **{name: name for name in ("tradeoffs", "price_head", "verdict")},
+    **{name: name for name in ("tradeoffs", "price_head", "verdict", "standard_errors")},
     "hashes_complete": "marks_complete",
 }
 
@@ -149,6 +149,8 @@ class RouterInfo:
     shares: SharesInfo | None = None
     target: TargetInfo | None = None
     tradeoffs: Mapping[str, Any] | None = None  # a curve (TradeoffCurve.from_dict)
+    # Expert -> standard error of its mean cost, by which a gateway explores; of a learned router.
+    standard_errors: Mapping[str, float] | None = None
     price_head: str | None = None  # unit of a separate price head: "dollars"
     calibration: CalibrationInfo | None = None
     verdict: Mapping[str, Any] | None = None  # whether routing pays

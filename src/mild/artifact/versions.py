@@ -52,7 +52,7 @@ class RouterVersion:
 
 @dataclass(frozen=True)
 class VersionEvent:
-    """A change: a version was ``saved``, ``promoted`` or ``rolled back`` to."""
+    """A change: a version was ``saved``, a ``candidate``, ``promoted`` or ``rolled back`` to."""
 
     time: float
     version: int
@@ -65,6 +65,7 @@ class VersionEvent:
 class Versions:
     """The versions of a router in a folder, oldest first, and which of them serves.
 
+    ``candidate`` has learned and is not yet proven: a gateway with ``explore = "auto"`` tries it out.
     ``history`` has every change, also of versions that have been deleted. ``requests`` says, by
     fingerprint, what a ledger knows of them: ``requests``, ``first`` and ``last``; None without a ledger.
     """
@@ -74,6 +75,7 @@ class Versions:
     versions: tuple[RouterVersion, ...]
     history: tuple[VersionEvent, ...]
     requests: Mapping[str, Mapping[str, Any]] | None = None
+    candidate: int | None = None
 
     def __getitem__(self, version: int) -> RouterVersion:
         for one in self.versions:
@@ -92,30 +94,18 @@ class Versions:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row per version, for a table: when it served, and why it was written."""
+        """A row per version, for a table."""
         return [
             {
                 "version": one.version,
                 "serves": one.version == self.serving,
                 "router": one.fingerprint,
                 "created": one.created,
-                "served": self.spans(one.version),
                 "why": one.why,
                 **({} if self.requests is None else self.requests.get(one.fingerprint or "", {})),
             }
             for one in self.versions
         ]
-
-    def spans(self, version: int) -> list[tuple[float, float | None]]:
-        """When a version served: pairs of start and end, None for "until now"."""
-        starts = [
-            (event.time, event.serving)
-            for i, event in enumerate(self.history)
-            if i == 0 or event.serving != self.history[i - 1].serving
-        ]
-        ends = [moment for moment, _ in starts[1:]] + [None]
-        pairs = zip(starts, ends, strict=True)
-        return [(start, end) for (start, serving), end in pairs if serving == version]
 
     def __repr__(self) -> str:
         return f"<Versions of {self.folder}: {self.serving} of {len(self.versions)} serves>"
@@ -169,7 +159,10 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
             raise ValueError("a version is not a number")
         if content["serving"] not in numbers:
             raise ValueError(f"version {content['serving']!r} serves and is not listed")
-        return Versions(place, content["serving"], found, history)
+        candidate = content.get("candidate")
+        if candidate is not None and candidate not in numbers:
+            raise ValueError(f"version {candidate!r} is the candidate and is not listed")
+        return Versions(place, content["serving"], found, history, candidate=candidate)
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(place, str(error)) from error
 
@@ -194,7 +187,7 @@ def write_version(
     router : with a method ``save(folder)``
     why, reason : why it was written, as a sentence and as a word
     learned_until : time of the newest request that it has learned from
-    serve : whether it serves from now on; otherwise it is only kept
+    serve : whether it serves from now on; otherwise it is the candidate, in place of the one before
     expected : fingerprint of the router that it was compared with; if another one serves meanwhile, nothing
         is written (OutputExistsError, code ``version_changed``)
     facts : more to keep with it, JSON-ready
@@ -204,7 +197,7 @@ def write_version(
     if keep is not None and (type(keep) is not int or keep < 1):
         raise invalid("keep", f"must be at least 1, or None for all versions; got {keep!r}.")
     details = {"reason": reason, "learned_until": learned_until, "facts": dict(facts or {})}
-    event = "promoted" if serve else "saved"
+    event = "promoted" if serve else "candidate"
     return add_version(Path(folder), router.save, event, why, serve, expected, keep, details)
 
 
@@ -220,7 +213,7 @@ def add_version(
 ) -> int:
     """Let ``save`` write the folder of the next version, then list it, and serve it if ``serve``."""
     with _writing(folder) as known:
-        if expected not in (None, _fingerprint(_place(folder, known.serving))):
+        if expected not in (None, _info(_place(folder, known.serving)).fingerprint):
             raise OutputExistsError(
                 f"{folder} must still serve the router {expected}, with which the new one was compared; "
                 f"version {known.serving} is another one. Run it again.",
@@ -235,12 +228,19 @@ def add_version(
         save(place)
         now = time.time()
         new = RouterVersion(
-            number, _fingerprint(place), now, why, base=known.serving, **(details or {})
+            number, _info(place).fingerprint, now, why, base=known.serving, **(details or {})
         )
         serving = number if serve else known.serving
         change = VersionEvent(now, number, event, why, serving)
-        kept = _kept((*known.versions, new), serving, keep)
-        changed = replace(known, serving=serving, versions=kept, history=(*known.history, change))
+        # A candidate that never served is of no use to anybody.
+        tried = tuple(one for one in known.versions if one.version != known.candidate)
+        changed = replace(
+            known,
+            serving=serving,
+            versions=_kept((*tried, new), serving, keep),
+            history=(*known.history, change),
+            candidate=None if serve else number,
+        )
         _write(changed)
         _clean(folder, changed, number + 1)
     return number
@@ -252,9 +252,12 @@ def serve_version(
     """Let another version serve; a router that serves from the folder must be loaded again."""
     place = Path(folder)
     with _writing(place) as known:
-        _fingerprint(_place(place, known[version].version))  # it must be there
+        _info(_place(place, known[version].version))  # it must be there
         change = VersionEvent(time.time(), version, event, why, version)
-        changed = replace(known, serving=version, history=(*known.history, change))
+        candidate = None if version == known.candidate else known.candidate
+        changed = replace(
+            known, serving=version, history=(*known.history, change), candidate=candidate
+        )
         _write(changed)
     return changed
 
@@ -291,10 +294,6 @@ def rollback(
 
 def _place(folder: Path, version: int) -> Path:
     return folder if version == 1 else folder / VERSIONS_FOLDER / f"{version:04d}"
-
-
-def _fingerprint(place: Path) -> str | None:
-    return _info(place).fingerprint
 
 
 def _info(place: Path) -> RouterInfo:
@@ -367,6 +366,7 @@ def _write(known: Versions) -> None:
     content = {
         "format": FORMAT,
         "serving": known.serving,
+        "candidate": known.candidate,
         "versions": [asdict(one) for one in known.versions],
         "history": [asdict(event) for event in known.history],
     }

@@ -18,8 +18,11 @@ from mild.cli.explain import explain
 from mild.cli.fit import fit
 from mild.cli.gateway import feedback, keys, ledger
 from mild.cli.gateway.check import check
+from mild.cli.gateway.learn import learn
 from mild.cli.gateway.replay import replay
 from mild.cli.gateway.serve import reload, serve
+from mild.cli.gateway.versions import rollback, versions
+from mild.cli.plan import plan
 from mild.cli.predict import predict
 from mild.cli.report import report
 from mild.cli.route import route
@@ -27,8 +30,8 @@ from mild.cli.show import show
 from mild.cli.tune import tune
 
 COMMANDS: list[Callable[..., None]] = [
-    fit, tune, add_expert, evaluate, compare, report, predict, explain, show, demo, route, collect,
-    serve, check, reload, replay,
+    fit, tune, add_expert, evaluate, compare, report, predict, explain, show, demo, route, plan,
+    collect, serve, check, reload, replay, learn, versions, rollback,
 ]  # fmt: skip
 # A group's docstring is its help.
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from mild.endpoints.translation.answers import chat_usage
@@ -21,6 +22,8 @@ CHARGED_BYTES_PER_TOKEN = 3
 _MAX_BYTES_PER_TOKEN = 32
 # What chat templates and servers put around the messages, at most.
 TEMPLATE_TOKENS = 64
+# Characters that are kept of the name of a model, and of its fingerprint.
+_MAX_NAME = 100
 # More answers at a time, or tokens in one, are not counted.
 _MAX_COUNT = 10_000_000
 # Tokens that a model takes and gives at most, where nothing is said about it.
@@ -97,16 +100,20 @@ class UsageMeter:
     """Counts what an answer reports and holds, while it arrives.
 
     ``usage`` was reported last; it is ``final`` if the answer was finished then. ``bytes_out`` are those
-    of content, reasoning and arguments of tools.
+    of content, reasoning and arguments of tools. ``version`` is the model, and its fingerprint, that the
+    expert says it is.
     """
 
     usage: Usage | None = None
     final: bool = False
     events: int = 0
     bytes_out: int = 0
+    version: str | None = None
 
     def add(self, document: Mapping[str, Any], finished: bool) -> None:
         """Count a plain answer, or an event of a stream, which may be ``finished`` with it."""
+        if self.version is None:
+            self.version = read_version(document)
         reported = document.get("usage")
         # An event only for the usage is the last one.
         is_last = bool(reported) and not document.get("choices")
@@ -142,6 +149,30 @@ class UsageMeter:
         tokens_out = max(found.tokens_out, self.events, charged_tokens(self.bytes_out))
         cached = min(found.cached_in, tokens_in)
         return Usage(tokens_in, min(tokens_out, max_tokens), True, cached)
+
+
+def read_version(document: Mapping[str, Any]) -> str | None:
+    """Model and system fingerprint that an answer, or an event of a stream, reports; None without a model.
+
+    >>> read_version({"model": "gpt-4o-2024-08-06", "system_fingerprint": "fp_6b68a8204b"})
+    'gpt-4o-2024-08-06 fp_6b68a8204b'
+    >>> read_version({"type": "message_start", "message": {"model": "claude-sonnet-4-5"}})
+    'claude-sonnet-4-5'
+    """
+    for one in (document, document.get("message"), document.get("response")):
+        if isinstance(one, dict) and isinstance(one.get("model"), str) and one["model"]:
+            mark = one.get("system_fingerprint")
+            return _version(
+                one["model"][:_MAX_NAME], mark[:_MAX_NAME] if isinstance(mark, str) else ""
+            )
+    return None
+
+
+@lru_cache(256)
+def _version(*names: str) -> str | None:
+    """Names without characters that are not printed, a space between them."""
+    words = ("".join(c for c in name if c.isprintable() and c != " ") for name in names)
+    return " ".join(word for word in words if word) or None
 
 
 def written_bytes(document: Mapping[str, Any]) -> int:

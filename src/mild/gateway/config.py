@@ -21,6 +21,7 @@ from mild.endpoints.config_file import (
     Flag,
     Positive,
     Rule,
+    Text,
     line_of,
     problem,
     read_toml,
@@ -65,6 +66,14 @@ def _flag_or(word: str) -> Callable[[object], object]:
     return check
 
 
+def _share_or_auto(value: object) -> object:
+    """A validator of a share and "auto"."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value != "auto" and not (number and 0 <= float(str(value)) <= 1):
+        problem('must be a share from 0 to 1, or "auto"')
+    return value
+
+
 _File = Annotated[Path, BeforeValidator(_in_folder)]
 _Share = Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)]
 _ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", lambda x: 0 < x < 1)]
@@ -95,7 +104,8 @@ class RoutingSettings:
     """How an expert is chosen."""
 
     price_weight: Amount | None = None
-    explore: _Share = 0.0
+    explore: Annotated[float | Literal["auto"], PlainValidator(_share_or_auto)] = 0.0
+    explore_max: _ShareBelowOne = 0.2
     text: Literal["last", "all"] = "last"
     pin_sessions: Annotated[bool | Literal["soft"], PlainValidator(_flag_or("soft"))] = True
     session_seconds: Positive = 3600.0
@@ -164,6 +174,39 @@ class LedgerSettings:
     keep_features: Flag = False
 
 
+_RUBRIC = """\
+Grade an answer.
+
+{query}
+
+{answer}
+
+1 is for an answer that is correct and does all that was asked. 0 is for one that is wrong, or does not \
+answer. Numbers between are for answers that are right in part. Judge what the answer says, not its length \
+or style."""
+_Rubric = Annotated[
+    str, Rule("must hold {query} and {answer}", lambda x: "{query}" in x and "{answer}" in x)
+]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class GradingSettings:
+    """How answers are graded, how many, and what that may cost."""
+
+    method: Literal["exact", "rubric", "agreement"]
+    share: _Share = 0.05
+    explored_share: _Share = 1.0
+    expert: Text | None = None
+    budget_day: Amount = 1.0
+    rubric: _Rubric = _RUBRIC
+    references: _File | None = None
+    query_column: Text | None = None
+    answer_column: Text | None = None
+    max_tokens: Annotated[int, whole(1)] = 1024
+    max_in_flight: Annotated[int, whole(1)] = 4
+    max_waiting: Annotated[int, whole(1)] = 100
+
+
 _Url = Annotated[
     str, Rule("must be an address such as http://127.0.0.1:4318/v1/traces", _URL.fullmatch)
 ]
@@ -176,6 +219,23 @@ class TracingSettings:
     enabled: Flag | None = None
     endpoint: _Url | None = None
     sample: _Share | None = None
+
+
+@dataclass(frozen=True, config=CONFIG)
+class DriftSettings:
+    """When experts and queries are flagged for drift, and who is told."""
+
+    enabled: Flag = True
+    alpha: _ShareBelowOne = 0.05
+    baseline: Annotated[int, whole(20, 10_000)] = 200
+    novel_share: _ShareBelowOne = 0.05
+    webhook: (
+        Annotated[
+            str, Rule("must be an address such as https://example.com/alerts", _URL.fullmatch)
+        ]
+        | None
+    ) = None
+    webhook_key_env: str | None = None
 
 
 _Origin = Annotated[
@@ -194,6 +254,12 @@ class ServerSettings:
     tls_key: _File | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+@dataclass(frozen=True, config=CONFIG)
+class _Served:
+    router: _File | None = None
+    port: Annotated[int, whole(0, 65535)] = 6060
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -220,6 +286,8 @@ class Settings:
     access: AccessSettings = AccessSettings()
     ledger: LedgerSettings = LedgerSettings()
     tracing: TracingSettings = TracingSettings()
+    grading: GradingSettings | None = None
+    drift: DriftSettings = DriftSettings()
     store: str | Address | None = None
     page: Annotated[bool | Literal["public"], PlainValidator(_flag_or("public"))] = True
     notes: tuple[str, ...] = ()
@@ -304,6 +372,11 @@ def read_settings(
     settings = config.validate(Settings, data)
     if settings is not None:
         _check_target(config, settings.routing)
+        if (name := settings.drift.webhook_key_env) is not None:
+            try:
+                secret_from_environment(name, environment)
+            except SecretError as error:
+                config.add(("drift", "webhook_key_env"), str(error))
     config.check()
     assert settings is not None
     return settings
@@ -330,6 +403,16 @@ def read_ledger_location(
     config.check()
     assert ledger is not None
     return ledger.path
+
+
+def read_served(path: str | os.PathLike[str]) -> tuple[Path | None, int]:
+    """Folder of the router and port that a file names; no secret is needed for that."""
+    config = _open(path)
+    found = {name: config.content[name] for name in ("router", "port") if name in config.content}
+    settings = config.validate(_Served, found)
+    config.check()
+    assert settings is not None
+    return settings.router, settings.port
 
 
 def _open(path: str | os.PathLike[str]) -> ConfigFile:

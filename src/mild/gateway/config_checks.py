@@ -16,11 +16,13 @@ from pydantic import TypeAdapter
 
 from mild.artifact import Router, load
 from mild.endpoints.expert import Expert, is_loopback
+from mild.endpoints.prices import Usage
 from mild.endpoints.redaction import LONG
 from mild.endpoints.secrets import SecretError, check_safe_file
 from mild.errors import InvalidInputError, MildError, MissingExtraError, UnsupportedError
 from mild.gateway.config import CascadeSettings, ServerSettings, Settings, read_settings
 from mild.gateway.database import Address, DatabaseError
+from mild.gateway.grading import ANSWER_BYTES, read_references
 from mild.gateway.selection.models import CASCADE, configured_name
 from mild.gateway.tracing import import_exporter, is_enabled
 
@@ -90,7 +92,8 @@ def check_config(
     folder = settings.router if router is None else Path(router)
     loaded = None if folder is None else load(folder)
     findings = [*_postgres_findings(settings), *_tracing_findings(settings)]
-    findings += [*_tls_findings(settings), *find_problems(settings, loaded)]
+    findings += [*_tls_findings(settings), *_reference_findings(settings)]
+    findings += find_problems(settings, loaded)
     return ConfigCheck(os.fspath(config), settings, folder, loaded, findings)
 
 
@@ -138,6 +141,7 @@ def find_problems(settings: Settings, router: Router | None = None) -> list[Conf
         findings += _target_findings(settings, router)
     findings += _money_findings(settings)
     findings += _session_findings(settings)
+    findings += _grading_findings(settings, router)
     findings += _exposure_findings(settings)
     findings += _sqlite_findings(settings)
     findings += map(_note, settings.notes)
@@ -292,6 +296,45 @@ def _session_findings(settings: Settings) -> Iterator[ConfigFinding]:
         yield _warning(
             'routing.pin_sessions = "soft" has no effect: no expert has a price_cached_in.'
         )
+
+
+def _grading_findings(settings: Settings, router: Router | None) -> Iterator[ConfigFinding]:
+    grading, place = settings.grading, partial(settings.place, "grading")
+    if grading is None:
+        return
+    if settings.ledger.path is None:
+        yield _error(f"{place('method')} needs a ledger, where the scores are kept.")
+    if grading.method == "exact":
+        if grading.references is None:
+            yield _error(f"{place('references')} must name a file of right answers.")
+        return
+    known = [expert.name for expert in settings.experts]
+    expert = settings.expert(grading.expert or "")
+    if expert is None:
+        rule = f"must be one of the experts ({', '.join(known)})"
+        yield _error(f"{place('expert')} {rule}; got {grading.expert!r}.")
+        return
+    if router is not None and expert.name in router.expert_names:
+        yield _warning(
+            f"{place('expert')}: {expert.name} is an expert of the router, and does not grade its own "
+            "answers: nothing is learned about them here."
+        )
+    most = expert.price.of(Usage(2 * ANSWER_BYTES, grading.max_tokens))
+    if grading.method == "rubric" and most > grading.budget_day:
+        yield _warning(
+            f"{place('budget_day')} (${grading.budget_day:g}) does not pay for a grade, which may cost "
+            f"${most:.2g} and more."
+        )
+
+
+def _reference_findings(settings: Settings) -> Iterator[ConfigFinding]:
+    """A file of right answers that cannot be used."""
+    grading = settings.grading
+    if grading is not None and grading.method == "exact" and grading.references is not None:
+        try:
+            read_references(grading)
+        except MildError as error:
+            yield _error(f"{settings.place('grading', 'references')}: {error}")
 
 
 def _money_findings(settings: Settings) -> Iterator[ConfigFinding]:

@@ -31,6 +31,8 @@ NO_EXPERT = "none"
 _STATUSES = ("400", "401", "402", "404", "405", "408", "413", "429", "431", "503", "other")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _SMALL_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
+#: Why an answer that was picked to be graded has no grade.
+UNGRADED = ("budget", "room", "expert", "unreadable", "stopped")
 # Steps of cascades from this one on are counted together.
 MAX_STEP = 8
 _LABELS: Mapping[str, Sequence[str]] = {
@@ -39,6 +41,8 @@ _LABELS: Mapping[str, Sequence[str]] = {
     "result": ("ok", *FAILURES),
     "direction": ("in", "out"),
     "reload": ("ok", "failed"),
+    "reason": UNGRADED,
+    "kind": ("version", "feedback", "novelty"),
     "source": ("client", "grader"),
     "step": (*map(str, range(1, MAX_STEP + 1)), "none"),
 }
@@ -55,6 +59,8 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_cascade_escalations_total": ("counter", "Steps beyond the first.", ()),
     "mild_tokens_total": ("counter", "Tokens that are charged.", ("expert", "direction")),
     "mild_dollars_total": ("counter", "Dollars spent.", ("expert",)),
+    "mild_grading_failed_total": ("counter", "Picked answers without a grade.", ("reason",)),
+    "mild_grading_dollars_total": ("counter", "Dollars spent on grading.", ()),
     "mild_feedback_total": ("counter", "Answers that were judged.", ("expert", "source")),
     "mild_feedback_score_total": ("counter", "Sum of their scores.", ("expert", "source")),
     "mild_reloads_total": ("counter", "Router reloads of workers.", ("result",)),
@@ -69,6 +75,7 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_breaker_state": ("max", "0 closed, 1 half-open, 2 open.", ("expert",)),
     "mild_breaker_open_keys": ("max", "Keys for which the expert is not asked.", ("expert",)),
     "mild_cool_down_seconds": ("max", "Until the expert is asked again.", ("expert",)),
+    "mild_drift": ("max", "1 while drift is flagged.", ("expert", "kind")),
     "mild_workers": ("sum", "Workers that serve.", ()),
     "mild_request_seconds": ("histogram", "From request to last byte.", ("expert",)),
     "mild_first_byte_seconds": ("histogram", "From request to first byte.", ("expert",)),

@@ -6,7 +6,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -36,33 +36,15 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-class _Cell(NamedTuple):
-    """The error of one expert on one request. The fields are those of ``LoggedOutcomes``."""
-
-    request_id: bytes
-    time: float
-    expert: int
-    chosen: int
-    preferred: int
-    propensity: float
-    selected: bool
-    error: float
-    rate: float
-    dollars: float
-    latency: float
-    source: int
-    router: int
-    reported: int
-    episode: int
-
-
+# Columns of ``LoggedOutcomes`` beside the features, and their types.
 _TYPES: dict[str, Any] = {
-    **dict.fromkeys(("time", "propensity", "error", "rate", "dollars", "latency"), np.float64),
-    **dict.fromkeys(("expert", "chosen", "preferred", "source"), np.int16),
-    **dict.fromkeys(("router", "reported"), np.int32),
-    "selected": np.bool_,
-    "episode": np.int64,
     "request_id": None,
+    "time": np.float64,
+    **dict.fromkeys(("expert", "chosen", "preferred", "source"), np.int16),
+    **dict.fromkeys(("propensity", "error", "rate", "dollars", "latency"), np.float64),
+    "selected": np.bool_,
+    **dict.fromkeys(("router", "reported"), np.int32),
+    "episode": np.int64,
 }
 
 
@@ -151,7 +133,7 @@ def read_logged(
             "learning needs a router that reads text; this one was fitted on numbers.",
             parameter="router",
         )
-    reader = _Reader(router)
+    reader = _AnswerReader(router)
     most = most or max(1, _BYTES // (4 * router.n_features))
     blocks: deque[tuple[FloatArray, dict[str, Any]]] = deque()
     kept = 0
@@ -201,7 +183,7 @@ def _feedback_on(database: Database, requests: Sequence[str]) -> dict[str, list[
     return found
 
 
-class _Reader:
+class _AnswerReader:
     """Makes answers of decisions, block by block."""
 
     def __init__(self, router: Router) -> None:
@@ -223,7 +205,7 @@ class _Reader:
         """Features and columns of the answers to some decisions."""
         texts: list[str] = []
         stored: list[FloatArray] = []
-        cells: list[_Cell] = []
+        cells: list[dict[str, Any]] = []
         places: list[int] = []  # of the features: those of texts first, the others below 0
         for values in rows:
             row = dict(zip(_COLUMNS, values, strict=True))
@@ -264,15 +246,14 @@ class _Reader:
             X[len(texts) :] = np.stack(stored)
         X = X[[k if k >= 0 else len(texts) + ~k for k in places]]
         columns = {
-            name: np.array([cell[i] for cell in cells], _TYPES[name])
-            for i, name in enumerate(_Cell._fields)
+            name: np.array([cell[name] for cell in cells], kind) for name, kind in _TYPES.items()
         }
         return X, self._with_first_steps(X, columns)
 
     def found(self, blocks: deque[tuple[FloatArray, dict[str, Any]]], count: int) -> LoggedOutcomes:
         """All blocks together; they are freed one by one, so that no second copy is in memory."""
         X = np.empty((count, self.router.n_features), np.float32)
-        parts: dict[str, list[Any]] = {name: [] for name in _Cell._fields}
+        parts: dict[str, list[Any]] = {name: [] for name in _TYPES}
         start = 0
         while blocks:
             block, columns = blocks.popleft()
@@ -298,7 +279,9 @@ class _Reader:
         found = None if packed is None else unpack_features(packed, self._tag)
         return None if found is None or len(found) != self.router.n_features else found
 
-    def _cells(self, row: Mapping[str, Any], given: Sequence[tuple[Any, ...]]) -> Iterator[_Cell]:
+    def _cells(
+        self, row: Mapping[str, Any], given: Sequence[tuple[Any, ...]]
+    ) -> Iterator[dict[str, Any]]:
         chosen, propensity, reported = row["chosen"], row["propensity"], row["reported"]
         shares = row["probabilities"]
         n_experts = shares.count(",") + 1 if shares else 2
@@ -327,7 +310,7 @@ class _Reader:
         if not answers:
             return
         router = self._routers.setdefault(row["router"], len(self._routers))
-        episode = self._episode(row)
+        episode, reports = self._episode(row), self._reports
         for name, error, rate, source in answers:
             if name not in self._experts:
                 self.left_out["of an expert that the router does not have"] += 1
@@ -344,25 +327,25 @@ class _Reader:
                 known = propensity + (1 - propensity) / n_experts
                 dollars, latency = call.get("dollars"), call.get("latency_ms")
                 version = call.get("reported", reported if len(calls) == 1 else None)
-            yield _Cell(
-                request_id=row["request_id"].encode(),
-                time=row["time"],
-                expert=self._experts[name],
-                chosen=drawn,
-                preferred=preferred,
-                propensity=known,
-                selected=selected,
-                error=error,
-                rate=rate,
-                dollars=np.nan if dollars is None else dollars,
-                latency=np.nan if latency is None else latency / 1000,
-                source=SOURCE_NAMES.index(source),
-                router=router,
-                reported=-1
+            yield {
+                "request_id": row["request_id"].encode(),
+                "time": row["time"],
+                "expert": self._experts[name],
+                "chosen": drawn,
+                "preferred": preferred,
+                "propensity": known,
+                "selected": selected,
+                "error": error,
+                "rate": rate,
+                "dollars": np.nan if dollars is None else dollars,
+                "latency": np.nan if latency is None else latency / 1000,
+                "source": SOURCE_NAMES.index(source),
+                "router": router,
+                "reported": UNKNOWN
                 if version is None
-                else self._reports.setdefault(version, len(self._reports)),
-                episode=episode,
-            )
+                else reports.setdefault(version, len(reports)),
+                "episode": episode,
+            }
 
     def _episode(self, row: Mapping[str, Any]) -> int:
         """The number of the draw; requests of a pinned session repeat that of its first one."""

@@ -421,9 +421,10 @@ def test_keys_of_an_older_store_are_ordinary_ones(tmp_path):
     store.close()
     with sqlite3.connect(place) as connection:
         connection.execute("ALTER TABLE keys DROP COLUMN admin")
-        for name in ("calls", "preferred", "reported", "features"):
+        for name in ("calls", "preferred", "draws", "reported", "features", "novel"):
             connection.execute(f"ALTER TABLE decisions DROP COLUMN {name}")
         connection.execute("DROP TABLE feedback")
+        connection.execute("DROP TABLE drift")
         connection.execute("DROP INDEX decisions_refused")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     connection.close()

@@ -99,9 +99,10 @@ def test_the_calls_of_a_cascade_are_kept_and_exported(ledger_place, tmp_path):
 def test_a_ledger_of_the_version_before_is_read_without_calls(tmp_path):
     path = write_all(tmp_path / "l.sqlite", [record(1)])
     with sqlite3.connect(path) as connection:
-        for name in ("calls", "preferred", "reported", "features"):
+        for name in ("calls", "preferred", "draws", "reported", "features", "novel"):
             connection.execute(f"ALTER TABLE decisions DROP COLUMN {name}")
         connection.execute("DROP TABLE feedback")
+        connection.execute("DROP TABLE drift")
         connection.execute("UPDATE alembic_version SET version_num = '0004'")
     connection.close()
     (found,) = read_ledger(path)

@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 
+import numpy as np
 import pytest
 
 from gateway.fake_upstream import USAGE, FakeUpstream
@@ -188,6 +189,23 @@ async def test_the_text_is_kept_only_if_configured():
         await ask(g.port, chat("keep me"))
         (row,) = await rows(g)
     assert row.text == "keep me"
+    assert row.features is None
+
+
+@pytest.mark.parametrize("text", ["keep me", "another one"])
+async def test_features_of_the_text_are_kept_only_if_configured(text):
+    from mild.gateway.config import LedgerSettings
+    from mild.gateway.stored_features import features_tag, unpack_features
+
+    router = priced_router(("small",), (0.1,), (0.01,))
+    async with solo(name="small", ledger=LedgerSettings(keep_features=True)) as (_, g):
+        await ask(g.port, chat(text))
+        await ask(g.port, chat(text, model="small"))
+        drawn, named = await rows(g)
+    found = unpack_features(drawn.features, features_tag(router.text))
+    np.testing.assert_allclose(found, router.features([text])[0], atol=1e-3)
+    # No text, and no features of what the router did not decide.
+    assert (drawn.text, named.text, named.features) == (None, None, None)
 
 
 async def test_the_clients_key_never_travels_and_the_experts_does():

@@ -135,10 +135,11 @@ class _ChatWriter:
 class _Pieces:
     """Cuts chunks of a chat into texts, beginnings of tool calls, and parts of their arguments."""
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, most: int | None = None, cuts: bool = False) -> None:
         self._index: Any = None
         self._id: Any = None
         self._left = MAX_CHARACTERS if most is None else most
+        self._cuts = cuts
         self.finish_reason: str | None = None
 
     def cut(self, chunk: Document) -> Iterator[tuple[str, str, str]]:
@@ -164,29 +165,32 @@ class _Pieces:
     def _counted(self, text: Any) -> str:
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is not a string")
+        if len(text) > self._left:
+            if not self._cuts:
+                raise ValueError("the answer is too long")
+            text = text[: self._left]
         self._left -= len(text)
-        if self._left < 0:
-            raise ValueError("the answer is too long")
         return text
 
 
 class AnswerReader:
     """Puts together what an answer says, whole or as a stream, of an expert with an ``api``.
 
-    One that has another shape than it should, or is too long to be compared, says nothing.
+    One that has another shape than it should says nothing, and is not ``is_readable``; nor is one that is
+    too long to be compared, unless ``cuts``: then its beginning is kept.
     """
 
-    def __init__(self, api: str) -> None:
+    def __init__(self, api: str, cuts: bool = False) -> None:
         self._messages = MessageReader() if api == "anthropic" else None
-        self._pieces = _Pieces(MAX_COMPARED)
+        self._pieces = _Pieces(MAX_COMPARED, cuts)
         self._text: list[str] = []
         self._calls: list[tuple[str, list[str]]] = []
         self._log_probabilities: list[float] = []
-        self._is_readable = True
+        self.is_readable = True
 
     def add(self, document: Document) -> None:
         """Take a whole answer, or an event of a stream."""
-        if not self._is_readable:
+        if not self.is_readable:
             return
         chunks: Iterable[Document] = [document]
         try:
@@ -198,7 +202,7 @@ class AnswerReader:
                     for choice in (chunk.get("choices") or [])[:1]:
                         self._add(choice)
         except TranslationError:
-            self._is_readable = False
+            self.is_readable = False
 
     def _add(self, choice: Document) -> None:
         self._log_probabilities += token_log_probabilities(choice)
@@ -217,7 +221,7 @@ class AnswerReader:
     @property
     def content(self) -> Any:
         """A text; or tool calls, each with its name and arguments."""
-        if not self._is_readable:
+        if not self.is_readable:
             return ""
         calls = [{"name": name, "arguments": "".join(parts)} for name, parts in self._calls]
         return calls or "".join(self._text)

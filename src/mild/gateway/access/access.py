@@ -64,6 +64,11 @@ class Access:
         self._clock = clock
         self._sheds = settings.sheds
         self._workers = settings.workers
+        # Pays for grades; no key has its name.
+        self.grader = None
+        if settings.grading is not None:
+            budget = parts_of(settings.grading.budget_day)
+            self.grader = Key("(grader)", b"(grader)", "", 0.0, budget_day=budget)
         self._writer = StoreWriter(
             AccessStore(settings.store, clock) if store is None else store,
             total_seconds + GRACE_SECONDS,
@@ -254,7 +259,7 @@ class Access:
             return found
 
         keys = {}
-        for caller in self._callers:
+        for caller in (*self._callers, *([self.grader] if self.grader else [])):
             found = lines(caller.scope, (caller.budget_day, caller.budget_month))
             if caller.scope != ANONYMOUS or found["month"]["spent"]:
                 keys[caller.name] = found

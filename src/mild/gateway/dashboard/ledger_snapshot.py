@@ -10,9 +10,10 @@ import sqlalchemy as sa
 
 from mild.gateway.dashboard.shares import WINDOW
 from mild.gateway.database.engine import Location
+from mild.gateway.ledger.feedback import has_feedback
 from mild.gateway.ledger.reading import ledger_columns, open_ledger
 from mild.gateway.ledger.records import Record, decisions, from_row
-from mild.gateway.ledger.store import minutes, workers
+from mild.gateway.ledger.store import drift, minutes, workers
 
 MINUTES = 60
 # Decisions before those in the window that stand for the usual, where training says nothing.
@@ -29,11 +30,14 @@ class LedgerSnapshot:
 
     recent: list[Record] = field(default_factory=list)
     # Experts of the newest decisions that one router made at its configured trade-off, newest first.
+    # Without exploration, if ``preferred``.
     draws: list[str] = field(default_factory=list)
+    preferred: bool = False
     minutes: list[tuple[int, str, str, int, float]] = field(default_factory=list)
     # Requests of the last hour that nobody answered, by the expert that was to.
     unanswered: dict[str, int] = field(default_factory=dict)
     workers: list[dict[str, Any]] = field(default_factory=list)
+    drift: dict[str, Any] = field(default_factory=dict)  # the tests
 
 
 def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
@@ -44,7 +48,11 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
         newest = columns.order_by(decisions.c.time.desc()).limit(SEARCHED).subquery()
         recent = connection.execute(columns.order_by(decisions.c.time.desc()).limit(WINDOW)).all()
         draws = connection.execute(
-            sa.select(newest.c.chosen, newest.c.router)
+            sa.select(
+                sa.func.coalesce(newest.c.preferred, newest.c.chosen),
+                newest.c.router,
+                newest.c.preferred.is_not(None),
+            )
             .where(
                 newest.c.asked == "mild",
                 newest.c.propensity.is_not(None),
@@ -67,6 +75,9 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
             )
             .group_by(first_asked)
         ).all()
+        tests = None
+        if has_feedback(database):  # tables of the same schema
+            tests = connection.scalar(sa.select(drift.c.document))
         shared = database.time(now)
         alive = connection.execute(
             sa.select(workers).where(workers.c.time > shared - SILENT).order_by(workers.c.pid)
@@ -74,7 +85,8 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
     return LedgerSnapshot(
         [from_row(row) for row in recent],
         # Rows of another router end the span: its shares are not this one's.
-        [chosen for chosen, router in draws if router == draws[0][1]],
+        [chosen for chosen, router, _ in draws if router == draws[0][1]],
+        bool(draws) and all(known for *_, known in draws),
         [(row[0], row[1], row[2], row[3], row[4]) for row in hour],
         {row[0]: row[1] for row in unanswered},
         [
@@ -85,4 +97,5 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
             }
             for pid, time, document in alive
         ],
+        json.loads(tests or "{}"),
     )

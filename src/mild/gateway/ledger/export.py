@@ -83,6 +83,7 @@ def _parquet_schema() -> Any:
     special = {
         "time": pa.timestamp("us", "UTC"),
         "probabilities": pa.list_(pa.float64()),
+        "draws": pa.list_(pa.float64()),
         "streamed": pa.bool_(),
     }
     kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}

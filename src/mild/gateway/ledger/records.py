@@ -59,21 +59,27 @@ class Record:
     # Request whose decision this one follows because their session is pinned. Such a row repeats
     # ``chosen`` and ``propensity`` of that request: nothing new was drawn.
     pinned_by: str | None = None
-    # Of a cascade, every call: expert, step (from 1), outcome, dollars, tokens_in, tokens_out and
-    # latency_ms. Their dollars and tokens add up to those of the row. The last may be one beside the steps,
-    # for which several experts were asked in turn: without a step, and without an expert if none answered.
+    # Of a cascade, every call: expert, step (from 1), outcome, dollars, tokens_in, tokens_out,
+    # latency_ms and reported. Their dollars and tokens add up to those of the row. The last may be one
+    # beside the steps, for which several experts were asked in turn: without a step, and without an
+    # expert if none answered.
     calls: Sequence[Mapping[str, Any]] | None = None
     preferred: str | None = (
         None  # what the router would have chosen without exploration, or "cascade"
     )
+    # Probability of each expert to be drawn, in the same order, exploration included; None without any.
+    draws: Sequence[float] | None = None
     # Model and fingerprint that the expert reported with its answer, as "MODEL" or "MODEL FINGERPRINT".
     reported: str | None = None
     # Features of the text, only where the settings keep them (``pack_features``).
     features: str | None = None
+    novel: bool | None = (
+        None  # whether the text is far from the training texts; None if not looked at
+    )
 
 
 #: Revision of the schema -> the columns that came with it.
-NEW_COLUMNS = {"0005": ("calls",), "0006": ("preferred", "reported", "features")}
+NEW_COLUMNS = {"0005": ("calls",), "0006": ("preferred", "draws", "reported", "features", "novel")}
 COLUMNS = tuple(column.name for column in fields(Record))
 # What clients and experts wrote.
 _TEXTS = ("key", "asked", "text", "error", "reported")
@@ -131,10 +137,12 @@ def as_row(record: Record) -> dict[str, Any]:
     for name in _TEXTS:
         # PostgreSQL does not take NUL.
         row[name] = row[name] and storable(row[name]).replace("\0", "\ufffd")
-    if record.probabilities is not None:
-        words = ("null" if share is None else f"{share:.6g}" for share in record.probabilities)
-        row["probabilities"] = "[" + ",".join(words) + "]"
+    for name in ("probabilities", "draws"):
+        if row[name] is not None:
+            words = ("null" if share is None else f"{share:.6g}" for share in row[name])
+            row[name] = "[" + ",".join(words) + "]"
     row["streamed"] = int(record.streamed)
+    row["novel"] = None if record.novel is None else int(record.novel)
     row["calls"] = record.calls and json.dumps(record.calls)
     return row
 
@@ -142,9 +150,10 @@ def as_row(record: Record) -> dict[str, Any]:
 def from_row(row: Sequence[Any]) -> Record:
     """The record of a row that has the columns ``COLUMNS``."""
     record = Record(*row)
-    if isinstance(record.probabilities, str):
-        record.probabilities = json.loads(record.probabilities)
-    if isinstance(record.calls, str):
-        record.calls = json.loads(record.calls)
+    for name in ("probabilities", "draws", "calls"):
+        value = getattr(record, name)
+        if isinstance(value, str):
+            setattr(record, name, json.loads(value))
     record.streamed = bool(record.streamed)
+    record.novel = None if record.novel is None else bool(record.novel)
     return record

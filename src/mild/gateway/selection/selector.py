@@ -13,10 +13,11 @@ from mild.artifact import Router
 from mild.artifact.expert_names import match_expert
 from mild.core.arrays import FloatArray
 from mild.endpoints.expert import Expert
-from mild.endpoints.prices import asked_answers, tokens_in_bytes
+from mild.endpoints.prices import Usage, asked_answers, tokens_in_bytes
 from mild.errors import MildError
 from mild.gateway.config import RoutingSettings
 from mild.gateway.refusals import Refusal
+from mild.gateway.selection.exploration import LEAST, AutoExploration
 from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
 from mild.gateway.selection.needs import answer_formats, missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
@@ -25,6 +26,8 @@ from mild.policies.answers import AnswerCascadePolicy, Ask
 
 # Texts that are scored at a time: the event loop has other things to do, too.
 MAX_TOGETHER = 16
+# Tokens of an answer, by which the dollars of experts are compared.
+USUAL_TOKENS_OUT = 300
 
 
 class Scores(NamedTuple):
@@ -67,6 +70,8 @@ class Selection(NamedTuple):
     explored: bool = False
     climb: Climb | None = None
     features: FloatArray | None = None  # of the text
+    preferred: str | None = None  # what the router would choose without exploration, or "cascade"
+    draws: list[float] | None = None  # probability of each expert to be drawn
 
 
 class ExpertSelector:
@@ -83,6 +88,7 @@ class ExpertSelector:
         sessions: Sessions | None = None,
         seed: int | None = None,
         experts: Sequence[Expert] = (),
+        candidate: Router | None = None,
     ) -> None:
         if routing.target is not None:
             router = router.with_target(routing.target.target)
@@ -128,6 +134,10 @@ class ExpertSelector:
         if routing.price_weight is not None:
             self._price_weight = routing.price_weight
         self._random = random.Random(seed)
+        # None for a share that does not depend on the request.
+        self._auto: AutoExploration | None = None
+        if routing.explore == "auto":
+            self._auto = AutoExploration(self.router, candidate, routing.explore_max)
 
     def score(self, text: str, price_weight: float | None = None) -> Scores:
         """Score every expert for one text, perhaps under another price weight."""
@@ -240,32 +250,70 @@ class ExpertSelector:
         missing = self.cannot_serve(document, bytes_in)
         scores = await self.score_soon(text, model.price_weight)
         scores = self.restrict(scores, missing)
-        explore, able = self._routing.explore, scores.order
         climb = self.climb(model, scores, missing, document)
         if climb is not None:
+            # What a cascade costs depends on answers: nothing says how much to explore.
+            explore = self._explore if self._auto is None else LEAST
+            draws = self._draws(scores, explore)
             if explore > 0 and self._random.random() < explore:
-                chosen = sorted(able)[self._random.randrange(len(able))]
-                return self._selection(scores, missing, chosen, explore / len(able), explored=True)
-            found = self._selection(scores, missing, scores.best, 1 - explore)
-            return found._replace(chosen=CASCADE, climb=climb, expected=None)
+                return self._selection(
+                    scores, missing, self._drawn(scores), draws, CASCADE, explored=True
+                )
+            found = self._selection(scores, missing, scores.best, draws, CASCADE)
+            return found._replace(
+                chosen=CASCADE, propensity=1 - explore, climb=climb, expected=None
+            )
         pin = self._find_pin(session, scores)
         best = scores.best
         if pin is not None:
             pinned = self.names.index(pin.expert)
             credit = self._credit(pin, model, document)
             if credit is None or scores.costs is None:
-                return self._selection(
-                    scores, missing, pinned, pin.propensity, pinned_by=pin.request
-                )
+                draws = self._draws(scores, 0.0)
+                draws[pinned] = pin.propensity
+                found = self._selection(scores, missing, pinned, draws)
+                return found._replace(pinned_by=pin.request)
             if scores.values[pinned] + credit >= scores.values[best]:
                 best = pinned
-        chosen, explored = best, False
-        if explore > 0 and self._random.random() < explore:
-            chosen, explored = sorted(able)[self._random.randrange(len(able))], True
-        propensity = explore / len(able) + (1 - explore) * (chosen == best)
+        if self._auto is None or model.price_weight is not None:
+            draws, chosen = self._draws(scores, self._explore, best), best
+            explored = self._explore > 0 and self._random.random() < self._explore
+            if explored:
+                chosen = self._drawn(scores)
+        else:
+            dollars = self._expected_dollars(bytes_in)
+            draws = self._auto.probabilities(
+                best, scores.order, scores.costs, scores.features, dollars
+            )
+            (chosen,) = self._random.choices(range(len(draws)), draws)
+            explored = chosen != best
         if self._sessions is not None and session is not None:
-            self._sessions.pin(session.hash, Pin(self.names[chosen], propensity, request))
-        return self._selection(scores, missing, chosen, propensity, explored=explored)
+            self._sessions.pin(session.hash, Pin(self.names[chosen], draws[chosen], request))
+        return self._selection(scores, missing, chosen, draws, self.names[best], explored)
+
+    @property
+    def _explore(self) -> float:
+        explore = self._routing.explore
+        return 0.0 if explore == "auto" else explore
+
+    def _drawn(self, scores: Scores) -> int:
+        able = sorted(scores.order)
+        return able[self._random.randrange(len(able))]
+
+    def _draws(self, scores: Scores, explore: float, best: int | None = None) -> list[float]:
+        """Probabilities of a draw: a part of ``explore`` for each expert, and the rest for the best."""
+        part = explore / len(scores.order)
+        draws = [0.0] * len(self.names)
+        for k in scores.order:
+            draws[k] = part + (1 - explore) * (k == best)
+        return draws
+
+    def _expected_dollars(self, bytes_in: int) -> list[float] | None:
+        """What each expert takes for an answer of usual length; None if a price is not known."""
+        experts = [self._experts.get(name) for name in self.names]
+        usage = Usage(tokens_in_bytes(bytes_in), USUAL_TOKENS_OUT)
+        known = [one.price.of(usage) for one in experts if one is not None and one.price.known]
+        return known if len(known) == len(self.names) else None
 
     def climb(
         self,
@@ -312,10 +360,11 @@ class ExpertSelector:
         scores: Scores,
         missing: Mapping[str, str],
         chosen: int,
-        propensity: float,
+        draws: list[float],
+        preferred: str | None = None,
         explored: bool = False,
-        pinned_by: bytes | None = None,
     ) -> Selection:
+        """The selection of an expert that was drawn with these probabilities."""
         names = self.names
         order = [names[chosen]]
         if self._routing.fallback:
@@ -325,9 +374,10 @@ class ExpertSelector:
             order,
             names[chosen],
             scores.probabilities,
-            propensity,
+            draws[chosen],
             None if scores.costs is None else dict(zip(names, scores.costs, strict=True)),
-            pinned_by,
-            explored,
+            explored=explored,
             features=scores.features,
+            preferred=preferred,
+            draws=draws,
         )

@@ -50,7 +50,7 @@ def chat_text(document: Mapping[str, Any], which: Literal["last", "all"]) -> str
     >>> chat_text({"messages": turns}, "last"), chat_text({"messages": turns}, "all")
     ('2 + 2?', 'Hello\\n\\n2 + 2?')
     """
-    texts = [(turn.get("role"), _turn_text(turn)) for turn in turns_of(document)]
+    texts = [(turn.get("role"), turn_text(turn)) for turn in turns_of(document)]
     found = [text for role, text in texts if role == "user" and text]
     found = found or [text for _, text in texts if text][-1:]
     return "\n\n".join(found if which == "all" else found[-1:])
@@ -64,7 +64,8 @@ def text_bytes(document: Mapping[str, Any], body: bytes) -> int:
     return max(len(body) - sum(attached), 0) + len(attached) * ATTACHED
 
 
-def _turn_text(turn: Mapping[str, Any]) -> str:
+def turn_text(turn: Mapping[str, Any]) -> str:
+    """The texts of a turn."""
     content = turn.get("content")
     if isinstance(content, str):
         return content

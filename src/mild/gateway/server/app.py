@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.context import AppContext
 from mild.gateway.server.endpoints import Endpoints
+from mild.gateway.server.grader import Grader
 from mild.gateway.server.middleware import RequestGuard, error_response, refusal_response
 
 _SERVED = (
@@ -32,11 +33,15 @@ _EXPOSED = (
 def create_app(context: AppContext, ready: Callable[[], None] = lambda: None) -> ASGIApp:
     """The application, which starts and stops the context; ``ready`` is called in between."""
 
+    grader = None if context.settings.grading is None else Grader(context)
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await context.start()
         ready()
         yield
+        if grader is not None:
+            await grader.stop()
         await context.stop()
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -68,7 +73,7 @@ def create_app(context: AppContext, ready: Callable[[], None] = lambda: None) ->
         return error_response(context, error, request.url.path)
 
     app = Starlette(
-        routes=Endpoints(context).routes(),
+        routes=Endpoints(context, grader).routes(),
         exception_handlers={
             Refusal: refuse,
             HTTPException: refuse_route,

@@ -40,6 +40,7 @@ class Cascade:
         self._policy, self._features, skipped = climb
         self._answers: dict[int, Answer | None] = dict.fromkeys(skipped)
         self._asked: dict[int, ExpertCall] = {}
+        self.readers: dict[str, AnswerReader] = {}  # of the answers that were read whole
         request, context, steps = calls.request, calls.context, self._policy.steps
         self._clients = {k: context.clients[configured_name(names[k])] for k in self._policy.order}
         for expert, client in self._clients.items():
@@ -138,6 +139,7 @@ class Cascade:
                 await calls.held.hold(call, 2 * len(response.content))
             if call.outcome == "ok":
                 self._answers[expert] = Answer(reader.content, reader.log_probability)
+                self.readers[self._names[expert]] = reader
         except Refusal as refusal:
             call.outcome = refusal.code or refusal.kind
         except ExpertError as error:

@@ -83,6 +83,7 @@ class CompletionRequest:
         self, headers: Headers, endpoint: str, body: bytes, which: Literal["last", "all"]
     ) -> None:
         self._body = body
+        self.size = len(body)
         self.endpoint = endpoint
         document = parse_body(body)
         self._document: dict[str, Any] | None = document

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from mild.core.propensities import CERTAIN
 from mild.endpoints.errors import ExpertError, rate_limit_headers
 from mild.gateway.access import Caller
 from mild.gateway.access.keys import revoked_key
@@ -21,6 +23,7 @@ from mild.gateway.server.calls import ExpertCall, RequestCalls
 from mild.gateway.server.cascade import Cascade
 from mild.gateway.server.completion_request import CompletionRequest, Headers
 from mild.gateway.server.context import AppContext, Serving
+from mild.gateway.server.grader import Grader, PickedAnswer
 from mild.gateway.server.middleware import Receive, Send, name_request, refusal_response
 from mild.gateway.server.relay import StreamRelay, client_error_content, error_event
 from mild.gateway.stored_features import pack_features
@@ -47,6 +50,7 @@ class CompletionHandler:
     request: CompletionRequest
     model: ModelRequest
     start: float
+    grader: Grader | None = None
 
     def __post_init__(self) -> None:
         request = self.request
@@ -54,6 +58,7 @@ class CompletionHandler:
         self._relay: StreamRelay | None = None
         self._selection: Selection | None = None
         self._given: ExpertCall | None = None  # whose answer the client gets
+        self._picked: PickedAnswer | None = None  # to be graded
         self._started = False
         self._revoked = False
         self._deadline = asyncio.timeout(self.context.settings.longest_request)
@@ -156,12 +161,18 @@ class CompletionHandler:
             request.document,
             request.bytes_in,
         )
+        if self._selection.chosen is not None and self._selection.pinned_by is None:
+            context.drift.examine(self._record, selector.router, request.text)
         clients = request.able([context.clients[name] for name in self._selection.order])
+        if self.grader is not None:
+            self._picked = self.grader.pick(self._selection, request)
         climb, call = self._selection.climb, None
         cascade = None if climb is None else Cascade(self._calls, climb, selector.names)
         request.forget(keep_text=context.settings.ledger.keep_text)
         if cascade is not None:
             call = await cascade.run(self.start)
+            if self._picked is not None:
+                self._picked.readers |= cascade.readers
         if call is None:
             # The plain way; whom a cascade has asked in vain comes last.
             tried = [one.expert for one in self._calls.all if one.upstream.attempts]
@@ -175,16 +186,21 @@ class CompletionHandler:
         assert response is not None
         self._given = call
         status = self._record.status = response.response.status
+        seen: list[Callable[[dict[str, Any]], None]] = []
+        if self._picked is not None:
+            seen.append(self._picked.give(call.name, response.client.expert))
         if call.content is not None:
             content = bytes(call.content)
         elif response.events is not None:
             self._calls.forget_answers()
-            self._relay = self._calls.relay(call, response)
+            self._relay = self._calls.relay(call, response, *seen)
             await self._begin(status, self._headers(response))
             await self._relay.run(self._write)
             response.close(finished=True)
             return
         elif response.document is not None:
+            for read in seen:
+                read(response.document)
             content = await read_aside(response.content, context.redact)
         else:
             content = client_error_content(response, request.endpoint)
@@ -249,6 +265,7 @@ class CompletionHandler:
         record.attempts = self._calls.attempts
         if self._given is not None:
             record.expert = self._given.expert
+            record.reported = self.context.redact(self._given.usage.version or "") or None
             if self._relay is not None:
                 self._given.outcome = record.outcome
         rows: list[dict[str, Any]] = []
@@ -281,6 +298,7 @@ class CompletionHandler:
                     "tokens_in": tokens_in,
                     "tokens_out": tokens_out,
                     "latency_ms": round(call.seconds * 1000, 3),
+                    "reported": self.context.redact(call.usage.version or "") or None,
                 }
             )
         if self._selection is not None and self._selection.climb is not None:
@@ -300,7 +318,9 @@ class CompletionHandler:
         selection = self._selection
         if selection is not None:
             record.chosen, record.propensity = selection.chosen, selection.propensity
-            record.probabilities = selection.probabilities
+            record.probabilities, record.preferred = selection.probabilities, selection.preferred
+            if (selection.propensity or 0.0) < CERTAIN:
+                record.draws = selection.draws
             record.expected_cost = self._expected_cost(selection.chosen)
             if selection.pinned_by is not None:
                 record.pinned_by = name_request(selection.pinned_by)
@@ -319,6 +339,8 @@ class CompletionHandler:
         if self._trace is not None:
             self._trace.finish(record, selection)
         self.context.ledger.write(record)
+        if self.grader is not None and self._picked is not None:
+            self.grader.offer(self._picked, record)
         name = record.expert or NO_EXPERT
         metrics.add("mild_requests_total", name, record.outcome)
         metrics.observe("mild_request_seconds", name, seconds=seconds)

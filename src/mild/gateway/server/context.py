@@ -8,15 +8,19 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 from mild.artifact import Router
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.redaction import Redactor
+from mild.errors import MildError
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
 from mild.gateway.config_checks import check_against
 from mild.gateway.dashboard import Dashboard
+from mild.gateway.database import DatabaseError
+from mild.gateway.drift import KINDS, LOOK_SECONDS, DriftWatch
 from mild.gateway.ledger.feedback import Feedback
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.logs import EventLog
@@ -92,6 +96,10 @@ class AppContext:
         self.failure: Exception | None = None
         self.started = wall_clock()
         self.redact = Redactor(settings.experts)
+        self.drift = DriftWatch(
+            settings.drift, settings.ledger.path, self.names, self.redact, wall_clock
+        )
+        self._worker = worker
         self._counters = shared.counters
         self._row = shared.counters.rows[worker]
         self._row[0] = 0.0
@@ -114,7 +122,7 @@ class AppContext:
         self._sessions.set_experts(router.expert_names)
         self._dropped = 0
         self._reloading = asyncio.Lock()
-        self._publisher: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def in_flight(self) -> int:
@@ -191,7 +199,9 @@ class AppContext:
         self.ledger.register(self.serving.fingerprint, self.serving.selector.names)
         self.metrics.put("mild_workers", value=1)
         self._publish()
-        self._publisher = asyncio.create_task(self._publish_forever())
+        self._tasks = [asyncio.create_task(self._publish_forever())]
+        if self.drift.enabled and self._worker == 0:
+            self._tasks.append(asyncio.create_task(self._watch_drift()))
 
     async def stop(self) -> None:
         """Close everything; nothing that was accepted is lost from the ledger."""
@@ -200,8 +210,8 @@ class AppContext:
         end = time.monotonic() + CANCEL_SECONDS
         while self.in_flight and time.monotonic() < end:
             await asyncio.sleep(0.01)
-        if self._publisher is not None:
-            self._publisher.cancel()
+        for task in self._tasks:
+            task.cancel()
         self._publish()
         self.events.write(least_seconds=0.0)
         self.metrics.put("mild_workers", value=0)
@@ -232,6 +242,7 @@ class AppContext:
                 self.board.take(router)
             for client in self.clients.values():
                 client.end_cool_down()
+            self.drift.restart()
             self.metrics.add("mild_reloads_total", "ok")
             return serving.fingerprint
 
@@ -247,6 +258,19 @@ class AppContext:
             await asyncio.sleep(PUBLISH_SECONDS)
             self._publish()
             self.events.write()
+
+    async def _watch_drift(self) -> None:
+        while True:
+            new = []
+            try:
+                new = await asyncio.to_thread(self.drift.look, self.serving.fingerprint)
+            except (DatabaseError, MildError) as error:
+                self.events.note(("drift",), f"Drift cannot be looked for: {error}")
+            flagged = {(flag["expert"] or NO_EXPERT, flag["kind"]) for flag in self.drift.flags}
+            for name, kind in product((*self.names, NO_EXPERT), KINDS):
+                self.metrics.put("mild_drift", name, kind, value=float((name, kind) in flagged))
+            await self.drift.send(new)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def _publish(self) -> None:
         """What this worker says about itself, for the page and the metrics."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mild.artifact import Router
     from mild.artifact.explanation import Explanation
     from mild.gateway.server.context import AppContext
+    from mild.gateway.server.grader import Grader
 
 # Explanations that may be computed or wait at a time.
 MAX_EXPLANATIONS = 16
@@ -68,8 +69,9 @@ class AsciiResponse(JSONResponse):
 class Completions:
     """The endpoints that ask an expert, as an ASGI application."""
 
-    def __init__(self, context: AppContext) -> None:
+    def __init__(self, context: AppContext, grader: Grader | None) -> None:
         self._context = context
+        self._grader = grader
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
@@ -92,7 +94,9 @@ class Completions:
             request.session = named_session(caller.name, request.session_name)
         elif context.settings.routing.session_from_content:
             request.session = content_session(caller.name, request.document)
-        handler = CompletionHandler(context, serving, send, caller, request, model, start)
+        handler = CompletionHandler(
+            context, serving, send, caller, request, model, start, self._grader
+        )
         await run_until_disconnect(handler, receive)
 
     def _embedding_model(self, model: ModelRequest) -> ModelRequest:
@@ -110,15 +114,16 @@ class Completions:
 class Endpoints:
     """The small endpoints."""
 
-    def __init__(self, context: AppContext) -> None:
+    def __init__(self, context: AppContext, grader: Grader | None = None) -> None:
         self._context = context
+        self._grader = grader
         self._feedback = FeedbackEndpoint(context)
         self._explaining = asyncio.Semaphore(1)
         self._waiting = 0
 
     def routes(self) -> list[Route]:
         """Every endpoint with its method."""
-        completions = Completions(self._context)
+        completions = Completions(self._context, self._grader)
         routes = [Route(path, completions, methods=["POST"]) for path in COMPLETIONS]
         routes += [
             Route("/v1/models", self._models),

@@ -1,4 +1,4 @@
-"""Feedback on answers, and what learning from a ledger needs."""
+"""Feedback on answers, what learning from a ledger needs, and the tests for drift."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Create the table, and add the columns; they are empty in the rows before."""
+    """Create the tables, and add the columns; they are empty in the rows before."""
     schema = "mild" if op.get_bind().dialect.name == "postgresql" else None
-    for name in ("preferred", "reported", "features"):
+    for name in ("preferred", "draws", "reported", "features"):
         op.add_column("decisions", sa.Column(name, sa.Text()), schema=schema)
+    op.add_column("decisions", sa.Column("novel", sa.BigInteger()), schema=schema)
+    op.create_table(
+        "drift",
+        sa.Column("name", sa.Text(), primary_key=True),
+        sa.Column("serial", sa.BigInteger(), nullable=False),
+        sa.Column("document", sa.Text(), nullable=False),
+        schema=schema,
+    )
     op.create_table(
         "feedback",
         sa.Column("request_id", sa.Text(), primary_key=True),

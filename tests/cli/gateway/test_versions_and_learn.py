@@ -1,0 +1,228 @@
+"""``mild versions``, ``mild rollback`` and ``mild learn`` as they are typed."""
+
+import asyncio
+import json
+import sys
+import urllib.request
+from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import mild as package
+from gateway.gateway_cases import priced_router
+from gateway.process_cases import served, write_files
+from ledger_cases import record, write_all
+from mild.artifact import load, write_version
+from mild.cli.console import MildCommand
+from mild.cli.gateway.learn import learn
+from mild.cli.gateway.versions import rollback, versions
+
+COMMANDS = {"versions": versions, "rollback": rollback, "learn": learn}
+PRICES = (0.01, 0.01)
+
+
+def router(*errors):
+    return priced_router(("one", "two"), errors, PRICES)
+
+
+@pytest.fixture
+def mild(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    app = typer.Typer(pretty_exceptions_enable=False)
+    for name, command in COMMANDS.items():
+        app.command(name, cls=MildCommand)(command)
+
+    def run(*words):
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
+
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = router(0.1, 0.3).save(tmp_path / "router")
+    write_version(place, router(0.3, 0.1), why="it is surely better", reason="better")
+    return place
+
+
+def test_versions_say_what_served_when_and_why(mild, folder, tmp_path):
+    done = mild("versions", folder)
+    assert done.code == 0
+    for words in (
+        "2 (serves)",
+        "version 1 saved, as it was saved",
+        "version 2 promoted, it is surely better",
+    ):
+        assert words in " ".join(done.out.split())
+    found = json.loads(mild("versions", folder, "--json").out)
+    assert (found["serving"], found["requests"], len(found["history"])) == (2, None, 2)
+    assert found == json.loads(json.dumps(package.versions(folder).as_dict()))
+    first, second = (load(folder, version=n).info.fingerprint for n in (1, 2))
+    rows = [record(k, time=1e9 + k, router=second if k > 2 else first) for k in range(5)]
+    ledger = write_all(tmp_path / "l.sqlite", [*rows, record(9, router="another")])
+    found = json.loads(mild("versions", folder, "--ledger", ledger, "--json").out)
+    assert found["requests"][first] == {"requests": 3, "first": 1e9, "last": 1e9 + 2}
+    assert found["requests"][second] == {"requests": 2, "first": 1e9 + 3, "last": 1e9 + 4}
+    config = tmp_path / "mild.toml"
+    config.write_text('[ledger]\npath = "l.sqlite"\n')
+    assert json.loads(mild("versions", folder, "--config", config, "--json").out) == found
+    assert "2001-09-09" in mild("versions", folder, "--ledger", ledger).out
+
+
+def test_versions_of_a_router_that_was_only_saved(mild, tmp_path):
+    place = router(0.1, 0.3).save(tmp_path / "plain")
+    assert json.loads(mild("versions", place, "--json").out)["serving"] == 1
+    done = mild("rollback", place, "--json")
+    assert (done.code, json.loads(done.out)["code"]) == (1, "invalid_to")
+
+
+def test_rollback_without_a_gateway(mild, folder):
+    found = mild("rollback", folder, "--json", "--why", "complaints")
+    gateway = {"port": 6060, "reloaded": False, "error": None}
+    assert json.loads(found.out) == {"folder": str(folder), "serving": 1, "gateway": gateway}
+    assert package.versions(folder).history[-1].why == "complaints"
+    assert load(folder).info.version == 1
+    assert "version 2" in mild("rollback", folder, "--to", "2").out
+    assert package.rollback(folder).serving == 1
+    assert mild("rollback", folder, "--to", "7").code == 1
+
+
+def fingerprint(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health/readiness") as answer:
+        return json.load(answer)["router"]
+
+
+def test_a_gateway_serves_the_version_that_it_is_told_of(mild, tmp_path):
+    experts = [(name, "http://127.0.0.1:9/v1") for name in ("one", "two")]
+    prices = ("price_in = 1.0", "price_out = 1.0")
+    write_files(tmp_path, [(*expert, *prices) for expert in experts], router=router(0.1, 0.3))
+    place = tmp_path / "router"
+    write_version(place, router(0.3, 0.1), why="better")
+    known = [load(place, version=n).info.fingerprint for n in (1, 2)]
+
+    async def play():
+        async with served(tmp_path) as g:
+            assert fingerprint(g.port) == known[1]
+            done = await asyncio.to_thread(mild, "rollback", place, "--port", g.port, "--json")
+            assert json.loads(done.out)["gateway"] == {
+                "port": g.port,
+                "reloaded": True,
+                "error": None,
+            }
+            assert fingerprint(g.port) == known[0]
+            # A version that cannot be served: the old one stays, and this is said.
+            strange = priced_router(("one", "three"), (0.1, 0.2), PRICES)
+            write_version(place, strange, why="by mistake")
+            text = (tmp_path / "mild.toml").read_text()
+            (tmp_path / "mild.toml").write_text(text.replace("port = 0", f"port = {g.port}"))
+            config = tmp_path / "mild.toml"
+            done = await asyncio.to_thread(
+                mild, "rollback", place, "--to", 1, "--config", config, "--json"
+            )
+            assert json.loads(done.out)["gateway"]["reloaded"]
+            done = await asyncio.to_thread(
+                mild, "rollback", place, "--to", 3, "--config", config, "--json"
+            )
+            assert "three" in json.loads(done.out)["gateway"]["error"]
+            assert "was not reloaded" in done.err
+            assert fingerprint(g.port) == known[0]
+            await g.stop()
+
+    asyncio.run(play())
+
+
+@dataclass
+class Learned:
+    promoted: bool = True
+    reason: str = "better"
+    sentence: str = "The new router is surely better."
+    version: int | None = 3
+    left_out: dict = field(default_factory=lambda: {"without a query": 2})
+
+    def as_dict(self):
+        return asdict(self)
+
+
+@pytest.fixture
+def learning(monkeypatch):
+    """Stands for ``mild.learning.learn``; what it was called with."""
+    told = SimpleNamespace(result=Learned(), calls=[])
+
+    def call(*arguments, **options):
+        told.calls.append((arguments, options))
+        return told.result
+
+    monkeypatch.setitem(sys.modules, "mild.learning.learn", SimpleNamespace(learn=call))
+    return told
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (Learned(), 0),
+        (Learned(False, "not_clear", "It is not clear.", None), 3),
+        (Learned(False, "worse", "It is worse.", None), 3),
+        (Learned(False, "too_few", "Too few.", None), 4),
+    ],
+)
+def test_learn_prints_a_line_and_exits_with_its_code(mild, learning, folder, result, code):
+    learning.result = result
+    done = mild("learn", folder, "--ledger", "l.sqlite", "--json")
+    assert done.code == code
+    assert len(done.out.splitlines()) == 1
+    found = json.loads(done.out)
+    assert found["reason"] == result.reason
+    assert ("gateway" in found) == result.promoted
+    said = mild("learn", folder, "--ledger", "l.sqlite")
+    assert (said.code, said.out.splitlines()[0]) == (code, result.sentence)
+    assert "2 rows left out: without a query" in said.err
+
+
+def test_learn_passes_its_options_on(mild, learning, folder):
+    done = mild(
+        "learn", folder, "--ledger", "l.sqlite", "--table", "t.parquet", "--accept", "cheaper", "--since",
+        "7d", "--until", "1h", "--min-judged", 50, "--keep", 5, "--trust-feedback", "--dry-run",
+        "--seed", 3,
+    )  # fmt: skip
+    assert done.code == 0
+    assert learning.calls == [
+        (
+            (folder, "l.sqlite"),
+            {
+                "table": "t.parquet",
+                "accept": "cheaper",
+                "trust_feedback": True,
+                "min_judged": 50,
+                "since": "7d",
+                "until": "1h",
+                "keep": 5,
+                "dry_run": True,
+                "random_state": 3,
+            },
+        )
+    ]
+    assert "port" not in done.out
+
+
+def test_learn_finds_everything_in_the_configuration(mild, learning, folder, tmp_path):
+    config = tmp_path / "mild.toml"
+    config.write_text('router = "router"\nport = 7070\n[ledger]\npath = "l.sqlite"\n')
+    done = mild("learn", "--config", config, "--json")
+    assert learning.calls[0][0] == (folder, config)
+    assert json.loads(done.out)["gateway"]["port"] == 7070
+
+
+@pytest.mark.parametrize("words", [(), ("--ledger", "l.sqlite"), ("router",)])
+def test_learn_needs_a_router_and_a_ledger(mild, learning, words):
+    done = mild("learn", *words, "--json")
+    assert done.code == 1
+    assert (
+        json.loads(done.out)["code"] == f"invalid_{'ledger' if words == ('router',) else 'router'}"
+    )
+    assert learning.calls == []
