@@ -55,25 +55,24 @@ def _in_folder(value: object, info: ValidationInfo) -> object:
     return value if info.context is None else info.context / Path(value).expanduser()
 
 
-def _flag_or(word: str) -> Callable[[object], object]:
-    """A validator of true, false and one word."""
+def _or(word: str, rule: str, holds: Callable[[Any], bool]) -> PlainValidator:
+    """A validator of a word, and of other values."""
 
     def check(value: object) -> object:
-        if value != word and not isinstance(value, bool):
-            problem(f'must be true, false or "{word}"')
+        if value != word and not holds(value):
+            problem(f'must be {rule} or "{word}"')
         return value
 
-    return check
+    return PlainValidator(check)
 
 
-def _share_or_auto(value: object) -> object:
-    """A validator of a share and "auto"."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value != "auto" and not (number and 0 <= float(str(value)) <= 1):
-        problem('must be a share from 0 to 1, or "auto"')
-    return value
+def _flag_or(word: str) -> PlainValidator:
+    return _or(word, "true, false", lambda x: isinstance(x, bool))
 
 
+_share_or_auto = _or(
+    "auto", "a share from 0 to 1,", lambda x: type(x) in (int, float) and 0 <= x <= 1
+)
 _File = Annotated[Path, BeforeValidator(_in_folder)]
 _Share = Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)]
 _ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", lambda x: 0 < x < 1)]
@@ -104,10 +103,10 @@ class RoutingSettings:
     """How an expert is chosen."""
 
     price_weight: Amount | None = None
-    explore: Annotated[float | Literal["auto"], PlainValidator(_share_or_auto)] = 0.0
+    explore: Annotated[float | Literal["auto"], _share_or_auto] = 0.0
     explore_max: _ShareBelowOne = 0.2
     text: Literal["last", "all"] = "last"
-    pin_sessions: Annotated[bool | Literal["soft"], PlainValidator(_flag_or("soft"))] = True
+    pin_sessions: Annotated[bool | Literal["soft"], _flag_or("soft")] = True
     session_seconds: Positive = 3600.0
     max_sessions: Annotated[int, whole(1, 100_000_000)] = 10_000
     fallback: Flag = True
@@ -287,7 +286,7 @@ class Settings:
     grading: GradingSettings | None = None
     drift: DriftSettings = DriftSettings()
     store: str | Address | None = None
-    page: Annotated[bool | Literal["public"], PlainValidator(_flag_or("public"))] = True
+    page: Annotated[bool | Literal["public"], _flag_or("public")] = True
     notes: tuple[str, ...] = ()
     source: Path | None = None
     lines: dict[tuple[str, ...], int] = field(default_factory=dict, compare=False, repr=False)

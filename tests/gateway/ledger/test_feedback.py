@@ -99,20 +99,11 @@ def test_the_writer_writes_scores_after_the_rows_that_they_judge(ledger_place):
         assert len(list(read_feedback(ledger_place))) == 50
 
 
-@pytest.mark.parametrize("keep_text", [False, True])
-def test_the_writer_keeps_comments_where_texts_are_kept(tmp_path, keep_text):
-    with writing(tmp_path / "l.db", keep_text=keep_text) as writer:
-        writer.write(record(0))
-        writer.judge(score(0, comment="wrong"))
-    (found,) = read_feedback(tmp_path / "l.db")
-    assert found.comment == ("wrong" if keep_text else None)
-
-
-def test_features_and_comments_count_towards_the_bytes_that_wait():
-    writer = LedgerWriter(Keep("unused", keep_text=True), [], max_waiting_bytes=50_000)
+def test_features_count_towards_the_bytes_that_wait():
+    writer = LedgerWriter(Keep("unused"), [], max_waiting_bytes=50_000)
     writer.write(record(0, features="x" * 20_000))
-    writer.judge(score(0, comment="y" * 20_000))
-    assert 20_000 + MAX_COMMENT < writer.waiting_bytes < 30_000
+    writer.judge(score(0))
+    assert 20_000 < writer.waiting_bytes < 30_000
     writer.write(record(1, features="x" * 30_000))
     assert (writer.waiting, writer.dropped) == (2, 1)
 

@@ -50,7 +50,8 @@ feedback = sa.Table(
 )
 
 
-def _checked(row: Feedback) -> Feedback:
+def check_feedback(row: Feedback) -> Feedback:
+    """The row as it is written, its texts cut and storable; InvalidInputError if it breaks a rule."""
     if not 0 <= row.score <= 1:
         raise InvalidInputError(parameter="score", rule=f"must lie in [0, 1]; got {row.score}.")
     if row.rate is not None and not 0 < row.rate <= 1:
@@ -70,7 +71,7 @@ def write_feedback(place: Database | sa.Connection, rows: Sequence[Feedback]) ->
         with place.transaction() as connection:
             return write_feedback(connection, rows)
     counts = Counter(written=0, unknown=0, unanswered=0)
-    column, checked = decisions.c, [_checked(row) for row in rows]
+    column, checked = decisions.c, [check_feedback(row) for row in rows]
     for start in range(0, len(checked), _PORTION):
         some = checked[start : start + _PORTION]
         query = sa.select(column.request_id, column.expert, column.status)

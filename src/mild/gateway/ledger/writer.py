@@ -9,13 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from mild.gateway.config import LedgerSettings
 from mild.gateway.database import DatabaseError, InvalidRowError
 from mild.gateway.database.engine import shown_place
-from mild.gateway.ledger.feedback import MAX_COMMENT, Feedback, write_feedback
+from mild.gateway.ledger.feedback import Feedback, write_feedback
 from mild.gateway.ledger.records import Record, shorten_record
 from mild.gateway.ledger.store import LedgerStore, Retention
 
@@ -114,10 +113,9 @@ class LedgerWriter:
             self._take(shorten_record(record, self._keep_text))
 
     def judge(self, feedback: Feedback) -> None:
-        """Take the score of an answer, after its record; a comment is kept where texts are."""
+        """Take the score of an answer, after its record; never waits, never raises."""
         if self.path is not None:
-            comment = feedback.comment and feedback.comment[:MAX_COMMENT]
-            self._take(replace(feedback, comment=comment if self._keep_text else None))
+            self._take(feedback)
 
     def _take(self, record: Record | Feedback) -> None:
         size = _bytes_of(record)
@@ -242,7 +240,7 @@ class LedgerWriter:
 
 
 def _bytes_of(record: Record | Feedback) -> int:
-    calls, texts = 0, [getattr(record, name, None) for name in ("text", "features", "comment")]
-    if isinstance(record, Record):
-        calls = len(record.calls or ())
-    return RECORD_BYTES * (1 + calls) + sum(sys.getsizeof(text) for text in texts if text)
+    if isinstance(record, Feedback):
+        return RECORD_BYTES
+    texts = sum(sys.getsizeof(text) for text in (record.text, record.features) if text)
+    return RECORD_BYTES * (1 + len(record.calls or ())) + texts

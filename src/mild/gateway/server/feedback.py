@@ -16,8 +16,8 @@ from mild.errors import DataFileError
 from mild.gateway.access import Caller
 from mild.gateway.database import DatabaseError
 from mild.gateway.database.engine import Location, open_database
-from mild.gateway.ledger.feedback import MAX_COMMENT, Feedback, feedback, write_feedback
-from mild.gateway.ledger.records import as_text, decisions
+from mild.gateway.ledger.feedback import Feedback, check_feedback, feedback, write_feedback
+from mild.gateway.ledger.records import decisions
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.body import parse_body
 
@@ -88,8 +88,8 @@ def _read(document: dict[str, Any]) -> Feedback:
         if not holds:
             message = f"{field} must be {rule}."
             raise Refusal(400, message, code="invalid_feedback", param=field)
-    comment = comment and as_text(comment)[:MAX_COMMENT]
-    return Feedback(as_text(str(name)), "", "client", float(score), None, time.time(), comment)
+    row = (str(name), "", "client", float(score), None, time.time(), comment)
+    return check_feedback(Feedback(*row))
 
 
 def _judge(place: Location, caller: Caller, given: Feedback) -> dict[str, Any] | None:

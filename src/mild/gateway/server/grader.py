@@ -31,8 +31,6 @@ from mild.gateway.server.context import AppContext
 
 # Answers to longer requests are not graded: what waits is held in memory.
 MAX_REQUEST_BYTES = 262_144
-# After the budget has refused a grade, nothing is picked for so long.
-PAUSE_SECONDS = 60.0
 # Answers of a worker that wait for their grade, and grades at a time.
 MAX_WAITING, MAX_IN_FLIGHT = 100, 4
 # Seconds that grades under way have at the end.
@@ -75,7 +73,6 @@ class Grader:
         self._limit = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting = 0
-        self._paused_until = 0.0
         self._closed = False
 
     def pick(self, selection: Selection, request: CompletionRequest) -> PickedAnswer | None:
@@ -90,9 +87,8 @@ class Grader:
         subject = None if self._is_judge(selection.chosen) else self._subject(request)
         if subject is None:
             return None
-        paused = time.monotonic() < self._paused_until or self._context.access.trouble is not None
-        if paused or self._waiting >= MAX_WAITING:
-            self._lose("budget" if paused else "room")
+        if self._waiting >= MAX_WAITING:
+            self._lose("room")
             return None
         self._waiting += 1
         return PickedAnswer(rate, subject)
@@ -151,8 +147,8 @@ class Grader:
                     if not reader.is_readable:
                         self._lose("unreadable")
                         continue
-                    score, comment = await self._score(picked.subject, reader.content)
-                    row = (request_id, expert, "grader", score, picked.rate, time.time(), comment)
+                    score = await self._score(picked.subject, reader.content)
+                    row = (request_id, expert, "grader", score, picked.rate, time.time())
                     context.ledger.judge(Feedback(*row))
         except UngradedError as error:
             self._lose(str(error))
@@ -167,24 +163,22 @@ class Grader:
         finally:
             self._waiting -= 1
 
-    async def _score(self, subject: Any, answer: Any) -> tuple[float, str | None]:
-        """Score of an answer, and what was said about it."""
+    async def _score(self, subject: Any, answer: Any) -> float:
         if self._client is None:
-            return float(grading.is_right(subject, answer)), None
+            return float(grading.is_right(subject, answer))
         if self._settings.method == "agreement":
             document = {**subject.document, "stream": False}
             document.pop("stream_options", None)
             other = await self._ask(subject.endpoint, document)
-            return float(grading.agree(answer, other)), None
+            return float(grading.agree(answer, other))
         said = answer if isinstance(answer, str) else json.dumps(answer)
         # Of the bytes of the longest answer, any may take two.
         longest = 2 * grading.ANSWER_BYTES * self._settings.rubric.count("{answer}")
         most = len(_body(self._judge_request(subject, ""))) + longest
-        reply = await self._ask(CHAT, self._judge_request(subject, said), most)
-        score = grading.read_score(reply)
+        score = grading.read_score(await self._ask(CHAT, self._judge_request(subject, said), most))
         if score is None:
             raise UngradedError("unreadable")
-        return score, reply
+        return score
 
     def _judge_request(self, query: str, answer: str) -> dict[str, Any]:
         assert self._client is not None
@@ -203,8 +197,8 @@ class Grader:
         try:
             size = max(most_bytes + client.expert.own_bytes, request.bytes_for(client.expert))
             usage = Usage(size, request.max_tokens(client.expert))
-            if not await calls.reserve(client.expert.price.of(usage)):
-                self._paused_until = time.monotonic() + PAUSE_SECONDS
+            is_lost = context.access.trouble is not None
+            if is_lost or not await calls.reserve(client.expert.price.of(usage)):
                 raise UngradedError("budget")
             response = await calls.ask(call, [client])
             if response.document is None:
