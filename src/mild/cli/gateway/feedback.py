@@ -11,12 +11,10 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, say
 from mild.cli.gateway.ledger import Since, Until
 
-Ledger = Annotated[
-    str,
-    Option(
-        metavar="LEDGER", help="SQLite file, postgresql:// URL, or the mild.toml that names it."
-    ),
-]
+LEDGER = Option(
+    metavar="LEDGER", help="SQLite file, postgresql:// URL, or the mild.toml that names it."
+)
+Ledger = Annotated[str, LEDGER]
 
 
 def feedback() -> None:
