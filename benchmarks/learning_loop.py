@@ -81,7 +81,7 @@ def logged(X: FloatArray, names: tuple[str, ...], columns: dict[str, Any]) -> Lo
     )
 
 
-def play(folder: str, seed: int, first_rows: int, most: float) -> dict[str, Any]:
+def play(folder: str, seed: int, first_rows: int, most: float, confidence: float) -> dict[str, Any]:
     """One repetition."""
     X, errors, names = load_table(folder)
     rng = np.random.default_rng(seed)
@@ -124,7 +124,7 @@ def play(folder: str, seed: int, first_rows: int, most: float) -> dict[str, Any]
         rows += asked.tolist()
         log = logged(X[rows], names, {name: np.array(one) for name, one in columns.items()})
         learning = Learning(
-            serving, log, known(train[:first_rows]), weights, False, 0.95, 100, "better"
+            serving, log, known(train[:first_rows]), weights, False, confidence, 100, "better"
         )
         learned = learning.find(learned_until, candidate)
         candidate = None
@@ -181,6 +181,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--first-rows", type=int, nargs="+", default=FIRST_ROWS)
     parser.add_argument("--most", type=float, default=0.2, help="explore_max")
+    parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=FIRST_SEED)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=KEPT)
@@ -193,7 +194,8 @@ def main(arguments: list[str]) -> int:
     with ProcessPoolExecutor(options.jobs) as pool:
         for first_rows in options.first_rows:
             work = [
-                pool.submit(play, options.data, seed, first_rows, options.most) for seed in seeds
+                pool.submit(play, options.data, seed, first_rows, options.most, options.confidence)
+                for seed in seeds
             ]
             results[str(first_rows)] = summarise([one.result() for one in work])
             print(first_rows, json.dumps(results[str(first_rows)]), flush=True)
@@ -201,6 +203,7 @@ def main(arguments: list[str]) -> int:
         "claim": (__doc__ or "").splitlines()[0],
         "settings": {
             "requests": REQUESTS, "learn_every": PERIOD, "explore_max": options.most,
+            "confidence": options.confidence,
             "first_seed": options.seed, "test_rows": TEST_ROWS,
         },
         "by_rows_of_the_first_table": results,

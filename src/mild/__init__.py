@@ -34,6 +34,8 @@ _HOMES = {
     "read_outcomes": "mild.data",
     "fit": "mild.tuning.fit",
     "tune": "mild.tuning.tune",
+    "add_expert": "mild.tuning.add_expert",
+    "AddedExpert": "mild.tuning.add_expert",
     "TuneResult": "mild.tuning.tune",
     "save": "mild.tuning.saving",
     "evaluate": "mild.evaluation.evaluate",
@@ -75,11 +77,13 @@ if TYPE_CHECKING:
         NeuralRouter,
         RouterCV,
     )
+    from mild.tuning.add_expert import AddedExpert, add_expert
     from mild.tuning.fit import fit
     from mild.tuning.saving import save
     from mild.tuning.tune import TuneResult, tune
 
 __all__ = [
+    "AddedExpert",
     "CascadeRouter",
     "Comparison",
     "ConstantRouter",
@@ -95,6 +99,7 @@ __all__ = [
     "TuneResult",
     "Verdict",
     "__version__",
+    "add_expert",
     "collect_outcomes",
     "compare",
     "cost_matrix",
