@@ -254,12 +254,6 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class _Served:
-    router: _File | None = None
-    port: Annotated[int, whole(0, 65535)] = 6060
-
-
-@dataclass(frozen=True, config=CONFIG)
 class Settings:
     """Everything that the gateway is told.
 
@@ -400,16 +394,6 @@ def read_ledger_location(
     config.check()
     assert ledger is not None
     return ledger.path
-
-
-def read_served(path: str | os.PathLike[str]) -> tuple[Path | None, int]:
-    """Folder of the router and port that a file names; no secret is needed for that."""
-    config = _open(path)
-    found = {name: config.content[name] for name in ("router", "port") if name in config.content}
-    settings = config.validate(_Served, found)
-    config.check()
-    assert settings is not None
-    return settings.router, settings.port
 
 
 def _open(path: str | os.PathLike[str]) -> ConfigFile:

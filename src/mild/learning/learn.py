@@ -97,7 +97,6 @@ def learn(
     since: str | float | datetime | None = None,
     until: str | float | datetime | None = None,
     confidence: float = 0.95,
-    keep: int | None = None,
     dry_run: bool = False,
 ) -> LearnResult:
     """Learn a new version of a router from a ledger with feedback, and promote it if it is surely better.
@@ -120,7 +119,6 @@ def learn(
     min_judged : graded answers that a promotion needs; None for 100
     since, until : span of time of the requests, as in ``mild.replay``
     confidence : of the intervals
-    keep : how many of the newest versions to keep; None for all
     dry_run : whether to judge only, and write nothing
 
     Returns
@@ -157,7 +155,7 @@ def learn(
     trained = task.trained_on(found)
     version = None
     if not dry_run:
-        version = _write(folder, serving, found, sum(trained.values()) - trained["table"], keep)
+        version = _write(folder, serving, found, sum(trained.values()) - trained["table"])
     return LearnResult(
         found.promotes,
         found.reason,
@@ -369,13 +367,12 @@ def _candidate(versions: Versions) -> Candidate | None:
     return Candidate(load(versions.folder, versions.candidate), until, versions.candidate)
 
 
-def _write(
-    folder: Path, serving: Router, found: Learned, answers: int, keep: int | None
-) -> int | None:
+def _write(folder: Path, serving: Router, found: Learned, answers: int) -> int | None:
     """Promote or keep a router; its version, None if it need not be kept."""
     why = f"learned from {counted(answers, 'answer')}"
     if found.version is not None:
-        serve_version(folder, found.version, f"{why}: {found.reason}")
+        expected = serving.info.fingerprint
+        serve_version(folder, found.version, f"{why}: {found.reason}", expected=expected)
         return found.version
     if not (found.promotes or found.differs):
         return None
@@ -388,5 +385,4 @@ def _write(
         serve=found.promotes,
         expected=serving.info.fingerprint,
         facts={"judgement": found.judgement.as_dict()},
-        keep=keep,
     )
