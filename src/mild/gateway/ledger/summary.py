@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
 from mild.core.propensities import is_preferred
 from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, shown_place
-from mild.gateway.ledger.reading import open_ledger, read_blocks
+from mild.gateway.ledger.reading import open_ledger
 from mild.gateway.ledger.records import decisions
 from mild.gateway.ledger.store import SUMS, minutes
-from mild.gateway.selection.models import configured_name
 
 # Rows whose latencies are looked at.
 RECENT = 10_000
@@ -93,42 +92,6 @@ def summarize(
             "pinned": sum(line[3] for line in recent),
         },
     }
-
-
-class ReportedVersion(NamedTuple):
-    """A model, perhaps with its fingerprint, that an expert reported: when first, when last, how often."""
-
-    reported: str
-    first: float
-    last: float
-    answers: int
-
-
-def versions_of(
-    path: Location, since: float | None = None, until: float | None = None
-) -> dict[str, list[ReportedVersion]]:
-    """By expert what it reported with its answers, the first one first; calls of cascades count, too."""
-    spans: dict[tuple[str, str], tuple[float, float, int]] = {}
-    columns = ("time", "expert", "reported", "calls")
-    for block in read_blocks(path, since, until, columns):
-        for time, expert, said, calls in block:
-            for name, reported in reported_by(expert, said, calls):
-                first, _, count = spans.get((name, reported), (time, time, 0))
-                spans[name, reported] = first, time, count + 1
-    found: dict[str, list[ReportedVersion]] = {}
-    for (name, reported), span in sorted(spans.items(), key=lambda item: item[1]):
-        found.setdefault(name, []).append(ReportedVersion(reported, *span))
-    return found
-
-
-def reported_by(
-    expert: str | None, reported: str | None, calls: str | None
-) -> list[tuple[str, str]]:
-    """Experts with what they reported, from columns of a row; ``calls`` is JSON."""
-    told = [(call["expert"], call.get("reported")) for call in json.loads(calls or "[]")]
-    return [
-        (configured_name(name), one) for name, one in told or [(expert, reported)] if name and one
-    ]
 
 
 def _able(probabilities: str | None) -> int:
