@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from http.client import HTTPException
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import sqlalchemy as sa
@@ -93,8 +94,8 @@ class DriftWatch:
                 with database.transaction() as connection:
                     upsert(connection, drift, [{"name": "tests", "document": "{}"}])
                     # Another gateway waits until this one has counted its block.
-                    document = connection.scalar(sa.select(drift.c.document).with_for_update())
-                    state = self._begin(json.loads(document), router)
+                    document = connection.execute(sa.select(drift.c.document).with_for_update())
+                    state = self._begin(json.loads(document.scalar_one()), router)
                     found, more = self._count(connection, state)
                     connection.execute(drift.update(), {"document": json.dumps(state)})
                 self._restart = False
@@ -108,16 +109,23 @@ class DriftWatch:
 
     async def send(self, flags: Sequence[Flag]) -> None:
         """Tell the webhook, where there is one; what it does not take is logged."""
-        address = self._settings.webhook
-        for flag in flags if address is not None else ():
-            reason = None
+        for flag in flags if self._settings.webhook else ():
             for wait in WAITS:
                 await asyncio.sleep(wait)
-                reason = await asyncio.to_thread(_post, address, {"event": "drift", **flag})
+                reason = await asyncio.to_thread(self._post, {"event": "drift", **flag})
                 if reason is None:
                     break
             else:
                 logger.warning("drift: the webhook did not take a flag: %s.", reason)
+
+    def _post(self, document: Flag) -> str | None:
+        """Send a document; why that failed."""
+        content, kind = json.dumps(document).encode(), {"Content-Type": "application/json"}
+        try:
+            with urlopen(Request(str(self._settings.webhook), content, kind), timeout=POST_SECONDS):
+                return None
+        except (OSError, HTTPException) as error:
+            return f"status {error.code}" if isinstance(error, HTTPError) else type(error).__name__
 
     def _begin(self, state: dict[str, Any], router: str) -> dict[str, Any]:
         """Begin anew where another router serves, or the settings are others; known versions stay."""
@@ -222,14 +230,3 @@ def _count_version(counts: dict[str, int], version: str, baseline: int) -> str |
         del counts[next(iter(counts))]
     counts[""] = answers
     return known[-1] if known and count == NEW_ANSWERS and not is_first else None
-
-
-def _post(address: str, document: Flag) -> str | None:
-    """Send a document; why that failed."""
-    content = json.dumps(document).encode()
-    request = Request(address, content, {"Content-Type": "application/json"})
-    try:
-        with urlopen(request, timeout=POST_SECONDS):
-            return None
-    except (OSError, HTTPException) as error:
-        return f"status {error.code}" if hasattr(error, "code") else type(error).__name__
