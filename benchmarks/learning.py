@@ -8,7 +8,12 @@ from __future__ import annotations
 import importlib
 import sys
 
-PARTS = {"plan": "benchmarks.learning_plan", "ledger": "benchmarks.learning_ledger"}
+PARTS = {
+    "loop": "benchmarks.learning_loop",
+    "add-expert": "benchmarks.learning_add_expert",
+    "plan": "benchmarks.learning_plan",
+    "ledger": "benchmarks.learning_ledger",
+}
 
 
 def main() -> int:

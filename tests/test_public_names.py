@@ -11,6 +11,7 @@ import pytest
 import mild
 
 PUBLIC = [
+    "AddedExpert",
     "CascadeRouter",
     "Comparison",
     "ConstantRouter",
@@ -26,6 +27,7 @@ PUBLIC = [
     "TuneResult",
     "Verdict",
     "__version__",
+    "add_expert",
     "collect_outcomes",
     "compare",
     "cost_matrix",
@@ -35,6 +37,7 @@ PUBLIC = [
     "expert_mass",
     "fit",
     "import_feedback",
+    "learn",
     "load",
     "mild_loss",
     "plan",

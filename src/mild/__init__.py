@@ -34,6 +34,8 @@ _HOMES = {
     "read_outcomes": "mild.data",
     "fit": "mild.tuning.fit",
     "tune": "mild.tuning.tune",
+    "add_expert": "mild.tuning.add_expert",
+    "AddedExpert": "mild.tuning.add_expert",
     "TuneResult": "mild.tuning.tune",
     "save": "mild.tuning.saving",
     "evaluate": "mild.evaluation.evaluate",
@@ -45,6 +47,7 @@ _HOMES = {
     "plan": "mild.collect",
     "LabelPlan": "mild.collect",
     "replay": "mild.gateway.ledger.replaying",
+    "learn": "mild.learning.learn",
     "rollback": "mild.artifact",
     "versions": "mild.gateway.ledger.serving",
     "import_feedback": "mild.gateway.ledger.importing",
@@ -63,6 +66,7 @@ if TYPE_CHECKING:
     from mild.gateway.ledger.importing import import_feedback
     from mild.gateway.ledger.replaying import replay
     from mild.gateway.ledger.serving import versions
+    from mild.learning.learn import learn
     from mild.metrics import Verdict, deferral_loss
     from mild.routers import (
         CascadeRouter,
@@ -73,11 +77,13 @@ if TYPE_CHECKING:
         NeuralRouter,
         RouterCV,
     )
+    from mild.tuning.add_expert import AddedExpert, add_expert
     from mild.tuning.fit import fit
     from mild.tuning.saving import save
     from mild.tuning.tune import TuneResult, tune
 
 __all__ = [
+    "AddedExpert",
     "CascadeRouter",
     "Comparison",
     "ConstantRouter",
@@ -93,6 +99,7 @@ __all__ = [
     "TuneResult",
     "Verdict",
     "__version__",
+    "add_expert",
     "collect_outcomes",
     "compare",
     "cost_matrix",
@@ -102,6 +109,7 @@ __all__ = [
     "expert_mass",
     "fit",
     "import_feedback",
+    "learn",
     "load",
     "mild_loss",
     "plan",

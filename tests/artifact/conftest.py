@@ -20,6 +20,7 @@ from mild.policies import (
     GroupPolicy,
     LinearCostPolicy,
     LinearPolicy,
+    MixedPolicy,
     NearestPolicy,
     OrderedPolicy,
     PerceptronPolicy,
@@ -90,6 +91,8 @@ def make_policies(dtype=np.float64):
     made["answer_cascade"] = AnswerCascadePolicy(
         "number", [[0, 1], [2]], 0.8, agreement(dtype), regression, draw(7), made["priced"], 0.9
     )
+    two = LinearCostPolicy(draw(2, N_FEATURES), draw(2))
+    made["mixed"] = MixedPolicy(draw(N_EXPERTS, 2), draw(N_EXPERTS), two)
     return made | {"tradeoff": TradeoffPolicy(linear, made["priced"])}
 
 

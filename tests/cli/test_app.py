@@ -11,8 +11,8 @@ import pytest
 import mild
 
 VERBS = [
-    "fit", "tune", "evaluate", "compare", "report", "predict", "explain", "show", "demo", "route",
-    "plan", "collect", "serve", "check", "reload", "replay", "learn", "versions", "rollback",
+    "fit", "tune", "add-expert", "evaluate", "compare", "report", "predict", "explain", "show", "demo",
+    "route", "plan", "collect", "serve", "check", "reload", "replay", "learn", "versions", "rollback",
 ]  # fmt: skip
 
 

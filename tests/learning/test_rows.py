@@ -152,6 +152,25 @@ def test_a_pinned_session_is_one_episode(tmp_path, router):
     assert len(set(first)) == 4
 
 
+def test_draws_are_those_of_the_first_request_by_name(tmp_path, router):
+    first, second = [0.7, 0.2, 0.1], [0.1, 0.1, 0.8]
+    rows = [
+        row(0, session="s", draws=first),  # not judged, and before the span
+        row(1, session="s", pinned_by="r0", draws=[0.7, 0, 0]), row(2, draws=second), row(3),
+        row(4, session="t", pinned_by="gone", draws=[0.7, 0, 0]),
+    ]  # fmt: skip
+    judged = [grade(f"r{k}") for k in range(1, 5)]
+    place = ledger(tmp_path / "l", rows, judged)
+    # Another router, with another order and an expert that this one does not have.
+    others = [row(5, router="other", draws=[0.3, 0.6, 0.1]), row(6, pinned_by="r5")]
+    ledger(place, others, [grade("r5"), grade("r6")], ["large", "gone", "small"])
+    found = read_logged(place, router, since=1e9 + 1)
+    none = [np.nan] * 3
+    expected = [first, second, none, none, [0.1, 0, 0.3], [0.1, 0, 0.3]]
+    assert found.draws.dtype == np.float32
+    np.testing.assert_array_equal(found.draws, np.array(expected, np.float32))
+
+
 def test_stored_features_stand_for_the_text(tmp_path, router):
     text, tag = "what is 3 plus 4 together", features_tag(router.text)
     packed = pack_features(router.features([text])[0], tag)
@@ -308,6 +327,28 @@ def test_an_expert_that_exploration_drew_beside_a_cascade(tmp_path, climber):
     np.testing.assert_allclose(found.propensity, [0.85, 0.05, 0.05, 0.05])
     assert not found.selected.any()
     assert found.explored.all()
+
+
+def test_draws_that_exploration_made_beside_a_cascade_are_exact(tmp_path, climber):
+    # Of four experts one is a fallback, which is never drawn.
+    draws = [0.08, 0.08, 0.08, 0.0]
+    rows = [
+        climbed(0, [("small", 1, "ok"), ("medium", 1, "ok")], propensity=0.76, draws=draws),
+        row(1, router=OWN, preferred="cascade", propensity=0.08, text=EASY, draws=draws),
+        # A request that a cascade does not serve, such as a novel one, is drawn as by another router.
+        row(2, router=OWN, preferred="small", propensity=0.9, text=EASY),
+    ]
+    place = ledger(tmp_path / "l", rows, [grade(f"r{k}") for k in range(3)], CASCADE_NAMES)
+    found = read_logged(place, climber)
+    np.testing.assert_allclose(found.propensity, [0.84, 0.84, 0.9], rtol=1e-6)
+    assert found.preferred.tolist() == [WHOLE_CASCADE, WHOLE_CASCADE, 0]
+    assert found.explored.tolist() == [False, True, False]
+
+
+def test_unjudged_answers_of_a_cascade_are_not_counted(tmp_path, climber):
+    rows = [climbed(0, [("small", 1, "ok")], text=None)]
+    found = read_logged(ledger(tmp_path / "l", rows, experts=CASCADE_NAMES), climber)
+    assert found.left_out == {}
 
 
 def test_a_cascade_says_the_version_of_each_answer(tmp_path, climber):

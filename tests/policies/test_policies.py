@@ -19,6 +19,7 @@ from mild.policies import (
     GroupPolicy,
     LinearCostPolicy,
     LinearPolicy,
+    MixedPolicy,
     NearestPolicy,
     OrderedPolicy,
     PerceptronPolicy,
@@ -84,6 +85,7 @@ def make(dtype=np.float64):
         "blend": BlendPolicy(
             [linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)
         ),
+        "mixed": MixedPolicy(draw(P, P), draw(P), regression),
         "stack": StackPolicy(
             [linear, regression],
             LinearPolicy(draw(P, 2 * P), draw(P), Decoder(np.ones(P), "stationary", "logistic")),
@@ -151,7 +153,7 @@ def test_very_long_batches_are_decided_as_short_ones():
     assert_array_equal(whole, np.concatenate(parts))
 
 
-CALIBRATED = ("linear_costs", "nearest", "blend")
+CALIBRATED = ("linear_costs", "nearest", "blend", "mixed")
 SLOPES, OFFSETS = np.array([0.5, 2.0, 1.0]), np.array([0.1, -0.3, 0.0])
 
 

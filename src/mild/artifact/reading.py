@@ -30,7 +30,7 @@ from mild.artifact.schemas import (
     described_tensor,
     split,
 )
-from mild.artifact.versions import find_version
+from mild.artifact.versions import VERSIONS_FILE, find_version, read_versions
 from mild.errors import ArtifactError, DataFileError, InvalidInputError, check_arguments
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
@@ -74,6 +74,13 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
     except (ArtifactError, OSError) as error:
         reason = f"{error.strerror or error}." if isinstance(error, OSError) else error
         raise ArtifactError(f"cannot load a router from {path}: {reason}") from error
+
+
+def load_candidate(folder: str | os.PathLike[str]) -> Router | None:
+    """The version that has learned and is not yet proven; None if there is none."""
+    path = Path(folder)
+    known = read_versions(path) if (path / VERSIONS_FILE).is_file() else None
+    return None if known is None or known.candidate is None else load(path, known.candidate)
 
 
 def _load(path: Path) -> Router:

@@ -265,7 +265,12 @@ def check_policy(
     schema.check(settings, tensors, sizes, prefix, n_parts=len(states))
     width = 0
     for number, (part, inner, place) in enumerate(states):
-        if kind != "stack":
+        if kind == "mixed":
+            # The policy inside knows only the experts that are mixed.
+            own = {**sizes, "n_experts": tensors["mix"].shape[1]}
+            check_policy(part["kind"], part["settings"], inner, own, place)
+            sizes["n_features"] = own["n_features"]
+        elif kind != "stack":
             check_policy(part["kind"], part["settings"], inner, sizes, place)
         elif number < len(states) - 1:
             # The members may still know an expert that the final policy leaves out.
@@ -480,6 +485,7 @@ POLICY_SCHEMAS = {
         parts=(1, math.inf),
     ),
     "stack": Schema(parts=(2, math.inf)),
+    "mixed": Schema({}, {"mix": "n_experts n_mixed", "intercept": "n_experts"}, parts=(1, 1)),
     "tradeoff": Schema(parts=(2, 2)),
 }
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from mild.cli.add_expert import add_expert
 from mild.cli.collect import collect
 from mild.cli.compare import compare
 from mild.cli.console import MildCommand
@@ -29,8 +30,8 @@ from mild.cli.show import show
 from mild.cli.tune import tune
 
 COMMANDS: list[Callable[..., None]] = [
-    fit, tune, evaluate, compare, report, predict, explain, show, demo, route, plan, collect, serve,
-    check, reload, replay, learn, versions, rollback,
+    fit, tune, add_expert, evaluate, compare, report, predict, explain, show, demo, route, plan,
+    collect, serve, check, reload, replay, learn, versions, rollback,
 ]  # fmt: skip
 # A group's docstring is its help.
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {
@@ -51,7 +52,7 @@ def build_app() -> typer.Typer:
     app = typer.Typer(name="mild", add_completion=False, **SETTINGS)
     app.callback()(_mild)
     for command in COMMANDS:
-        app.command(command.__name__, cls=MildCommand)(command)
+        app.command(command.__name__.replace("_", "-"), cls=MildCommand)(command)
     for group in GROUPS:
         app.add_typer(build_group(group))
     return app

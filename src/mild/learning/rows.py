@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque, namedtuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -17,9 +17,9 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.propensities import is_preferred
 from mild.errors import UnsupportedError
 from mild.evaluation.replay.log import WITHOUT_QUERY, why_left_out
-from mild.gateway.database.engine import OLD, Database, Location
+from mild.gateway.database.engine import Database, Location
 from mild.gateway.ledger.feedback import SOURCES, feedback, has_feedback
-from mild.gateway.ledger.reading import open_ledger, read_blocks
+from mild.gateway.ledger.reading import ledger_columns, open_ledger, read_blocks, read_experts
 from mild.gateway.ledger.records import decisions
 from mild.gateway.selection.models import CASCADE
 from mild.gateway.stored_features import features_tag, unpack_features
@@ -30,22 +30,13 @@ SOURCE_NAMES = (*SOURCES, "outcome")
 UNKNOWN, WHOLE_CASCADE = -1, -2
 # Decisions that are read at a time, and bytes of features that are kept unless the caller says otherwise.
 _BLOCK, _BYTES = 5000, 2**29
-_COLUMNS = (
-    "request_id", "time", "asked", "chosen", "propensity", "price", "outcome", "text", "pinned_by",
-    "session", "probabilities", "latency_ms", "router", "calls", "preferred", "reported", "features",
-)  # fmt: skip
-
-
-# Columns of ``LoggedOutcomes`` beside the features, and their types.
-_TYPES: dict[str, Any] = {
-    "request_id": None,
-    "time": np.float64,
-    **dict.fromkeys(("expert", "chosen", "preferred", "source"), np.int16),
-    **dict.fromkeys(("propensity", "error", "rate", "dollars", "latency"), np.float64),
-    "selected": np.bool_,
-    **dict.fromkeys(("router", "reported"), np.int32),
-    "episode": np.int64,
-}
+# By request, lines of values.
+_Found = Mapping[str, Sequence[Sequence[Any]]]
+_Row = namedtuple(
+    "_Row",
+    "request_id time asked chosen propensity price outcome text pinned_by probabilities latency_ms "
+    "router calls preferred draws reported features",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,10 +51,9 @@ class LoggedOutcomes:
     request_id: NDArray[np.bytes_]
     time: FloatArray  # of the request, in seconds since 1970
     expert: IntArray  # whose answer it is, by its place in ``expert_names``
-    chosen: IntArray  # the expert that was drawn; WHOLE_CASCADE, or UNKNOWN if the router has it no more
-    preferred: (
-        IntArray  # what would have been chosen without exploration, likewise; UNKNOWN if not known
-    )
+    # The expert that was drawn; WHOLE_CASCADE, or UNKNOWN if the router has it no more.
+    chosen: IntArray
+    preferred: IntArray  # what would have been chosen without exploration, likewise
     propensity: FloatArray  # probability with which this expert was asked for this text
     selected: BoolArray  # asked because of other answers: no unbiased sample, whatever the propensity says
     error: FloatArray  # in [0, 1]
@@ -74,11 +64,14 @@ class LoggedOutcomes:
     router: IntArray  # router that decided, by its place in ``routers``
     reported: IntArray  # version that the expert reported, by its place in ``reports``; -1 for none
     episode: IntArray  # equal for requests of a pinned session, for which one draw was made
+    # (n, p) float32, probability of each expert in the draw of the episode, a cascade's being the rest;
+    # NaN if not known.
+    draws: FloatArray
     expert_names: tuple[str, ...]
     routers: tuple[str, ...]  # fingerprints
     reports: tuple[str, ...]
-    requests: int  # requests of the span that were judged or failed
-    from_text: int  # of them used with stored text, and with stored features
+    requests: int  # requests that were judged or failed, and are used
+    from_text: int  # of them with stored text, and with stored features
     from_features: int
     left_out: Mapping[str, int]  # answers that are not used, by reason
 
@@ -97,17 +90,21 @@ class LoggedOutcomes:
 
     def take(self, index: Any) -> LoggedOutcomes:
         """Some of the answers; a slice takes no memory."""
-        arrays = {
-            one.name: getattr(self, one.name)[index]
-            for one in fields(self)
-            if isinstance(getattr(self, one.name), np.ndarray)
-        }
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        arrays = {name: one[index] for name, one in found.items() if isinstance(one, np.ndarray)}
         return replace(self, **arrays)
 
     def __repr__(self) -> str:
-        return (
-            f"<LoggedOutcomes: {len(self):,} answers, {int(self.sampled.sum()):,} of a known rate>"
-        )
+        return f"<LoggedOutcomes: {len(self)} answers, {self.sampled.sum()} of a known rate>"
+
+
+# Of the columns, while they are collected: an episode has the name of its first request, X a place.
+_TYPES: dict[str, Any] = {
+    "request_id": "S", "time": np.float64, "expert": np.int16, "chosen": np.int16,
+    "preferred": np.int16, "propensity": np.float64, "selected": np.bool_, "error": np.float64,
+    "rate": np.float64, "dollars": np.float64, "latency": np.float64, "source": np.int16,
+    "router": np.int32, "reported": np.int32, "episode": "S", "X": np.intp, "draws": np.float32,
+}  # fmt: skip
 
 
 def read_logged(
@@ -129,211 +126,158 @@ def read_logged(
     most : answers to keep at most, the newest; None for as many as have 512 MiB of features
     """
     if router.text is None:
-        raise UnsupportedError(
-            "learning needs a router that reads text; this one was fitted on numbers.",
-            parameter="router",
-        )
-    reader = _AnswerReader(router)
+        message = "learning needs a router that reads text; this one was fitted on numbers."
+        raise UnsupportedError(message, parameter="router")
+    reader = _AnswerReader(router, read_experts(place))
     most = most or max(1, _BYTES // (4 * router.n_features))
-    blocks: deque[tuple[FloatArray, dict[str, Any]]] = deque()
-    kept = 0
-    for rows, judged in _judged_blocks(place, since, until):
-        block = reader.block(rows, judged)
-        if not len(block[0]):
-            continue
-        blocks.append(block)
-        kept += len(block[0])
-        while kept > most:
-            X, columns = blocks[0]
-            over = min(kept - most, len(X))
-            reader.left_out["older than the newest ones that are used"] += over
-            kept -= over
-            blocks[0] = (X[over:].copy(), {name: one[over:] for name, one in columns.items()})
-            if over == len(X):
-                blocks.popleft()
-    return reader.found(blocks, kept)
-
-
-def _judged_blocks(
-    place: Location, since: float | None, until: float | None
-) -> Iterator[tuple[list[tuple[Any, ...]], dict[str, list[tuple[Any, ...]]]]]:
-    """Blocks of decisions that were judged or failed, with the feedback on them by request."""
+    blocks = deque([reader.block([], {}, {})])
+    count = older = 0
     with open_ledger(place) as database:
-        known, schema = has_feedback(database), "" if database.schema == OLD else database.schema
-    # In a cascade, calls may have failed although the request did not.
-    where: sa.ColumnElement[bool] = decisions.c.outcome.in_(("failed", "cut"))
-    if schema >= "0005":
-        where |= decisions.c.calls.is_not(None)
-    if known:
-        where |= sa.exists().where(feedback.c.request_id == decisions.c.request_id)
-    with open_ledger(place) as database:
-        for rows in read_blocks(place, since, until, _COLUMNS, _BLOCK, where):
-            yield rows, _feedback_on(database, [row[0] for row in rows]) if known else {}
+        has_scores, given = has_feedback(database), feedback.c
+        calls, *drawn = ledger_columns(database, ("calls", "request_id", "router", "draws"))
+        # In a cascade, calls may have failed although the request did not.
+        where = sa.or_(decisions.c.outcome.in_(("failed", "cut")), calls.is_not(None))
+        if has_scores:
+            where = where | sa.exists().where(given.request_id == decisions.c.request_id)
+        scores = (given.request_id, given.expert, given.source, given.score, given.rate)
+        for found in read_blocks(place, since, until, _Row._fields, _BLOCK, where):
+            rows = [_Row(*one) for one in found]
+            names = [row.request_id for row in rows]
+            judged = _by_request(database, scores, names) if has_scores else {}
+            first = _by_request(database, drawn, {row.pinned_by for row in rows} - {None})
+            blocks.append(reader.block(rows, judged, first))
+            count += len(blocks[-1]["time"])
+            while count - older - len(blocks[0]["time"]) >= most:
+                older += len(blocks.popleft()["time"])
+    arrays: dict[str, Any] = {
+        name: np.concatenate([block.pop(name) for block in blocks])[-most:]
+        for name in list(blocks[0])
+    }
+    if count > most:
+        reader.left_out["older than the newest ones that are used"] = count - most
+    arrays["episode"] = np.unique(arrays["episode"], return_inverse=True)[1]
+    return LoggedOutcomes(**arrays, **reader.facts())
 
 
-def _feedback_on(database: Database, requests: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
-    column = feedback.c
-    query = sa.select(
-        column.request_id, column.expert, column.source, column.score, column.rate
-    ).where(column.request_id.in_(requests))
-    found: dict[str, list[tuple[Any, ...]]] = {}
+def _by_request(
+    database: Database, columns: Sequence[sa.ColumnElement[Any]], requests: Iterable[str]
+) -> _Found:
+    """The columns of some requests; the first one says which."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    query = sa.select(*columns).where(columns[0].in_(list(requests)))
     with database.transaction() as connection:
-        for request, *rest in connection.execute(query):
-            found.setdefault(request, []).append(tuple(rest))
+        for name, *values in connection.execute(query):
+            found[name].append(values)
     return found
 
 
 class _AnswerReader:
     """Makes answers of decisions, block by block."""
 
-    def __init__(self, router: Router) -> None:
-        self.router = router
-        self.left_out: Counter[str] = Counter()
+    def __init__(self, router: Router, experts: Mapping[str, Sequence[str]]) -> None:
+        assert router.text is not None
+        self._router, self._logged_experts = router, experts
         self._experts = {name: k for k, name in enumerate(router.expert_names)}
         self._codes = {**self._experts, CASCADE: WHOLE_CASCADE}
-        assert router.text is not None
         self._tag = features_tag(router.text)
-        self._own = router.info.fingerprint
-        self._routers: dict[str, int] = {}
+        self._routers: dict[str, int] = {str(router.info.fingerprint): 0}
         self._reports: dict[str, int] = {}
-        self._sessions: dict[str, int] = {}
-        self._episodes = self._requests = self._from_text = self._from_features = 0
+        self._from_text = self._from_features = 0
+        self.left_out: Counter[str] = Counter()
 
-    def block(
-        self, rows: Sequence[tuple[Any, ...]], judged: Mapping[str, Sequence[tuple[Any, ...]]]
-    ) -> tuple[FloatArray, dict[str, Any]]:
-        """Features and columns of the answers to some decisions."""
-        texts: list[str] = []
-        stored: list[FloatArray] = []
+    def facts(self) -> dict[str, Any]:
+        """The fields of ``LoggedOutcomes`` that are no arrays."""
+        return {
+            "expert_names": tuple(self._experts),
+            "routers": tuple(self._routers),
+            "reports": tuple(self._reports),
+            "requests": self._from_text + self._from_features,
+            "from_text": self._from_text,
+            "from_features": self._from_features,
+            "left_out": dict(self.left_out),
+        }
+
+    def block(self, rows: Sequence[Any], judged: _Found, first: _Found) -> dict[str, Any]:
+        """Arrays of the answers to some decisions."""
+        contents: list[Any] = []  # texts, or features
         cells: list[dict[str, Any]] = []
-        places: list[int] = []  # of the features: those of texts first, the others below 0
-        for values in rows:
-            row = dict(zip(_COLUMNS, values, strict=True))
-            given = judged.get(row["request_id"], ())
-            known = None if row["text"] is not None else self._stored(row["features"])
-            reason = why_left_out(
-                row["asked"],
-                row["chosen"],
-                row["propensity"],
-                row["price"],
-                row["outcome"],
-                row["text"] if known is None else "",
-                row["probabilities"],
-                needs_exploration=False,
-            )
+        for row in rows:
+            answers = _answers(row, judged.get(row.request_id, ()))
+            content = row.text
+            if content is None and row.features is not None:
+                content = unpack_features(row.features, self._tag)
+            draw = row.asked, row.chosen, row.propensity, row.price, row.outcome
+            reason = why_left_out(*draw, content, row.probabilities, needs_exploration=False)
+            if reason == WITHOUT_QUERY and row.features is not None:
+                reason = "with features of another text step"
             if reason is not None:
-                if reason == WITHOUT_QUERY and row["features"] is not None:
-                    reason = "with features of another text step"
-                self.left_out[reason] += len(given) or row["outcome"] != "ok"
+                self.left_out.update([reason] * len(answers))
                 continue
-            found = list(self._cells(row, given))
-            if not found:
-                continue
-            self._requests += 1
-            cells += found
-            if known is None:
-                places += [len(texts)] * len(found)
-                texts.append(row["text"])
-            else:
-                places += [~len(stored)] * len(found)
-                stored.append(known)
-        self._from_text += len(texts)
-        self._from_features += len(stored)
-        X = np.empty((len(texts) + len(stored), self.router.n_features), np.float32)
+            own = (row.router, None if row.pinned_by else row.draws)
+            draws = self._draws(*first.get(row.pinned_by, [own])[0])
+            found = list(self._cells(row, answers, draws))
+            if found:
+                cells += [{**cell, "X": len(contents), "draws": draws} for cell in found]
+                contents.append(content)
+        texts = [k for k, one in enumerate(contents) if isinstance(one, str)]
+        X = np.empty((len(contents), self._router.n_features), np.float32)
         if texts:
-            X[: len(texts)] = self.router.features(texts)
-        if stored:
-            X[len(texts) :] = np.stack(stored)
-        X = X[[k if k >= 0 else len(texts) + ~k for k in places]]
+            X[texts] = self._router.features([contents[k] for k in texts])
+        for k in set(range(len(contents))).difference(texts):
+            X[k] = contents[k]
+        self._from_text += len(texts)
+        self._from_features += len(contents) - len(texts)
         columns = {
             name: np.array([cell[name] for cell in cells], kind) for name, kind in _TYPES.items()
         }
-        return X, self._with_first_steps(X, columns)
+        columns["X"] = X[columns["X"]]
+        columns["draws"] = columns["draws"].reshape(-1, len(self._experts))
+        self._add_first_steps(columns)
+        return columns
 
-    def found(self, blocks: deque[tuple[FloatArray, dict[str, Any]]], count: int) -> LoggedOutcomes:
-        """All blocks together; they are freed one by one, so that no second copy is in memory."""
-        X = np.empty((count, self.router.n_features), np.float32)
-        parts: dict[str, list[Any]] = {name: [] for name in _TYPES}
-        start = 0
-        while blocks:
-            block, columns = blocks.popleft()
-            X[start : start + len(block)] = block
-            start += len(block)
-            for name, part in parts.items():
-                part.append(columns[name])
-        empty = {name: np.empty(0, kind or "S1") for name, kind in _TYPES.items()}
-        arrays = {name: np.concatenate([empty[name], *part]) for name, part in parts.items()}
-        return LoggedOutcomes(
-            X,
-            **arrays,
-            expert_names=tuple(self.router.expert_names),
-            routers=tuple(self._routers),
-            reports=tuple(self._reports),
-            requests=self._requests,
-            from_text=self._from_text,
-            from_features=self._from_features,
-            left_out=dict(self.left_out),
-        )
-
-    def _stored(self, packed: str | None) -> FloatArray | None:
-        found = None if packed is None else unpack_features(packed, self._tag)
-        return None if found is None or len(found) != self.router.n_features else found
+    def _draws(self, router: str, packed: str | None) -> list[float]:
+        """Probabilities of this router's experts, of draws that were logged by any router."""
+        names, shares = self._logged_experts.get(router, ()), json.loads(packed or "[]")
+        if not shares or len(shares) != len(names):
+            return [np.nan] * len(self._experts)
+        known = dict(zip(names, shares, strict=True))
+        return [known.get(name, 0.0) for name in self._experts]
 
     def _cells(
-        self, row: Mapping[str, Any], given: Sequence[tuple[Any, ...]]
+        self, row: Any, answers: Iterable[tuple[str, float, float, str]], draws: Sequence[float]
     ) -> Iterator[dict[str, Any]]:
-        chosen, propensity, reported = row["chosen"], row["propensity"], row["reported"]
-        shares = row["probabilities"]
-        n_experts = shares.count(",") + 1 if shares else 2
-        drawn = self._codes.get(chosen, UNKNOWN)
-        if row["preferred"] is not None:
-            preferred = self._codes.get(row["preferred"], UNKNOWN)
-        else:
-            preferred = (
-                drawn if chosen == CASCADE or is_preferred(propensity, n_experts) else UNKNOWN
-            )
-        calls = {call["expert"]: call for call in json.loads(row["calls"] or "[]")}
+        router, reports = self._routers.setdefault(row.router, len(self._routers)), self._reports
+        climbed, n_experts = row.chosen == CASCADE, (row.probabilities or ",").count(",") + 1
+        chosen = preferred = self._codes.get(row.chosen, UNKNOWN)
+        if row.preferred is not None:
+            preferred = self._codes.get(row.preferred, UNKNOWN)
+        elif not climbed and not is_preferred(row.propensity, n_experts):
+            cascade = router == 0 and self._router.cascade is not None
+            preferred = WHOLE_CASCADE if cascade else UNKNOWN
+        calls = _calls(row)
         first = min((call["step"] for call in calls.values() if call.get("step")), default=None)
-        answers: list[tuple[str, float, float, str]] = []  # expert, error, rate, source
-        if chosen == CASCADE:
-            answers += [
-                (name, 1.0, 1.0, "outcome") for name, call in calls.items() if _failed(call)
-            ]
-        elif row["outcome"] in ("failed", "cut"):
-            answers.append((chosen, 1.0, 1.0, "outcome"))
-        failed = {name for name, *_ in answers}
-        sampled = {name for name, _, _, rate in given if rate is not None}
-        for name, source, score, rate in given:
-            # The judgement of a sample goes before one that was volunteered.
-            if name not in failed and (rate is not None or name not in sampled):
-                answers.append((name, 1 - score, np.nan if rate is None else rate, source))
-        if not answers:
-            return
-        router = self._routers.setdefault(row["router"], len(self._routers))
-        episode, reports = self._episode(row), self._reports
         for name, error, rate, source in answers:
-            if name not in self._experts:
-                self.left_out["of an expert that the router does not have"] += 1
+            expert, call = self._experts.get(name), calls.get(name)
+            if expert is None or (climbed and call is None):
+                why = "that the router does not have" if expert is None else "that was not asked"
+                self.left_out[f"of an expert {why}"] += 1
                 continue
-            call = calls.get(name)
-            selected, known = name != chosen, propensity
-            dollars, latency, version = row["price"], row["latency_ms"], reported
-            if chosen == CASCADE:
-                if call is None:
-                    self.left_out["of an expert that was not asked"] += 1
-                    continue
+            selected, propensity = name != row.chosen, row.propensity
+            dollars, latency, version = row.price, row.latency_ms, row.reported
+            if climbed and call is not None:
                 # Whoever is asked first is asked by the cascade, and when exploration draws it.
-                selected = call.get("step") != first or row["router"] != self._own
-                known = propensity + (1 - propensity) / n_experts
+                selected = call.get("step") != first or router != 0
+                share = draws[expert]
+                propensity += (1 - propensity) / n_experts if np.isnan(share) else share
                 dollars, latency = call.get("dollars"), call.get("latency_ms")
-                version = call.get("reported", reported if len(calls) == 1 else None)
+                version = call.get("reported", version if len(calls) == 1 else None)
             yield {
-                "request_id": row["request_id"].encode(),
-                "time": row["time"],
-                "expert": self._experts[name],
-                "chosen": drawn,
+                "request_id": row.request_id.encode(),
+                "time": row.time,
+                "expert": expert,
+                "chosen": chosen,
                 "preferred": preferred,
-                "propensity": known,
+                "propensity": propensity,
                 "selected": selected,
                 "error": error,
                 "rate": rate,
@@ -341,36 +285,42 @@ class _AnswerReader:
                 "latency": np.nan if latency is None else latency / 1000,
                 "source": SOURCE_NAMES.index(source),
                 "router": router,
-                "reported": UNKNOWN
-                if version is None
-                else reports.setdefault(version, len(reports)),
-                "episode": episode,
+                "reported": -1 if version is None else reports.setdefault(version, len(reports)),
+                "episode": (row.pinned_by or row.request_id).encode(),
             }
 
-    def _episode(self, row: Mapping[str, Any]) -> int:
-        """The number of the draw; requests of a pinned session repeat that of its first one."""
-        number = self._episodes
-        if row["session"] is not None or row["pinned_by"] is not None:
-            number = self._sessions.setdefault(row["pinned_by"] or row["request_id"], number)
-        self._episodes += number == self._episodes
-        return number
-
-    def _with_first_steps(self, X: FloatArray, columns: dict[str, Any]) -> dict[str, Any]:
+    def _add_first_steps(self, columns: dict[str, Any]) -> None:
         """Propensities of experts that exploration drew, and that the cascade would have asked first."""
-        cascade = self.router.cascade
-        own = self._routers.get(self._own or "", -1)
-        if cascade is None or not len(X):
-            return columns
-        drawn = (columns["router"] == own) & (columns["chosen"] >= 0) & ~columns["selected"]
-        rows = np.flatnonzero(drawn)
-        columns["preferred"][rows] = WHOLE_CASCADE
-        n_experts, first = len(self._experts), cascade.first_steps(X[rows])
-        for row, step in zip(rows.tolist(), first.tolist(), strict=True):
-            if columns["expert"][row] in cascade.steps[step]:
-                drawn_with = columns["propensity"][row]
-                columns["propensity"][row] = 1 - drawn_with * n_experts + drawn_with
-        return columns
+        cascade, draws = self._router.cascade, columns["draws"]
+        beside = (columns["preferred"] == WHOLE_CASCADE) & (columns["chosen"] != WHOLE_CASCADE)
+        rows = np.flatnonzero(beside & (columns["router"] == 0) & ~columns["selected"])
+        if cascade is None or not len(rows):
+            return
+        explore = np.where(
+            np.isnan(draws[rows, 0]),
+            len(self._experts) * columns["propensity"][rows],
+            draws[rows].sum(axis=1),
+        )
+        steps = [cascade.steps[k] for k in cascade.first_steps(columns["X"][rows])]
+        asked = [one in step for one, step in zip(columns["expert"][rows], steps, strict=True)]
+        columns["propensity"][rows] += np.where(asked, 1 - explore, 0.0)
 
 
-def _failed(call: Mapping[str, Any]) -> bool:
-    return call.get("step") is not None and call["outcome"] not in ("ok", "open", "cancelled")
+def _calls(row: Any) -> dict[str, Mapping[str, Any]]:
+    return {call["expert"]: call for call in json.loads(row.calls or "[]")}
+
+
+def _answers(row: Any, given: Sequence[Sequence[Any]]) -> list[tuple[str, float, float, str]]:
+    """Expert, error, rate and source of the answers to a request that are known."""
+    failed = [row.chosen] if row.outcome in ("failed", "cut") else []
+    if row.chosen == CASCADE:
+        fine = ("ok", "open", "cancelled")
+        calls = _calls(row).items()
+        failed = [name for name, call in calls if call.get("step") and call["outcome"] not in fine]
+    sampled = {name for name, _, _, rate in given if rate is not None}
+    # The judgement of a sample goes before one that was volunteered.
+    return [(name, 1.0, 1.0, "outcome") for name in failed] + [
+        (name, 1 - score, np.nan if rate is None else rate, source)
+        for name, source, score, rate in given
+        if name not in failed and (rate is not None or name not in sampled)
+    ]

@@ -8,6 +8,7 @@ from mild.policies.answers import Accept, AnswerCascadePolicy, Ask, CascadeRun, 
 from mild.policies.base import POLICIES, CostPolicy, Decisions, Policy, ScorePolicy
 from mild.policies.compose import (
     BlendPolicy,
+    MixedPolicy,
     OrderedPolicy,
     StackPolicy,
     StandardizedPolicy,
@@ -39,6 +40,7 @@ __all__ = [
     "GroupPolicy",
     "LinearCostPolicy",
     "LinearPolicy",
+    "MixedPolicy",
     "NearestPolicy",
     "OrderedPolicy",
     "PerceptronPolicy",

@@ -45,6 +45,13 @@ def learn(
             help="Judge by feedback of clients, too, although they choose what they judge.",
         ),
     ] = False,
+    all_versions: Annotated[
+        bool,
+        Option(
+            "--all-versions",
+            help="Count answers of model versions that an expert no longer reports as its own.",
+        ),
+    ] = False,
     min_judged: Annotated[
         int | None,
         Option(min=1, metavar="N", help="Judged answers that are needed.", show_default=False),
@@ -61,7 +68,6 @@ def learn(
         bool, Option("--dry-run", help="Judge, but write nothing and reload nothing.")
     ] = False,
     port: Port = None,
-    seed: o.Seed = 0,
     as_json: o.AsJson = False,
 ) -> None:
     """Learn a new version of a router from a gateway's ledger, and promote it if it is surely better.
@@ -93,9 +99,10 @@ def learn(
     ):
         if value is None:
             raise InvalidInputError(parameter=name, rule=f"must be named: {remedy}.")
+    assert folder is not None
     found = learn(
         folder,
-        ledger or config,
+        str(ledger or config),
         table=table,
         accept=accept.value,
         trust_feedback=trust_feedback,
@@ -104,10 +111,10 @@ def learn(
         until=until,
         keep=keep,
         dry_run=dry_run,
-        random_state=seed,
+        all_versions=all_versions,
     )
     report: dict[str, Any] = found.as_dict()
-    if found.promoted and not dry_run:
+    if found.version is not None:
         report["gateway"] = reload_served(config, port)
 
     def show() -> None:

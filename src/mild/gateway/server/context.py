@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 from mild.artifact import Router
+from mild.artifact.reading import load_candidate
 from mild.endpoints.errors import ExpertError
 from mild.endpoints.redaction import Redactor
 from mild.errors import MildError
@@ -248,7 +249,12 @@ class AppContext:
         check_against(self.settings, router)
         routing = self.settings.routing
         sessions = self._sessions if routing.pin_sessions else None
-        selector = ExpertSelector(router, routing, sessions, self._seed, self.settings.experts)
+        candidate = None
+        if routing.explore == "auto" and self.settings.router is not None:
+            candidate = load_candidate(self.settings.router)
+        selector = ExpertSelector(
+            router, routing, sessions, self._seed, self.settings.experts, candidate
+        )
         return Serving(selector, router.info.fingerprint or "unsaved")
 
     async def _publish_forever(self) -> None:

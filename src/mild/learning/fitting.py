@@ -1,0 +1,203 @@
+"""A router from a table of outcomes and from logged answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mild.artifact import Router
+from mild.artifact.info import EstimatorInfo, SharesInfo
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.data import OutcomeTable
+from mild.learning.rows import LoggedOutcomes
+from mild.metrics import expert_shares
+from mild.policies import PricedPolicy
+from mild.routers.pooled_heads import Cells, PooledHeads, pooled_heads
+from mild.tuning.fitting import contents
+
+#: The largest weight of a logged answer; that of the most frequent draw, and of a row of a table, is 1.
+CLIP = 20.0
+
+
+@dataclass(frozen=True)
+class CostWeights:
+    """What an answer costs: ``error + beta_k + price_weight * dollars + latency_weight * seconds``."""
+
+    price_weight: float
+    latency_weight: float
+    beta: FloatArray  # (p,)
+
+    @classmethod
+    def of(cls, router: Router) -> CostWeights:
+        """The cost that a router was made for; at a trade-off that meets a target, that of a dollar."""
+        cost, target = router.info.cost, router.info.target
+        price = latency = 0.0
+        beta = np.zeros(router.n_experts)
+        if cost is not None:
+            price, latency = cost.price_weight or 0.0, cost.latency_weight or 0.0
+            for name, value in (cost.beta or {}).items():
+                beta[router.expert_names.index(name)] = value
+        if target is not None and target.t is not None:
+            price = target.t
+        return cls(price, latency, beta)
+
+    def costs(self, logged: LoggedOutcomes) -> FloatArray:
+        """(n,) what each logged answer cost; NaN where a term that counts is not known."""
+        costs = logged.error + self.beta[logged.expert]
+        if self.price_weight:
+            costs = costs + self.price_weight * logged.dollars
+        if self.latency_weight:
+            costs = costs + self.latency_weight * logged.latency
+        return costs
+
+    @property
+    def formula(self) -> str:
+        """For people."""
+        terms = ["error"]
+        if self.beta.any():
+            terms.append("beta")
+        if self.price_weight:
+            terms.append(f"{self.price_weight:g} * dollars")
+        if self.latency_weight:
+            terms.append(f"{self.latency_weight:g} * seconds")
+        return " + ".join(terms)
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRows:
+    """Complete or partial rows of a table, for the experts of a router."""
+
+    X: FloatArray  # (n, d)
+    errors: FloatArray  # (n, p) NaN where unknown, as below
+    dollars: FloatArray
+    seconds: FloatArray
+
+    @classmethod
+    def of(cls, table: OutcomeTable | None, router: Router) -> KnownRows:
+        """The rows of a table; none without one."""
+        names, p = router.expert_names, router.n_experts
+        if table is None:
+            none = np.empty((0, p))
+            return cls(np.empty((0, router.n_features), np.float32), none, none, none)
+        assert router.text is not None
+        X = router.text.vectorize(contents(table, router.text))
+        places = [
+            table.expert_names.index(name) if name in table.expert_names else -1 for name in names
+        ]
+
+        def of_experts(values: FloatArray | None) -> FloatArray:
+            if values is None:
+                return np.full((table.rows, p), np.nan)
+            return np.column_stack(
+                [values[:, k] if k >= 0 else np.full(table.rows, np.nan) for k in places]
+            )
+
+        scores = of_experts(table.scores)
+        return cls(X, 1 - scores, of_experts(table.prices), of_experts(table.latencies))
+
+
+def logged_weights(logged: LoggedOutcomes) -> FloatArray:
+    """(n,) inverse propensities, relative to the most frequent draw, and at most ``CLIP``.
+
+    The propensity of a graded answer is that of its draw times that of being picked. Self-selected
+    feedback counts as if all answers were judged.
+    """
+    chance = logged.propensity * np.where(logged.sampled, logged.rate, 1.0)
+    weight = np.ones(len(logged))
+    for same in (logged.sampled, ~logged.sampled):
+        if same.any():
+            weight[same] = chance[same].max() / chance[same]
+    return np.minimum(weight, CLIP)
+
+
+def fit_candidate(
+    router: Router, known: KnownRows, logged: LoggedOutcomes, weights: CostWeights
+) -> Router:
+    """A router with the experts and features of another, from rows of a table and logged answers."""
+    usable = logged.take(~logged.selected)
+    X = np.concatenate([known.X, usable.X]) if len(known.X) else usable.X
+    weight, p = logged_weights(usable), router.n_experts
+
+    def cells(matrix: FloatArray, values: FloatArray) -> Cells:
+        seen = np.flatnonzero(~np.isnan(values))
+        logged_cells = Cells(seen, usable.expert[seen].astype(np.intp), values[seen], weight[seen])
+        return Cells.of_matrix(matrix).joined(logged_cells, len(known.X))
+
+    errors = pooled_heads(X, cells(known.errors, usable.error), p)
+    dollars = relative_heads(X, cells(known.dollars, usable.dollars), p)
+    extra = weights.beta.copy()
+    if weights.latency_weight:
+        seconds = relative_heads(X, cells(known.seconds, usable.latency), p)
+        extra += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
+    # Betas count by the price weight.
+    scale = weights.price_weight or 1.0
+    if not weights.price_weight:
+        dollars = replace(dollars, coef=0 * dollars.coef, intercept=0 * dollars.intercept)
+    kind = np.float32
+    policy = PricedPolicy(
+        errors.coef.astype(kind),
+        errors.intercept.astype(kind),
+        dollars.coef.astype(kind),
+        dollars.intercept.astype(kind),
+        (extra / scale).astype(kind),
+        scale,
+        "ridge",
+    )
+    return learned_router(router, policy, errors, X)
+
+
+def relative_heads(X: FloatArray, cells: Cells, n_experts: int) -> PooledHeads:
+    """Heads of amounts such as dollars: what experts have in common is relative to their means."""
+    if not cells.row.size:
+        return PooledHeads(
+            np.zeros((n_experts, X.shape[1])), np.zeros(n_experts), np.zeros(n_experts)
+        )
+    total = np.bincount(cells.expert, cells.weight, n_experts)
+    sums = np.bincount(cells.expert, cells.weight * cells.value, n_experts)
+    mean = np.where(total > 0, sums / np.where(total > 0, total, 1), 0.0)
+    # An expert of which nothing is known may cost as much as the dearest.
+    mean = np.where(total > 0, mean, mean.max())
+    scale = np.where(mean > 0, mean, 1.0)
+    paid = cells.kept(mean[cells.expert] > 0)
+    if not paid.row.size:
+        return relative_heads(X, paid, n_experts)
+    heads = pooled_heads(X, paid.scaled(scale), n_experts, shrink_levels=False)
+    scale = np.where(mean > 0, mean, 0.0)
+    return PooledHeads(
+        heads.coef * scale[:, None], heads.intercept * scale, heads.standard_errors * scale
+    )
+
+
+def learned_router(
+    router: Router, policy: PricedPolicy, errors: PooledHeads, X: FloatArray
+) -> Router:
+    """The router with another policy; of a cascade, the router without answers is replaced."""
+    names = router.expert_names
+    shares = expert_shares(policy.predict(X), len(names)).tolist() if len(X) else []
+    info = replace(
+        router.info,
+        estimator=EstimatorInfo("PooledHeads", {"clip": CLIP}),
+        verdict=None,
+        calibration=None,
+        shares=SharesInfo(len(X), dict(zip(names, shares, strict=True))) if shares else None,
+        standard_errors=dict(zip(names, errors.standard_errors.tolist(), strict=True)),
+        price_head="dollars" if policy.price_coef.any() or policy.price_intercept.any() else None,
+    )
+    whole: Any = policy if router.cascade is None else replace(router.cascade, direct=policy)
+    return replace(router, policy=whole, calibration=None, info=info)
+
+
+def is_current(logged: LoggedOutcomes, newest: int = 50) -> BoolArray:
+    """(n,) whether an answer is of a version that its expert still reports, or of no version.
+
+    A version is current if it is among the ``newest`` answers of its expert that report one.
+    """
+    current = np.ones(len(logged), bool)
+    for k in range(len(logged.expert_names)):
+        own: IntArray = np.flatnonzero((logged.expert == k) & (logged.reported >= 0))
+        known: Sequence[int] = np.unique(logged.reported[own[-newest:]]).tolist()
+        current[own] = np.isin(logged.reported[own], known)
+    return current

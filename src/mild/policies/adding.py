@@ -1,0 +1,167 @@
+"""One more expert for a policy, estimated as a mixture of those that it knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mild.core.arrays import FloatArray, IntArray
+from mild.errors import UnsupportedError
+from mild.policies.base import Policy
+from mild.policies.compose import (
+    MixedPolicy,
+    OrderedPolicy,
+    StandardizedPolicy,
+    TradeoffPolicy,
+)
+from mild.policies.costs import ConstantPolicy, LinearCostPolicy, PricedPolicy
+
+# Variances of the weights of the mixture, times the number of experts, and shares of the variance of the
+# labels that are noise; the most likely pair is taken.
+VARIANCES, NOISE = (0.01, 0.1, 1.0), (0.3, 0.45, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """What is known of a new expert, and of the p known ones on the same n rows."""
+
+    X: FloatArray  # (n, n_features)
+    reference: FloatArray  # (m, n_features) of the rows that means are over
+    known_errors: FloatArray  # (n, p) outcomes of the known experts, NaN where unknown
+    known_costs: FloatArray  # (n, p)
+    errors: FloatArray  # (n,) of the new expert
+    costs: FloatArray  # (n,)
+    price: float  # mean of the new expert, in the unit of the price heads
+
+    def take(self, rows: IntArray) -> Labels:
+        """Some of the labelled rows."""
+        names = ("X", "known_errors", "known_costs", "errors", "costs")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def in_order(self, order: IntArray) -> Labels:
+        """The known experts in another order of their indices."""
+        costs, errors = self.known_costs[:, order], self.known_errors[:, order]
+        return replace(self, known_costs=costs, known_errors=errors)
+
+
+def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
+    """The policy with one more expert, the last, and the standard error of its mean cost."""
+    if isinstance(policy, OrderedPolicy):
+        inner, deviation = extended(policy.inner, labels.in_order(policy.order))
+        return OrderedPolicy(np.append(policy.order, policy.n_experts), inner), deviation
+    if isinstance(policy, StandardizedPolicy):
+        X, reference = policy.prepare(labels.X), policy.prepare(labels.reference)
+        inner, deviation = extended(policy.inner, replace(labels, X=X, reference=reference))
+        return replace(policy, inner=inner), deviation
+    if isinstance(policy, TradeoffPolicy):
+        inner, deviation = extended(policy.inner, labels)
+        return TradeoffPolicy(inner, extended(policy.heads, labels)[0]), deviation
+    if isinstance(policy, ConstantPolicy) and policy.expert != int(np.argmin(policy.mean_costs)):
+        rule = "this router always asks one expert, to meet a target"
+        raise UnsupportedError(f"{rule}; choose another target, or tune it with the new expert.")
+    if isinstance(policy, PricedPolicy):
+        estimates = policy.expected_errors(labels.reference)
+        mixture = mix(
+            policy.expected_errors(labels.X), estimates, labels.known_errors, labels.errors
+        )
+        return _with_head(policy, labels, estimates, mixture), mixture.deviation
+    estimates = policy.expected_costs(labels.reference)
+    mixture = mix(policy.expected_costs(labels.X), estimates, labels.known_costs, labels.costs)
+    weights, constant = mixture.weights, mixture.intercept
+    if isinstance(policy, LinearCostPolicy):
+        coef = np.vstack([policy.coef, weights @ policy.coef]).astype(policy.coef.dtype)
+        own = weights @ policy.intercept + constant
+        intercept = np.append(policy.intercept, own).astype(policy.intercept.dtype)
+        return replace(policy, coef=coef, intercept=intercept), mixture.deviation
+    if isinstance(policy, MixedPolicy):  # an expert was added before
+        rows = np.vstack([policy.mix, weights @ policy.mix])
+        intercept = np.append(policy.intercept, weights @ policy.intercept + constant)
+        return replace(policy, mix=rows, intercept=intercept), mixture.deviation
+    intercept = np.append(np.zeros(policy.n_experts), constant)
+    rows = np.vstack([np.eye(policy.n_experts), weights])
+    return MixedPolicy(rows, intercept, policy), mixture.deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """``weights . e(x) + intercept`` with ``e(x)`` the estimates of the known experts."""
+
+    weights: FloatArray
+    intercept: float
+    deviation: float  # standard error of its mean over the reference rows
+
+
+def mix(own: FloatArray, reference: FloatArray, outcomes: FloatArray, y: FloatArray) -> Mixture:
+    """Estimate a new expert from those of the known ones and its labels y (n,).
+
+    Parameters
+    ----------
+    own : (n, p) estimates of the known experts on the labelled rows
+    reference : (m, p) the same on the rows that means are over
+    outcomes : (n, p) what the known experts did on the labelled rows, NaN where unknown
+
+    With Z the outcomes less their means ``mu``, and estimates where they are unknown,
+    ``y = level + Z . (k + a) + b + noise``; k are weights by how near the mean of an expert is to
+    ``level``, and a and b are normal around 0. The variances are those that make the labels most likely.
+    """
+    mu, p = reference.mean(axis=0, dtype=np.float64), own.shape[1]
+    Z = np.where(np.isnan(outcomes), own, outcomes) - mu
+    common = Z.mean(axis=1)
+    level = float(y.mean() - common.mean())
+    near = np.exp(-0.5 * ((mu - level) / max(mu.std(), 1e-9)) ** 2) + 1e-9
+    near /= near.sum()
+    rest = y - level - Z @ near
+    A = np.column_stack([np.ones(len(y)), common, Z - common[:, None]])
+    variance = max(float(y.var()), 0.25 / len(y))
+    best = (-np.inf, 0.0, np.empty(0), np.empty(0))
+    for scale in VARIANCES:
+        prior = np.r_[10.0 * variance, scale / 2, np.full(p, scale / p)]
+        kernel = (A * prior) @ A.T
+        for share in NOISE:
+            lower = np.linalg.cholesky(kernel + share * variance * np.eye(len(y)))
+            white = np.linalg.solve(lower, rest)
+            likelihood = float(-0.5 * white @ white - np.log(np.diag(lower)).sum())
+            if likelihood > best[0]:
+                best = (
+                    likelihood,
+                    share * variance,
+                    prior,
+                    prior * (A.T @ np.linalg.solve(lower.T, white)),
+                )
+    _, noise, prior, found = best
+    covariance = np.linalg.inv(A.T @ A / noise + np.diag(1 / prior))
+    weights = near + found[1] / p + found[2:] - found[2:].mean()
+    return Mixture(
+        weights, level + float(found[0]) - float(mu @ weights), float(np.sqrt(covariance[0, 0]))
+    )
+
+
+def _with_head(
+    policy: PricedPolicy, labels: Labels, estimates: FloatArray, mixture: Mixture
+) -> PricedPolicy:
+    """The policy with a linear head that is nearest to a mixture of expected errors."""
+    weights, constant = mixture.weights, mixture.intercept
+    if policy.kind_of_error == "logistic":
+        share = np.clip((estimates @ weights + constant) / policy.error_scale, 1e-3, 1 - 1e-3)
+        odds = np.log(share / (1 - share))
+        raw = labels.reference @ policy.error_coef.T + policy.error_intercept
+        centred, rest = raw - raw.mean(axis=0), odds - odds.mean()
+        weights = weights + np.linalg.lstsq(centred, rest - centred @ weights, rcond=1e-3)[0]
+        constant = float(odds.mean() - raw.mean(axis=0) @ weights)
+    # Its price follows those of the known experts: long queries cost more.
+    known = policy.expected_prices(labels.X).mean()
+    ratio = labels.price / known if known > 0 else 0.0
+    rows = {
+        "error_coef": weights @ policy.error_coef,
+        "error_intercept": weights @ policy.error_intercept + constant,
+        "price_coef": ratio * policy.price_coef.mean(axis=0),
+        "price_intercept": ratio * policy.price_intercept.mean(),
+        "betas": ratio * policy.betas.mean() if known > 0 else labels.price,
+    }
+    changed: dict[str, Any] = {}
+    for name, row in rows.items():
+        before = getattr(policy, name)
+        changed[name] = np.concatenate([before, np.asarray(row)[None]]).astype(before.dtype)
+    return replace(policy, **changed)

@@ -1,0 +1,46 @@
+"""``mild add-expert``"""
+
+import numpy as np
+import pytest
+
+from mild import fit, load
+from mild.data import write_outcomes
+from mild.data.datasets import load_outcomes
+
+
+@pytest.fixture
+def files(tmp_path):
+    table = load_outcomes().take(range(0, 1500, 3))
+    known = table.with_experts(table.expert_names[:2])
+    fit(known, router="regression", alpha=100.0).save(tmp_path / "router")
+    own = table.take(np.arange(0, table.rows, table.rows // 60)).with_experts(["rules"])
+    write_outcomes(own, tmp_path / "graded.parquet")
+    write_outcomes(known, tmp_path / "known.parquet")
+    return tmp_path
+
+
+def test_a_new_version_serves_and_a_dry_run_writes_nothing(mild, files):
+    words = ("add-expert", files / "router", "rules", files / "graded.parquet")
+    words = (*words, "--known", files / "known.parquet", "--json")
+    dry = mild(*words, "--dry-run").json()
+    assert dry["version"] is None
+    assert load(files / "router").n_experts == 2
+    found = mild(*words).json()
+    assert found["version"] == 2
+    assert {key: found[key] for key in ("cost", "gain")} == {
+        key: dry[key] for key in ("cost", "gain")
+    }
+    assert load(files / "router").expert_names[-1] == "rules"
+    assert load(files / "router", version=1).n_experts == 2
+
+
+def test_another_folder_and_sentences(mild, files):
+    result = mild(
+        "add-expert", files / "router", "rules", files / "graded.parquet", "--out", files / "new"
+    )
+    assert result.code == 0
+    assert "labels" in result.out
+    assert load(files / "new").n_experts == 3
+    assert load(files / "router").n_experts == 2
+    wrong = mild("add-expert", files / "router", "gemma3", files / "graded.parquet")
+    assert wrong.code != 0

@@ -1,0 +1,217 @@
+"""A new expert from few labels: what it is estimated as, which routers take it, and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import mild
+from mild.data.datasets import load_outcomes
+from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError
+from mild.policies.adding import mix
+from mild.tuning.add_expert import add_expert
+
+NEW = "rules"
+
+
+@pytest.fixture(scope="module")
+def table():
+    return load_outcomes().take(range(0, 1500, 2))
+
+
+@pytest.fixture(scope="module")
+def known(table):
+    return table.with_experts([name for name in table.expert_names if name != NEW])
+
+
+def labels(table, count=100, seed=0):
+    rows = np.random.default_rng(seed).choice(table.rows, count, replace=False)
+    return table.take(rows).with_experts([NEW])
+
+
+ROUTERS = {
+    "regression": {"router": "regression", "alpha": 100.0},
+    "knn": {"router": "knn", "n_neighbors": 40},
+    "priced": {"router": "priced", "alpha": 0.1},
+    "ridge": {"router": "priced", "error_head": "ridge"},
+    "constant": {"router": "constant"},
+}
+
+
+@pytest.fixture(scope="module", params=ROUTERS)
+def router(request, known):
+    return mild.fit(known, **ROUTERS[request.param])
+
+
+def test_a_mixture_of_known_experts_is_found_and_its_interval_holds():
+    """Over many draws, the interval of the mean covers it, and outcomes make it narrower than heads."""
+    rng, inside, errors = np.random.default_rng(0), [], {"outcomes": [], "heads": []}
+    for _ in range(40):
+        hard = rng.normal(size=(4000, 1))
+        estimates = 1 / (1 + np.exp(-(0.5 * hard + np.array([-1.0, 0.0, 1.0]))))
+        luck = rng.normal(size=(4000, 1))  # shared by all, and not in the features
+        outcomes = 1 / (1 + np.exp(-(2 * luck + rng.normal(size=(4000, 3))))) < estimates
+        outcomes = outcomes.astype(float)
+        new = np.where(rng.random(4000) < 0.8, outcomes[:, 0], outcomes[:, 1])
+        rows = rng.choice(4000, 100, replace=False)
+        for kind, values in (("outcomes", outcomes), ("heads", np.full((4000, 3), np.nan))):
+            reference = np.where(
+                np.isnan(values), estimates, estimates + (outcomes - estimates).mean(0)
+            )
+            found = mix(reference[rows], reference, values[rows], new[rows])
+            mean = float(reference.mean(axis=0) @ found.weights + found.intercept)
+            errors[kind].append(abs(mean - new.mean()))
+            if kind == "outcomes":
+                inside.append(abs(mean - new.mean()) < 1.96 * found.deviation)
+    assert np.mean(inside) >= 0.85
+    assert np.mean(errors["outcomes"]) < 0.8 * np.mean(errors["heads"])
+
+
+def test_the_new_expert_is_last_and_the_others_decide_as_before(router, table, known):
+    added = add_expert(router, labels(table), known=known)
+    assert added.router.expert_names == [*router.expert_names, NEW]
+    X = router.features(table.queries)
+    assert_allclose(
+        added.router.expected_costs(X)[:, :-1], router.expected_costs(X), rtol=1e-5, atol=1e-6
+    )
+    without = added.router.without(NEW)
+    assert_array_equal(without.predict(X), router.predict(X))
+    mean, low, high = added.cost
+    assert low < mean < high
+    assert low < float((1 - table.scores[:, -1]).mean()) < high
+    share = (added.router.predict(X) == len(router.expert_names)).mean()
+    assert added.share == pytest.approx(share, abs=0.02)
+
+
+def test_it_is_saved_with_all_that_is_known(router, table, known, tmp_path):
+    added = add_expert(router, labels(table), known=known).router
+    loaded = mild.load(added.save(tmp_path / "router"))
+    assert loaded.expert_names == added.expert_names
+    assert loaded.route(table.queries) == added.route(table.queries)
+    assert loaded.info.target is None
+    assert loaded.info.tradeoffs is None
+    assert set(loaded.info.shares.experts) == set(added.expert_names)
+    assert loaded.info.mean_scores[NEW] == pytest.approx(float(labels(table).scores.mean()))
+    loaded.explain(table.queries[0])
+
+
+def test_labels_bring_gain_and_are_better_than_none(table, known):
+    """The third expert is much better on some queries: its routing pays, and few labels show it."""
+    train, test = table.split(random_state=1)
+    before = mild.fit(train.with_experts(known.expert_names), **ROUTERS["regression"])
+    added = add_expert(before, labels(train, 150), known=train)
+    costs = 1 - test.scores
+    every = np.arange(test.rows)
+    old = costs[every, before.predict_texts(test.queries)].mean()
+    new = costs[every, added.router.predict_texts(test.queries)].mean()
+    assert new < old
+    assert added.gain[0] > 0
+    assert added.trusted == (added.gain[1] > 0)
+    assert (added.trusted_at <= added.labels) == added.trusted
+
+
+def test_an_expert_that_is_always_wrong_gets_nothing(router, table, known):
+    own = labels(table)
+    own = replace(own, scores=np.zeros_like(own.scores))
+    added = add_expert(router, own, known=known)
+    # Linear costs of the known experts may be above 1; there it is no worse.
+    assert added.share < 0.2
+    assert added.gain[0] <= 0
+    assert added.trusted_at is None
+    assert not added.trusted
+
+
+def test_one_that_is_always_right_gets_everything(table, known):
+    own = labels(table)
+    own = replace(own, scores=np.ones_like(own.scores))
+    added = add_expert(mild.fit(known, **ROUTERS["regression"]), own, known=known)
+    assert added.share > 0.9
+    assert added.trusted
+    assert added.trusted_at <= added.labels
+
+
+def test_no_labels_are_refused_and_few_are_warned_about(table, known):
+    router = mild.fit(known, **ROUTERS["regression"])
+    empty = replace(table, scores=np.where([[False, False, True]], np.nan, table.scores))
+    with pytest.raises(InvalidInputError) as error:
+        add_expert(router, empty)
+    assert error.value.code == "no_labels"
+    with pytest.warns(DegenerateDataWarning, match="29 labels"):
+        add_expert(router, labels(table, 29))
+    with pytest.warns(DegenerateDataWarning):
+        assert add_expert(router, labels(table, 1)).trusted_at is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        add_expert(router, labels(table, 30))
+    assert any("mild tune" in line for line in add_expert(router, labels(table, 301)).sentences)
+
+
+def test_the_name_must_be_new_and_in_the_table(table, known):
+    router = mild.fit(known, **ROUTERS["regression"])
+    for own, name in ((table, "gemma3"), (table, "other"), (known, None)):
+        with pytest.raises(InvalidInputError) as error:
+            add_expert(router, own, name)
+        assert error.value.code == "invalid_name"
+
+
+def test_a_router_by_scores_needs_the_known_table(table, known):
+    router = mild.fit(known)
+    with pytest.raises(UnsupportedError) as error:
+        add_expert(router, labels(table))
+    assert error.value.code == "invalid_known"
+    added = add_expert(router, labels(table), known=known)
+    assert added.refitted
+    assert added.router.has_prices
+    assert added.router.expert_names[-1] == NEW
+
+
+def test_prices_of_the_new_expert_count(table, known):
+    router = mild.fit(known, router="priced", alpha=0.1, price_weight=50)
+    own = labels(table)
+    dear = add_expert(router, replace(own, prices=None), price=1.0, known=known)
+    free = add_expert(router, replace(own, prices=None), price=0.0, known=known)
+    assert dear.share == 0 < free.share
+    assert dear.cost[0] == pytest.approx(free.cost[0] + 50, rel=0.05)
+    with pytest.raises(InvalidInputError) as error:
+        add_expert(router, replace(own, prices=None), known=known)
+    assert error.value.code == "invalid_price"
+    cheap = dear.router.with_prices(price_weight=0.0)
+    assert (cheap.predict_texts(table.queries) == 2).any()
+    assert NEW not in dear.router.without(NEW).expert_names
+
+
+@pytest.mark.parametrize("target", [{}, {"keep_quality": 0.9}])
+def test_tuned_routers_take_an_expert_and_two(table, known, target):
+    found = mild.tune(
+        known, families="regression,knn,stack", alphas=[0.01], cv=3, price_weight=50, **target
+    )
+    added = add_expert(found.router, labels(table), known=known)
+    again = replace(labels(table, seed=1), expert_names=["another"])
+    both = add_expert(added.router, again, known=table)
+    assert both.router.expert_names == [*known.expert_names, NEW, "another"]
+    assert both.router.has_prices
+    both.router.with_prices(price_weight=1.0).route(table.queries[:5])
+    assert both.router.without(NEW).expert_names == [*known.expert_names, "another"]
+
+
+def test_outcomes_of_known_experts_in_the_table_are_used(table, known):
+    router = mild.fit(known, **ROUTERS["regression"])
+    rows = np.random.default_rng(0).choice(table.rows, 100, replace=False)
+    own = table.take(rows)
+    assert add_expert(router, own).outcomes == 100
+    assert add_expert(router, own.with_experts([NEW])).outcomes == 0
+    whole = add_expert(router, own.with_experts([NEW]), known=known)
+    assert whole.outcomes == 100
+    assert_allclose(whole.cost, add_expert(router, own, known=known).cost)
+
+
+def test_a_cascade_and_numbers_are_refused(table):
+    from mild.policies import ConstantPolicy
+
+    router = mild.Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"])
+    with pytest.raises(UnsupportedError):
+        add_expert(router, labels(table))
