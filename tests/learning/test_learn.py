@@ -45,7 +45,7 @@ def table(n=200, seed=5, wrong=THEN):
 
 def make(
     serving, n=2000, wrong=NOW, start=0, seed=0, source="grader", rate=0.5, explore=0.3, best=2,
-    prices=(0.01, 0.01, 0.01), **fields,
+    prices=(0.01, 0.01, 0.01), spread=None, **fields,
 ):  # fmt: skip
     """Records and judgements of a gateway that explores; experts are wrong as often as ``wrong`` says."""
     rng = np.random.default_rng(seed)
@@ -64,6 +64,8 @@ def make(
         records.append(record(number, **{**entry, **fields}))
         if rng.random() < (rate or 0.5):
             score = float(rng.random() >= wrong[chosen])
+            if spread is not None:
+                score = float(np.clip(1 - wrong[chosen] + spread * rng.normal(), 0, 1))
             judged.append(Feedback(f"r{number}", name, source, score, rate, 1e9 + number + 1))
     return records, judged
 
@@ -200,17 +202,13 @@ def with_cost(folder, weight):
 
 def test_cheaper_is_promoted_only_if_it_is_asked_for(folder, tmp_path):
     """Equal errors; a dollar is worth so little that the mean cost is not surely less."""
-    place = with_cost(folder, 0.02)
-    equal, prices = (0.002, 0.5, 0.002), (0.001, 0.2, 0.2)
-    path = write(
-        tmp_path / "l",
-        *make(mild.load(place), n=4000, wrong=equal, rate=1.0, explore=0.5, prices=prices),
-    )
-    data = table(wrong=equal, n=400)
-    plain = mild.learn(place, path, table=data, dry_run=True)
-    assert plain.cost == "error + 0.02 * dollars"
+    place = with_cost(folder, 0.01)
+    log = {"wrong": (0.2, 0.5, 0.2), "spread": 0.05, "prices": (0.001, 0.2, 0.2)}
+    path = write(tmp_path / "l", *make(mild.load(place), 4000, rate=1.0, explore=0.5, **log))
+    plain = mild.learn(place, path, dry_run=True)
+    assert plain.cost == "error + 0.01 * dollars"
     assert (plain.promoted, plain.reason) == (False, "noise")
-    cheaper = mild.learn(place, path, table=data, dry_run=True, accept="cheaper")
+    cheaper = mild.learn(place, path, dry_run=True, accept="cheaper")
     assert (cheaper.promoted, cheaper.reason) == (True, "cheaper")
     assert cheaper.judgement.differences["dollars"]["doubly_robust"].high < 0
     with pytest.raises(InvalidInputError) as caught:
