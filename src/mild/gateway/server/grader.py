@@ -52,10 +52,8 @@ class PickedAnswer:
 
     def give(self, name: str | None, expert: Expert) -> Callable[[dict[str, Any]], None]:
         """What takes the documents of the answer that the client gets, where they were not read yet."""
-        self.given = name or expert.name
-        if self.given in self.readers:
-            return lambda document: None
-        reader = self.readers[self.given] = AnswerReader(expert.api, cuts=True)
+        self.given, reader = name or expert.name, AnswerReader(expert.api, cuts=True)
+        self.readers.setdefault(self.given, reader)
         return reader.add
 
 
