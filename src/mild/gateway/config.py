@@ -204,9 +204,7 @@ class GradingSettings:
     max_tokens: Annotated[int, whole(1)] = 1024
 
 
-_Url = Annotated[
-    str, Rule("must be an address such as http://127.0.0.1:4318/v1/traces", _URL.fullmatch)
-]
+_Url = Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/path", _URL.fullmatch)]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -226,13 +224,7 @@ class DriftSettings:
     alpha: _ShareBelowOne = 0.05
     baseline: Annotated[int, whole(20, 10_000)] = 200
     novel_share: _ShareBelowOne = 0.05
-    webhook: (
-        Annotated[
-            str, Rule("must be an address such as https://example.com/alerts", _URL.fullmatch)
-        ]
-        | None
-    ) = None
-    webhook_key_env: str | None = None
+    webhook: _Url | None = None
 
 
 _Origin = Annotated[
@@ -251,12 +243,6 @@ class ServerSettings:
     tls_key: _File | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-
-
-@dataclass(frozen=True, config=CONFIG)
-class _Served:
-    router: _File | None = None
-    port: Annotated[int, whole(0, 65535)] = 6060
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -369,11 +355,6 @@ def read_settings(
     settings = config.validate(Settings, data)
     if settings is not None:
         _check_target(config, settings.routing)
-        if (name := settings.drift.webhook_key_env) is not None:
-            try:
-                secret_from_environment(name, environment)
-            except SecretError as error:
-                config.add(("drift", "webhook_key_env"), str(error))
     config.check()
     assert settings is not None
     return settings
@@ -400,16 +381,6 @@ def read_ledger_location(
     config.check()
     assert ledger is not None
     return ledger.path
-
-
-def read_served(path: str | os.PathLike[str]) -> tuple[Path | None, int]:
-    """Folder of the router and port that a file names; no secret is needed for that."""
-    config = _open(path)
-    found = {name: config.content[name] for name in ("router", "port") if name in config.content}
-    settings = config.validate(_Served, found)
-    config.check()
-    assert settings is not None
-    return settings.router, settings.port
 
 
 def _open(path: str | os.PathLike[str]) -> ConfigFile:

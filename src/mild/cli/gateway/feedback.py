@@ -9,6 +9,10 @@ from typer import Argument, Option
 from mild.cli import options as o
 from mild.cli.console import emit, say
 
+LEDGER = Option(
+    metavar="LEDGER", help="SQLite file, postgresql:// URL, or the mild.toml that names it."
+)
+
 
 def feedback() -> None:
     """Judge answers of the gateway: import graded batches."""
@@ -22,12 +26,7 @@ def import_table(
             help="Columns request_id and error, score or correct, in [0, 1]; perhaps expert.",
         ),
     ],
-    ledger: Annotated[
-        str,
-        Option(
-            metavar="LEDGER", help="SQLite file, postgresql:// URL, or the mild.toml that names it."
-        ),
-    ] = "mild.toml",
+    ledger: Annotated[str, LEDGER] = "mild.toml",
     rate: Annotated[
         float | None,
         Option(

@@ -57,7 +57,7 @@
     if (status) {
       if (status.shares.drift) list.push(make("div", { class: "notice warn", id: "drift" },
         make("strong", {}, "Shares are outside their bands"), status.shares.sentence));
-      for (const flag of status.drift.flags) list.push(make("div", { class: "notice warn flag" },
+      for (const flag of status.drift) list.push(make("div", { class: "notice warn flag" },
         make("strong", {}, `Drift since ${new Date(flag.time * 1000).toLocaleString("en-GB")}`), flag.text));
       for (const trouble of status.troubles) list.push(make("div", { class: "notice bad" },
         make("strong", {}, "Needs attention"), trouble));
@@ -117,13 +117,6 @@
     const so = data.window < data.full ? `, ${count(data.window)} so far,` : "";
     return `Rule: the last ${count(data.full)} decisions${so} are compared with ${source}${explored}. The bands are beta-binomial and hold for all experts at once: ` +
       `if nothing has changed, they contain all shares with a probability of ${percent(data.confidence, 0)} at any one time. Pinned requests, and requests that name an expert or a trade-off, are not counted.`;
-  }
-
-  function driftRow(line, flags) {
-    const own = flags.filter(flag => (flag.expert || "queries") === line.name);
-    return make("li", { class: "row" + (own.length ? " outside" : "") },
-      make("div", { class: "who" }, line.name, " ", own.length ? make("span", { class: "pill bad" }, own.map(flag => flag.kind).join(", ")) : make("span", { class: "pill good" }, "no drift")),
-      make("p", {}, line.text));
   }
 
   function feedbackRows(data) {
@@ -246,8 +239,6 @@
     byId("usual-word").textContent = status.shares.reference === "earlier" ? "earlier share" : "trained share";
     fill("shares", status.shares, () => shares(status.shares));
     byId("rule").textContent = rule(status.shares);
-    byId("drift-card").hidden = !status.drift.lines.length;
-    fill("drift-lines", status.drift, () => status.drift.lines.map(line => driftRow(line, status.drift.flags)));
     byId("feedback-card").hidden = !Object.keys(status.feedback).length;
     fill("feedback", status.feedback, () => feedbackRows(status.feedback));
     fill("spend", status.spend, () => spendRows(status.spend));
@@ -266,7 +257,7 @@
     node.className = "pulse " + (goneSince !== null ? "gone" : seen ? "live" : "waiting");
     node.textContent = goneSince !== null ? "no answer" : seen ? `live, ${clock(seen.time)}` : "Connecting …";
     document.documentElement.classList.toggle("stale", goneSince !== null);
-    fill("notices", [goneSince, seen && seen.shares, seen && seen.drift.flags, seen && seen.troubles], () => notices(seen));
+    fill("notices", [goneSince, seen && seen.shares, seen && seen.drift, seen && seen.troubles], () => notices(seen));
   }
 
   async function ask() {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from mild.gateway.database.engine import Location, shown_place
 from mild.gateway.ledger.reading import ledger_columns, open_ledger
 from mild.gateway.ledger.records import decisions
 from mild.gateway.ledger.store import SUMS, minutes
-from mild.gateway.selection.models import configured_name
 
 # Rows whose latencies are looked at.
 RECENT = 10_000
@@ -93,16 +91,6 @@ def summarize(
             "pinned": sum(line[3] for line in recent),
         },
     }
-
-
-def reported_by(
-    expert: str | None, reported: str | None, calls: str | None
-) -> list[tuple[str, str]]:
-    """Experts with what they reported, from columns of a row; ``calls`` is JSON."""
-    told = [(call["expert"], call.get("reported")) for call in json.loads(calls or "[]")]
-    return [
-        (configured_name(name), one) for name, one in told or [(expert, reported)] if name and one
-    ]
 
 
 def quantile(ordered: list[float], share: float) -> float | None:

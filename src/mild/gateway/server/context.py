@@ -95,9 +95,7 @@ class AppContext:
         self.failure: Exception | None = None
         self.started = wall_clock()
         self.redact = Redactor(settings.experts)
-        self.drift = DriftWatch(
-            settings.drift, settings.ledger.path, self.names, self.redact, wall_clock
-        )
+        self.drift = DriftWatch(settings.drift, settings.ledger.path, self.names, wall_clock)
         self._worker = worker
         self._counters = shared.counters
         self._row = shared.counters.rows[worker]
