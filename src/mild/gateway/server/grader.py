@@ -94,7 +94,7 @@ class Grader:
     def offer(self, picked: PickedAnswer, record: Record) -> None:
         """Grade what was picked, if it came whole; never waits."""
         given, expert = picked.readers.pop(picked.given or "", None), record.expert
-        is_whole = given is not None and record.outcome == "ok" and not self._closed
+        is_whole = record.outcome == "ok" and not self._closed
         if given is None or expert is None or not is_whole or self._is_judge(expert):
             self._waiting -= 1
             return
