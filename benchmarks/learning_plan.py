@@ -2,19 +2,14 @@
 
 ``python -m benchmarks.learning plan --data FOLDER`` halves each table. In one half only 20 queries have
 outcomes, of all experts; the other outcomes are bought in eight rounds, for a tenth of what all of them
-cost together, in the dollars of the table (0.001 a call where it has none). After every round the heads are
-fitted on what is known and judged on the other half: error + price weight * dollars. Strategies:
+cost together, in the dollars of the table (0.001 a call where it has none). After every round the pooled
+heads are fitted on what is known and judged on the other half: error + price weight * dollars. Strategies:
 ``plan`` (mild.tuning.planning), ``random`` (random experts about random queries) and ``all_experts`` (all
 experts about random queries). ``ratio`` is the spend at which the mean curve of a strategy reaches the loss
 of ``random`` at its full spend, over that spend; curves are made monotone by isotonic regression, and the
-interval is over the draws. The rule and its constants were chosen on bfcl, routerdc and the two
-zellinger tables with seeds 100 to 109; seeds from 1000 judge. ``--judge priced`` fits a PricedRouter of
-strength 1 on all features instead of the heads, ``--judge priced_weak`` one of strength 0.1.
-
-The limits: with the weak heads the plan is worse than random labels on bfcl, probably because they overfit
-experts that the plan stopped asking after a few labels. On tables whose curves are flat (triviaqa, crux,
-math_l5) no strategy differs clearly from another. On routerdc asking all experts about random queries needs
-less than the plan.
+interval is over the draws. The rule was chosen with seeds 100 to 109; seeds from 1000 judge. ``--judge
+priced`` fits a PricedRouter of strength 1 on all features instead of the heads, ``--judge priced_weak`` one
+of strength 0.1.
 """
 
 from __future__ import annotations
@@ -38,7 +33,8 @@ from mild.data import read_outcomes
 from mild.features import HashingFeatures
 from mild.routers.base import unwarned
 from mild.routers.cost_models import PricedRouter
-from mild.tuning.planning import fit_posterior, head_features, plan_cells, random_cells, row_cells
+from mild.routers.pooled_heads import Cells, PooledHeads, pooled_heads
+from mild.tuning.planning import head_features, plan_cells, random_cells, row_cells
 
 KEPT = Path(__file__).parent.parent / "results" / "learning_plan.json"
 # Table, and wrong answers that a dollar is worth.
@@ -56,7 +52,7 @@ STRATEGIES = ("random", "all_experts", "plan")
 DRAWS, FIRST_SEED = 24, 1000
 SEED_QUERIES, ROUNDS, SHARE, MOST_ROWS = 20, 8, 0.1, 6_000
 TARGET = 0.6
-# Router that judges -> strength of its heads; None for the Bayesian heads of the plan.
+# Router that judges -> strength of its heads; None for the pooled heads of the plan.
 JUDGES = {"heads": None, "priced": 1.0, "priced_weak": 0.1}
 
 
@@ -74,6 +70,11 @@ def load(path: str) -> tuple[FloatArray, FloatArray, FloatArray]:
     return X, 1 - table.scores, dollars
 
 
+def fit_heads(X: FloatArray, errors: FloatArray) -> PooledHeads:
+    """Heads by the known errors (n, p)."""
+    return pooled_heads(X, Cells.of_matrix(errors), errors.shape[1])
+
+
 def choices(
     judge: str,
     X: FloatArray,
@@ -85,7 +86,7 @@ def choices(
     """The expert (n,) that a router chooses for every row, fitted on the known errors."""
     mean = np.nanmean(dollars, axis=0)
     if judge == "heads":
-        return (fit_posterior(heads, errors).errors(heads) + weight * mean).argmin(axis=1)
+        return (fit_heads(heads, errors).expected(heads) + weight * mean).argmin(axis=1)
     known = ~np.isnan(errors).all(axis=1)
     router = PricedRouter(alpha=JUDGES[judge], price_weight=weight)
     unwarned(router.fit)(X[known], errors[known], None, mean)
@@ -116,9 +117,9 @@ def draw(path: str, weight: float, seed: int, judge: str) -> dict[str, list[list
             expected = np.broadcast_to(np.nanmean(paid, axis=0), (len(pool), errors.shape[1]))
             unknown = ~known[pool]
             if strategy == "plan":
-                posterior = fit_posterior(heads, seen)
-                asking = weight * expected
-                cells = plan_cells(posterior, heads[pool], asking, unknown, expected, left, rng)
+                fitted = fit_heads(heads, seen)
+                asking = fitted.expected(heads[pool]) + weight * expected
+                cells = plan_cells(asking, fitted, unknown, expected, left, rng)
             else:
                 pick = random_cells if strategy == "random" else row_cells
                 cells = pick(unknown, expected, left, rng)

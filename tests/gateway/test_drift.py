@@ -4,10 +4,12 @@ import asyncio
 import json
 import logging
 import threading
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from gateway.gateway_cases import knowing, priced_router
 from ledger_cases import record, write_all
@@ -16,9 +18,8 @@ from mild.gateway import drift as module
 from mild.gateway.config import DriftSettings, read_settings
 from mild.gateway.dashboard.ledger_snapshot import read_snapshot
 from mild.gateway.database.engine import open_database
-from mild.gateway.drift import DriftWatch, drift_document
+from mild.gateway.drift import DriftWatch
 from mild.gateway.ledger.feedback import Feedback, write_feedback
-from mild.gateway.ledger.summary import ReportedVersion, versions_of
 
 ROUTER = "f" * 12
 
@@ -47,11 +48,11 @@ class Traffic:
         write_feedback(database, judged)
         database.close()
 
-    def watch(self, redact=bytes, **settings):
+    def watch(self, **settings):
         found = DriftSettings(**{"baseline": 50, **settings})
         # All feedback that is on its way has arrived.
         settled = module.SETTLED_SECONDS
-        return DriftWatch(found, self.place, ["small", "large"], redact, lambda: self.now + settled)
+        return DriftWatch(found, self.place, ["small", "large"], lambda: self.now + settled)
 
 
 @pytest.fixture
@@ -112,12 +113,6 @@ def test_calls_of_cascades_report_versions_too(traffic):
         traffic.send(count, expert="large", calls=calls)
     (flag,) = watch.look(ROUTER)
     assert (flag["expert"], flag["new"]) == ("small", "v2")
-    found = versions_of(traffic.place)
-    assert [one.reported for one in found["small"]] == ["v1", "v2"]
-    assert found["large"] == [ReportedVersion("l", 1001.0, 1033.0, 33)]
-    assert found["small"][1] == ReportedVersion("v2", 1031.0, 1033.0, 3)
-    assert versions_of(traffic.place, until=1001.0) == {}
-    assert len(versions_of(traffic.place, since=1031.0)["small"]) == 1
 
 
 def test_feedback_that_leaves_its_interval_is_flagged(traffic):
@@ -134,9 +129,7 @@ def test_feedback_that_leaves_its_interval_is_flagged(traffic):
     (flag,) = watch.look(ROUTER)
     assert (flag["kind"], flag["expert"]) == ("feedback", "small")
     assert flag["mean"] < flag["interval"][0] < 0.9 < flag["interval"][1]
-    shown = drift_document(read_snapshot(traffic.place, traffic.now).drift)
-    assert shown["flags"] == [flag]
-    assert [line["name"] for line in shown["lines"]] == ["large", "small"]
+    assert read_snapshot(traffic.place, traffic.now).drift == [flag]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +175,6 @@ def test_novel_queries_are_flagged_above_their_share(traffic):
     traffic.send(60, novel=True)
     (flag,) = watch.look(ROUTER)
     assert (flag["kind"], flag["expert"]) == ("novelty", None)
-    assert drift_document(_state(traffic.place))["lines"][-1]["name"] == "queries"
 
 
 def test_flags_end_with_another_router_or_a_reload_and_the_tests_begin_anew(traffic):
@@ -217,8 +209,8 @@ def test_gateways_that_share_a_ledger_count_every_row_once(traffic, monkeypatch)
         for thread in threads:
             thread.join()
     state = _state(traffic.place)
-    assert state["novelty"]["n"] == 100
-    assert state["feedback"]["small"]["grader"]["n"] == 50
+    assert state["tests"]["queries"]["n"] == 100
+    assert state["tests"]["grader small"]["n"] == 50
     assert state["versions"] == {}
 
 
@@ -247,24 +239,18 @@ def receiver():
 
 def test_a_flag_is_sent_to_the_webhook_again_if_it_fails(traffic, receiver, monkeypatch):
     monkeypatch.setattr(module, "WAITS", (0.0, 0.0, 0.0))
-    monkeypatch.setenv("ALERT_KEY", "k-123")
     receiver.statuses = [503, 302]
-    watch = traffic.watch(
-        redact=lambda content: content.replace(b"sk-secret", b"[redacted]"),
-        webhook=f"http://127.0.0.1:{receiver.server_port}/alerts",
-        webhook_key_env="ALERT_KEY",
-    )
+    watch = traffic.watch(webhook=f"http://127.0.0.1:{receiver.server_port}/alerts")
     watch.look(ROUTER)
     traffic.send(60, reported="m-1", text="what was asked")
-    traffic.send(3, reported="m-sk-secret")
+    traffic.send(3, reported="m-2")
     asyncio.run(watch.send(watch.look(ROUTER)))
-    # A redirection is not followed: the key is for that address only.
     assert len(receiver.got) == 3
     headers, body = receiver.got[-1]
-    assert headers["Authorization"] == "Bearer k-123"
+    assert headers["Content-Type"] == "application/json"
     assert (body["event"], body["kind"], body["expert"]) == ("drift", "version", "small")
     assert body["router"] == ROUTER
-    assert body["new"] == "m-[redacted]"
+    assert body["new"] == "m-2"
     assert "what was asked" not in json.dumps(body)
 
 
@@ -303,24 +289,22 @@ def test_one_text_a_second_is_looked_at(traffic):
     assert not DriftWatch(DriftSettings(enabled=False), traffic.place, ["small"]).enabled
 
 
-def test_settings(tmp_path, monkeypatch):
+def test_settings(tmp_path):
     expert = '[experts.small]\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
     path = tmp_path / "mild.toml"
 
-    def read(drift, environment=None):
+    def read(drift):
         path.write_text(f"[drift]\n{drift}\n{expert}")
-        return read_settings(path, environment or {}).drift
+        return read_settings(path, {}).drift
 
     assert read("") == DriftSettings()
     found = read('alpha = 0.01\nbaseline = 500\nwebhook = "https://example.com/a"\nenabled = false')
     assert (found.alpha, found.baseline, found.enabled) == (0.01, 500, False)
-    assert read('webhook_key_env = "K"', {"K": "k"}).webhook_key_env == "K"
     for wrong in ("alpha = 1.0", "baseline = 5", 'webhook = "ftp://x"', "novel_share = 0"):
         with pytest.raises(DataFileError, match=wrong.split()[0]):
             read(wrong)
-    with pytest.raises(DataFileError, match="webhook_key_env"):
-        read('webhook_key_env = "K"')
 
 
 def _state(place):
-    return read_snapshot(place, 0.0).drift
+    with closing(open_database(place)) as database, database.transaction() as connection:
+        return json.loads(connection.scalar(sa.select(module.drift.c.document)))

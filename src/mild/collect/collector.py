@@ -94,6 +94,12 @@ class ExpertRun:
         return f"{self.expert.name} {len(self.answers)}/{self.total}{spent}{failed}{over}"
 
 
+def samples_of(expert: Expert) -> list[Expert]:
+    """The expert by the names of its samples, ``small``, ``small#2``, ..."""
+    rest = (f"{expert.name}#{number}" for number in range(2, expert.samples + 1))
+    return [expert, *(replace(expert, name=name) for name in rest)]
+
+
 def plan_runs(
     questions: Sequence[Question],
     experts: Sequence[Expert],
@@ -103,8 +109,8 @@ def plan_runs(
 ) -> list[ExpertRun]:
     """What every expert would be asked, with the answers that the ledger, if there is one, has.
 
-    An expert of several samples has a run for each, as ``small``, ``small#2``, ... A plan has the places of
-    the questions that an expert is asked.
+    An expert of several samples has a run for each. A plan has the places of the questions that an expert
+    is asked.
     """
     runs = []
     for expert in experts:
@@ -112,14 +118,13 @@ def plan_runs(
             texts = [bare_prompt(one.query, one.options) for one in questions]
         else:
             texts = [fill_prompt(prompts[one.kind], one.query, one.options) for one in questions]
-        for number in range(1, expert.samples + 1):
-            sample = () if number == 1 else (number,)
-            keys = [request_key(expert.request(text), *sample) for text in texts]
-            name = f"{expert.name}#{number}" if sample else expert.name
-            run = ExpertRun(replace(expert, name=name), texts, keys)
+        for number, sample in enumerate(samples_of(expert), 1):
+            more = () if number == 1 else (number,)
+            keys = [request_key(expert.request(text), *more) for text in texts]
+            run = ExpertRun(sample, texts, keys)
             run.answers = {} if ledger is None else ledger.answers(run.keys)
             run.from_ledger = len(run.answers)
-            run.places = None if plan is None else plan.get(name, set())
+            run.places = None if plan is None else plan.get(sample.name, set())
             runs.append(run)
     names = Counter(run.expert.name for run in runs)
     for name in [name for name, count in names.items() if count > 1]:

@@ -67,8 +67,8 @@ def read_questions(
     Parameters
     ----------
     source : file or frame with a column ``query`` (or prompt, question), a column ``answer`` (or target,
-        gold; several right answers as a list), perhaps ``kind``, and the options of choices as columns A,
-        B, C, ... or as a list in ``options`` (or choices)
+        gold; several right answers as a list; a scorer may do without), perhaps ``kind``, and the options
+        of choices as columns A, B, C, ... or as a list in ``options`` (or choices)
     query, answer : names of these columns, where they are others
     score : kind of every question: choice, numeric, exact or contains; None for the column ``kind``, else
         command if there is a scorer, choice where there are options, numeric where every answer is a
@@ -107,8 +107,11 @@ def _interpret(
     columns: Columns, query: str | None, answer: str | None, kind: str | None, scorer: bool
 ) -> Questions:
     query_name = _find_column("query", query, QUERY_NAMES, columns)
+    texts = columns[query_name]
+    if scorer and answer is None and not columns.keys() & set(ANSWER_NAMES):
+        columns = {**columns, "answer": [None] * len(texts)}
     answer_name = _find_column("answer", answer, ANSWER_NAMES, columns)
-    texts, answers = columns[query_name], columns[answer_name]
+    answers = columns[answer_name]
     options = _options(columns, len(texts))
     kinds, why = _kinds(columns, kind, scorer, options, answers)
     if "command" in kinds and not scorer:

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from mild.endpoints.translation.answers import chat_usage
@@ -161,18 +160,11 @@ def read_version(document: Mapping[str, Any]) -> str | None:
     """
     for one in (document, document.get("message"), document.get("response")):
         if isinstance(one, dict) and isinstance(one.get("model"), str) and one["model"]:
-            mark = one.get("system_fingerprint")
-            return _version(
-                one["model"][:_MAX_NAME], mark[:_MAX_NAME] if isinstance(mark, str) else ""
-            )
+            names = (one["model"], one.get("system_fingerprint"))
+            words = [name[:_MAX_NAME] for name in names if isinstance(name, str)]
+            plain = ("".join(c for c in word if c.isprintable() and c != " ") for word in words)
+            return " ".join(filter(None, plain)) or None
     return None
-
-
-@lru_cache(256)
-def _version(*names: str) -> str | None:
-    """Names without characters that are not printed, a space between them."""
-    words = ("".join(c for c in name if c.isprintable() and c != " ") for name in names)
-    return " ".join(word for word in words if word) or None
 
 
 def written_bytes(document: Mapping[str, Any]) -> int:

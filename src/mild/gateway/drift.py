@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from http.client import HTTPException
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
-import aiohttp
 import sqlalchemy as sa
 
 from mild.artifact import Router
 from mild.gateway.config import DriftSettings
-from mild.gateway.database.engine import Database, Location, open_database, upsert
+from mild.gateway.database.engine import Location, open_database, upsert
 from mild.gateway.ledger.feedback import feedback
 from mild.gateway.ledger.records import Record, decisions
 from mild.gateway.ledger.store import drift
-from mild.gateway.ledger.summary import reported_by
 from mild.gateway.logs import logger
 from mild.gateway.selection.models import configured_name
 from mild.metrics.sequential import MeanTest
@@ -42,12 +42,16 @@ MAX_VERSIONS = 50
 WAITS = (0.0, 2.0, 10.0)
 POST_SECONDS = 10.0
 
+Flag = dict[str, Any]
+
 
 class DriftWatch:
     """Looks at the ledger for a gateway; ``flags`` are those of the router that serves.
 
     A flag stays until another router serves, or the gateway is told to reload: then all flags end, and
-    the tests begin anew.
+    the tests begin anew. With K experts each test has alpha / (2 K + 1): one for every expert and kind of
+    judge, the grader or an imported sample, and one for novel queries. So with one router the probability
+    of any false flag on feedback or novelty is at most alpha.
     """
 
     def __init__(
@@ -55,13 +59,12 @@ class DriftWatch:
         settings: DriftSettings,
         place: Location | None,
         experts: Sequence[str],
-        redact: Callable[[bytes], bytes] = bytes,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.enabled = settings.enabled and place is not None
-        self.flags: list[dict[str, Any]] = []
-        self._settings, self._place, self._experts = settings, place, list(experts)
-        self._redact, self._clock = redact, clock
+        self.flags: list[Flag] = []
+        self._settings, self._place, self._clock = settings, place, clock
+        self._alpha = settings.alpha / (2 * len(experts) + 1)
         self._restart = False
         self._next_text = 0.0
 
@@ -81,131 +84,121 @@ class DriftWatch:
 
         asyncio.get_running_loop().run_in_executor(None, look)
 
-    def look(self, router: str) -> list[dict[str, Any]]:
+    def look(self, router: str) -> list[Flag]:
         """Look at what is new; flags that are new are logged, and returned. DatabaseError if that fails."""
-        new: list[dict[str, Any]] = []
+        new: list[Flag] = []
         assert self._place is not None
-        database = open_database(self._place)
-        try:
+        with closing(open_database(self._place)) as database:
             more = True
             while more:
-                tests, serial = _read_tests(database, self._settings, self._experts)
-                tests.begin(router, self._restart)
-                found, more = tests.look(database, self._clock())
-                if not _write_tests(database, tests.state, serial):
-                    continue  # another gateway was first
+                with database.transaction() as connection:
+                    upsert(connection, drift, [{"name": "tests", "document": "{}"}])
+                    # Another gateway waits until this one has counted its block.
+                    document = connection.execute(sa.select(drift.c.document).with_for_update())
+                    state = self._begin(json.loads(document.scalar_one()), router)
+                    found, more = self._count(connection, state)
+                    connection.execute(drift.update(), {"document": json.dumps(state)})
                 self._restart = False
+                self.flags = state["flags"]
                 new += found
-                self.flags = tests.state["flags"]
-        finally:
-            database.close()
         for flag in new:
             logger.warning(
                 "drift: %s", flag["text"], extra={k: flag[k] for k in ("kind", "expert")}
             )
         return new
 
-    async def send(self, flags: Sequence[Mapping[str, Any]]) -> None:
+    async def send(self, flags: Sequence[Flag]) -> None:
         """Tell the webhook, where there is one; what it does not take is logged."""
-        address, variable = self._settings.webhook, self._settings.webhook_key_env
-        if address is None or not flags:
-            return
-        headers = {"Content-Type": "application/json"}
-        if variable is not None:
-            headers["Authorization"] = f"Bearer {os.environ[variable].strip()}"
-        # The gateway has no context of aiohttp's own.
-        tls = ssl.create_default_context() if address.startswith("https:") else True
-        limit = aiohttp.ClientTimeout(POST_SECONDS)
-        async with aiohttp.ClientSession(
-            timeout=limit, headers=headers, connector=aiohttp.TCPConnector(ssl=tls)
-        ) as session:
-            for flag in flags:
-                content, reason = self._redact(json.dumps({"event": "drift", **flag}).encode()), ""
-                for wait in WAITS:
-                    await asyncio.sleep(wait)
-                    try:
-                        # The key is for this address only.
-                        async with session.post(
-                            address, data=content, allow_redirects=False
-                        ) as got:
-                            if got.status < 300:
-                                break
-                            reason = f"status {got.status}"
-                    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                        reason = type(error).__name__
-                else:
-                    logger.warning("drift: the webhook did not take a flag: %s.", reason)
+        for flag in flags if self._settings.webhook else ():
+            for wait in WAITS:
+                await asyncio.sleep(wait)
+                reason = await asyncio.to_thread(self._post, {"event": "drift", **flag})
+                if reason is None:
+                    break
+            else:
+                logger.warning("drift: the webhook did not take a flag: %s.", reason)
 
+    def _post(self, document: Flag) -> str | None:
+        """Send a document; why that failed."""
+        content, kind = json.dumps(document).encode(), {"Content-Type": "application/json"}
+        try:
+            with urlopen(Request(str(self._settings.webhook), content, kind), timeout=POST_SECONDS):
+                return None
+        except (OSError, HTTPException) as error:
+            return f"status {error.code}" if isinstance(error, HTTPError) else type(error).__name__
 
-class DriftTests:
-    """The tests of all experts; ``state`` is all of it, ready for JSON.
-
-    With K experts each test has alpha / (2 K + 1): one for every expert and kind of judge, the grader or an
-    imported sample, and one for novel queries. So with one router the probability of any false flag on
-    feedback or novelty is at most alpha.
-    """
-
-    def __init__(
-        self, settings: DriftSettings, experts: Sequence[str], state: dict[str, Any]
-    ) -> None:
-        self._settings, self._experts, self.state = settings, experts, state
-        self._alpha = settings.alpha / (2 * len(experts) + 1)
-
-    def begin(self, router: str, anew: bool = False) -> None:
+    def _begin(self, state: dict[str, Any], router: str) -> dict[str, Any]:
         """Begin anew where another router serves, or the settings are others; known versions stay."""
         key = [router, self._alpha, self._settings.baseline, self._settings.novel_share]
-        if anew or self.state.get("key") != key:
-            self.state |= {"key": key, "flags": [], "feedback": {}}
-            self.state["novelty"] = MeanTest(self._alpha, (0.0, self._settings.novel_share)).state()
-            self.state.setdefault("versions", {})
+        if self._restart or state.get("key") != key:
+            state |= {"key": key, "flags": [], "tests": {}}
+        return {"versions": {}, **state}
 
-    def look(self, database: Database, now: float) -> tuple[list[dict[str, Any]], bool]:
+    def _count(self, connection: sa.Connection, state: dict[str, Any]) -> tuple[list[Flag], bool]:
         """New flags by a block of new rows, and whether there may be more rows."""
-        state, row, given = self.state, decisions.c, feedback.c
-        router, until = state["key"][0], now - SETTLED_SECONDS
-        with database.transaction() as connection:
-            if "row" not in state:
-                # What was before the first look is not judged.
-                state["row"] = connection.scalar(sa.select(sa.func.max(row.id))) or 0
-                state["judged"] = [until, ""]
-            rows = connection.execute(
-                sa.select(
-                    row.id, row.time, row.router, row.expert, row.reported, row.calls, row.novel
-                )
-                .where(row.id > state["row"])
-                .order_by(row.id)
-                .limit(BLOCK)
-            ).all()
-            order = sa.tuple_(given.time, given.request_id)
-            last = sa.tuple_(*map(sa.literal, state["judged"]))
-            judged = connection.execute(
-                sa.select(given.time, given.request_id, given.expert, given.source, given.score)
-                .join(decisions, row.request_id == given.request_id)
-                .where(
-                    order > last,
-                    given.time <= until,
-                    given.rate.is_not(None),
-                    row.router == router,
-                    # Queries for which the router prefers the expert: exploration may change its share.
-                    sa.func.coalesce(row.chosen == row.preferred, row.propensity > 0.5),
-                    row.pinned_by.is_(None),
-                )
-                .order_by(given.time, given.request_id)
-                .limit(BLOCK)
-            ).all()
-        flags: list[dict[str, Any]] = []
+        row, given, now, router = decisions.c, feedback.c, self._clock(), state["key"][0]
+        until, baseline = now - SETTLED_SECONDS, self._settings.baseline
+        if "row" not in state:
+            # What was before the first look is not judged.
+            state["row"] = connection.scalar(sa.select(sa.func.max(row.id))) or 0
+            state["judged"] = [until, ""]
+        rows = connection.execute(
+            sa.select(row.id, row.time, row.router, row.expert, row.reported, row.calls, row.novel)
+            .where(row.id > state["row"])
+            .order_by(row.id)
+            .limit(BLOCK)
+        ).all()
+        order = given.time, given.request_id
+        judged = connection.execute(
+            sa.select(*order, given.expert, given.source, given.score)
+            .join(decisions, row.request_id == given.request_id)
+            .where(
+                sa.tuple_(*order) > sa.tuple_(*map(sa.literal, state["judged"])),
+                given.time <= until,
+                given.rate.is_not(None),
+                row.router == router,
+                # Queries for which the router prefers the expert: exploration may change its share.
+                sa.func.coalesce(row.chosen == row.preferred, row.propensity > 0.5),
+                row.pinned_by.is_(None),
+            )
+            .order_by(*order)
+            .limit(BLOCK)
+        ).all()
+        flags: list[Flag] = []
+
+        def flag(kind: str, name: str | None, text: str, when: float = now, **more: Any) -> None:
+            found = {"kind": kind, "expert": name, "time": when, "text": text, "router": router}
+            flags.append({**found, **more})
+
+        def alarms(name: str, values: Sequence[float], **fields: Any) -> MeanTest | None:
+            """The test of that name, if these values make it alarm."""
+            test = MeanTest(**state["tests"].get(name, {"alpha": self._alpha, **fields}))
+            before = test.alarm
+            state["tests"][name] = vars(test.add(values))
+            return None if before or not test.alarm else test
+
         for line in rows:
-            for name, version in reported_by(line.expert, line.reported, line.calls):
-                flags += self._add_version(name, version, line.time)
-        novel = [
-            float(line.novel) for line in rows if line.novel is not None and line.router == router
-        ]
-        flags += self._add_novel(novel, now)
+            for name, version in _reported(line.expert, line.reported, line.calls):
+                old = _count_version(state["versions"].setdefault(name, {}), version, baseline)
+                if old is not None:
+                    text = f"{name} reports {version}; before, it reported {old}."
+                    flag("version", name, text, line.time, old=old, new=version)
+        novel = [float(one.novel) for one in rows if one.novel is not None and one.router == router]
+        expected = self._settings.novel_share
+        if test := alarms("queries", novel, interval=(0.0, expected)):
+            share = f"{test.recent:.0%} of the last queries are novel, far from the training data"
+            flag("novelty", None, f"{share}; at most {expected:.0%} are expected.")
         scores: dict[tuple[str, str], list[float]] = {}
         for _, _, name, source, score in judged:
             scores.setdefault((configured_name(name), source), []).append(score)
         for (name, source), values in scores.items():
-            flags += self._add_scores(name, source, values, now)
+            if test := alarms(f"{source} {name}", values, baseline=baseline):
+                low, high = test.interval or (0.0, 1.0)
+                text = (
+                    f"The feedback on {name} has left its interval: {test.recent:.2f} in the last answers "
+                    f"({source}), {low:.2f} to {high:.2f} by the first {baseline:,}."
+                )
+                flag("feedback", name, text, interval=test.interval, mean=test.recent)
         if rows:
             state["row"] = rows[-1].id
         if judged:
@@ -213,113 +206,27 @@ class DriftTests:
         state["flags"] += flags
         return flags, BLOCK in (len(rows), len(judged))
 
-    def _add_version(self, name: str, version: str, when: float) -> list[dict[str, Any]]:
-        """Count an answer of a version. Those among the first answers of an expert are known."""
-        known = self.state["versions"].setdefault(name, {"answers": 0, "counts": {}, "known": []})
-        counts, usual = known["counts"], known["known"]
-        known["answers"] += 1
-        # The newest is the last: of too many, those that were not seen for long are forgotten.
-        counts[version] = counts.pop(version, 0) + 1
-        while len(counts) > MAX_VERSIONS:
-            del counts[next(iter(counts))]
-        is_first = known["answers"] <= self._settings.baseline
-        if version in usual or not (is_first or counts[version] >= NEW_ANSWERS):
-            return []
-        known["known"] = [*usual, version][-MAX_VERSIONS:]
-        if is_first or not usual:
-            return []
-        old = next((one for one in reversed(counts) if one in usual), usual[-1])
-        text = f"{name} reports {version}; before, it reported {old}."
-        return [self._flag("version", name, when, text, old=old, new=version)]
 
-    def _add_novel(self, values: list[float], now: float) -> list[dict[str, Any]]:
-        test = MeanTest.from_state(self.state["novelty"])
-        before = test.alarm
-        self.state["novelty"] = test.add(values).state()
-        if before or not test.alarm:
-            return []
-        text = (
-            f"{test.recent:.0%} of the last queries are novel, far from the training data; at most "
-        )
-        return [
-            self._flag(
-                "novelty", None, now, f"{text}{self._settings.novel_share:.0%} are expected."
-            )
-        ]
-
-    def _add_scores(
-        self, name: str, source: str, values: list[float], now: float
-    ) -> list[dict[str, Any]]:
-        tests = self.state["feedback"].setdefault(name, {})
-        test = MeanTest(self._alpha, baseline=self._settings.baseline)
-        if source in tests:
-            test = MeanTest.from_state(tests[source])
-        before = test.alarm
-        tests[source] = test.add(values).state()
-        if before or not test.alarm:
-            return []
-        text = f"The feedback on {name} has left its interval: {_feedback_words(test, source)}."
-        return [self._flag("feedback", name, now, text, interval=test.interval, mean=test.recent)]
-
-    def _flag(
-        self, kind: str, expert: str | None, when: float, text: str, **more: Any
-    ) -> dict[str, Any]:
-        router = self.state["key"][0]
-        return {
-            "kind": kind,
-            "expert": expert,
-            "time": when,
-            "text": text,
-            "router": router,
-            **more,
-        }
+def _reported(expert: str | None, reported: str | None, calls: str | None) -> list[tuple[str, str]]:
+    """Experts with what they reported, from columns of a row; ``calls`` is JSON."""
+    told = [(call["expert"], call.get("reported")) for call in json.loads(calls or "[]")]
+    return [
+        (configured_name(name), one) for name, one in told or [(expert, reported)] if name and one
+    ]
 
 
-def _read_tests(
-    database: Database, settings: DriftSettings, experts: Sequence[str]
-) -> tuple[DriftTests, int]:
-    """The tests as they are in the ledger, and their serial number."""
-    with database.transaction() as connection:
-        upsert(connection, drift, [{"name": "tests", "serial": 0, "document": "{}"}])
-        serial, document = connection.execute(sa.select(drift.c.serial, drift.c.document)).one()
-    return DriftTests(settings, experts, json.loads(document)), serial
+def _count_version(counts: dict[str, int], version: str, baseline: int) -> str | None:
+    """Count an answer of a version; if that makes it a new one, the version before.
 
-
-def _write_tests(database: Database, state: Mapping[str, Any], serial: int) -> bool:
-    """Write the tests; False if somebody has written them since they were read."""
-    with database.transaction() as connection:
-        change = drift.update().where(drift.c.serial == serial)
-        return (
-            connection.execute(
-                change, {"serial": serial + 1, "document": json.dumps(state)}
-            ).rowcount
-            == 1
-        )
-
-
-def _feedback_words(test: MeanTest, source: str) -> str:
-    if test.interval is None:
-        return f"{len(test.values):,} of the first {test.baseline:,} answers judged ({source})"
-    low, high = test.interval
-    return (
-        f"{test.recent:.2f} in the last answers ({source}), {low:.2f} to {high:.2f} by the first "
-        f"{test.baseline:,}"
-    )
-
-
-def drift_document(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What the dashboard shows: flags, and a line about each expert and the queries."""
-    words: dict[str, list[str]] = {}
-    for name, known in state.get("versions", {}).items():
-        words.setdefault(name, []).append(f"reports {list(known['counts'])[-1]}")
-    for name, tests in state.get("feedback", {}).items():
-        said = [_feedback_words(MeanTest.from_state(tests[source]), source) for source in tests]
-        words.setdefault(name, []).extend(f"feedback {one}" for one in said)
-    lines = [{"name": name, "text": "; ".join(words[name])} for name in sorted(words)]
-    novelty = MeanTest.from_state(state.get("novelty", {}))
-    if novelty.n and novelty.interval:
-        text = (
-            f"{novelty.recent:.1%} of the last are novel, up to {novelty.interval[1]:.1%} expected"
-        )
-        lines.append({"name": "queries", "text": text})
-    return {"flags": state.get("flags", []), "lines": lines}
+    What came in ``NEW_ANSWERS`` answers, or among the first of an expert, is known. The newest is the last:
+    of too many, those that were not seen for long are forgotten.
+    """
+    is_first = counts.setdefault("", 0) < baseline  # no version is empty
+    answers = counts.pop("") + 1
+    count = counts.pop(version, 0) + 1
+    known = [one for one in counts if counts[one] >= NEW_ANSWERS]
+    counts[version] = max(count, NEW_ANSWERS) if is_first else count
+    while len(counts) > MAX_VERSIONS:
+        del counts[next(iter(counts))]
+    counts[""] = answers
+    return known[-1] if known and count == NEW_ANSWERS and not is_first else None

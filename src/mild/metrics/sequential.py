@@ -9,10 +9,9 @@ inequality).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -51,10 +50,12 @@ def mean_interval(values: Sequence[float], alpha: float) -> tuple[float, float]:
     return low, high
 
 
+@dataclass
 class MeanTest:
     """Has the mean of observations in [0, 1] left an interval, or changed since the first of them?
 
     Either ``interval`` is given, or it is the ``mean_interval`` of the first ``baseline`` observations.
+    ``vars(test)`` is ready for JSON, and ``MeanTest(**state)`` goes on from there.
 
     **Promise**: as long as every observation, given those before it, has a mean in the interval, or one and
     the same mean since the start of the baseline, the probability that ``alarm`` is ever set is at most
@@ -62,84 +63,61 @@ class MeanTest:
     alpha is for its interval, so that the error of that estimate is accounted for. A change within the
     interval, about 0.09 to each side for 200 scores of 0 and 1, is not found.
 
-    Capital is bet on "below" and on "above" by the means of the last observations, over three horizons. A
-    part of it is kept back for changes to come: 1 / log(e + n) after n observations. So a change that comes
-    late is found nearly as soon as an early one. An observation takes constant time.
+    Capital is bet on the side of the interval where the mean of the last observations lies, over three
+    horizons. A part of it is kept back for changes to come: 1 / log(e + n) after n observations. So a late
+    change is found nearly as soon as an early one. An observation takes constant time.
 
     >>> test = MeanTest(alpha=0.05, baseline=200).add([1.0, 1.0, 0.0, 1.0] * 50)
     >>> test.interval, test.add([0.0, 0.0, 0.0, 1.0] * 50).alarm
     ((0.649, 0.8305), True)
     """
 
-    def __init__(
-        self, alpha: float, interval: tuple[float, float] | None = None, baseline: int = 0
-    ) -> None:
-        self.interval, self.baseline, self.alarm = interval, baseline, False
-        self.alpha = alpha if interval is not None else alpha / 2
-        self.n = 0  # observations after the baseline
-        self.values: list[float] = []  # of the baseline, until it is whole
-        # By horizon: mean and mean square of the last observations, capital in bets on below and above.
-        self._recent: list[list[float]] = []
+    alpha: float
+    interval: Sequence[float] | None = None
+    baseline: int = 0
+    alarm: bool = False
+    n: int = 0  # observations after the baseline
+    values: list[float] = field(default_factory=list)  # of the baseline, until it is whole
+    # By horizon: mean and mean square of the last observations, and the capital in bets.
+    bets: list[list[float]] = field(default_factory=list)
 
     @property
     def recent(self) -> float | None:
         """Mean of about the last hundred observations; None within the baseline."""
-        return self._recent[1][0] if self._recent else None
+        return self.bets[1][0] if self.bets else None
 
     @property
     def evidence(self) -> float:
         """The capital: an e-value against a mean in the interval."""
-        low, high = self.interval or (0.0, 1.0)
-        # No mean is below 0 or above 1: nothing is put on that.
-        below = high >= 1 or (low > 0) / 2
-        bets = sum(below * one[2] + (1 - below) * one[3] for one in self._recent)
-        return _kept(self.n) + bets / len(HORIZONS)
+        return _kept(self.n) + sum(one[2] for one in self.bets) / len(HORIZONS)
 
     def add(self, values: Iterable[float]) -> MeanTest:
         """Look at further observations; the test itself."""
-        rest = iter(values)
+        rest, alpha = iter(values), self.alpha / 2 if self.baseline else self.alpha
         if self.interval is None:
             self.values += islice(rest, self.baseline - len(self.values))
             if len(self.values) < self.baseline:
                 return self
-            self.interval, self.values = mean_interval(self.values, self.alpha), []
+            self.interval, self.values = mean_interval(self.values, alpha), []
         low, high = self.interval
-        if not self._recent:
+        if not self.bets:
             middle = min(max(0.5, low), high)
-            self._recent = [[middle, middle * middle + 0.25, 0.0, 0.0] for _ in HORIZONS]
-        most = MOST_LOST / max(1 - low, 1e-9), MOST_LOST / max(high, 1e-9)
-        kept = _kept(self.n)
+            self.bets = [[middle, middle * middle + 0.25, 0.0] for _ in HORIZONS]
         for x in rest:
+            new = _kept(self.n) - _kept(self.n + 1)
             self.n += 1
-            before, kept = kept, _kept(self.n)
-            for one, horizon in zip(self._recent, HORIZONS, strict=True):
-                mean, square = one[0], one[1]
-                one[2] += before - kept
-                one[3] += before - kept
-                if mean < low:
-                    gap = low - mean
-                    bet = min(gap / (max(square - mean * mean, 1e-3) + gap * gap), most[0])
-                    one[2] *= 1 + bet * (low - x)
-                elif mean > high:
-                    gap = mean - high
-                    bet = min(gap / (max(square - mean * mean, 1e-3) + gap * gap), most[1])
-                    one[3] *= 1 + bet * (x - high)
+            for one, horizon in zip(self.bets, HORIZONS, strict=True):
+                mean, square, _ = one
+                one[2] += new
+                if not low <= mean <= high:
+                    edge, most = (low, 1 - low) if mean < low else (high, high)
+                    gap, most = edge - mean, MOST_LOST / max(most, 1e-9)
+                    bet = gap / (max(square - mean * mean, 1e-3) + gap * gap)
+                    one[2] *= 1 + max(-most, min(bet, most)) * (edge - x)
                 one[0] += (x - mean) / horizon
                 one[1] += (x * x - square) / horizon
-            if not self.alarm:
-                self.alarm = self.evidence >= 1 / self.alpha
+            self.alarm = self.alarm or self.evidence >= 1 / alpha
         return self
-
-    def state(self) -> dict[str, Any]:
-        """The test, ready for JSON."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> MeanTest:
-        """The test as ``state`` gave it."""
-        test = cls(1.0)
-        vars(test).update(deepcopy(dict(state)))
-        return test
 
 
 def _kept(n: int) -> float:

@@ -10,7 +10,7 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, say
-from mild.cli.gateway.feedback import Ledger
+from mild.cli.gateway.feedback import LEDGER
 from mild.cli.gateway.ledger import Since, Until
 from mild.cli.gateway.versions import Port, tell_gateway, used
 from mild.errors import counted
@@ -22,7 +22,7 @@ Accept = StrEnum("Accept", ("better", "cheaper"))
 
 def learn(
     folder: o.RouterArgument,
-    ledger: Ledger = "mild.toml",
+    ledger: Annotated[str, LEDGER] = "mild.toml",
     table: Annotated[
         str | None, Option(metavar="TABLE", help="Table of outcomes that the router was fitted on.")
     ] = None,

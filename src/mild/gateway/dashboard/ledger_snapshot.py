@@ -37,7 +37,7 @@ class LedgerSnapshot:
     # Requests of the last hour that nobody answered, by the expert that was to.
     unanswered: dict[str, int] = field(default_factory=dict)
     workers: list[dict[str, Any]] = field(default_factory=list)
-    drift: dict[str, Any] = field(default_factory=dict)  # the tests
+    drift: list[dict[str, Any]] = field(default_factory=list)  # flags
 
 
 def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
@@ -97,5 +97,5 @@ def read_snapshot(place: Location, now: float) -> LedgerSnapshot:
             }
             for pid, time, document in alive
         ],
-        json.loads(tests or "{}"),
+        json.loads(tests or "{}").get("flags", []),
     )

@@ -57,7 +57,7 @@
     if (status) {
       if (status.shares.drift) list.push(make("div", { class: "notice warn", id: "drift" },
         make("strong", {}, "Shares are outside their bands"), status.shares.sentence));
-      for (const flag of status.drift.flags) list.push(make("div", { class: "notice warn flag" },
+      for (const flag of status.drift) list.push(make("div", { class: "notice warn flag" },
         make("strong", {}, `Drift since ${new Date(flag.time * 1000).toLocaleString("en-GB")}`), flag.text));
       for (const trouble of status.troubles) list.push(make("div", { class: "notice bad" },
         make("strong", {}, "Needs attention"), trouble));
@@ -119,29 +119,21 @@
       `if nothing has changed, they contain all shares with a probability of ${percent(data.confidence, 0)} at any one time. Pinned requests, and requests that name an expert or a trade-off, are not counted.`;
   }
 
-  function driftRow(line, flags) {
-    const own = flags.filter(flag => (flag.expert || "queries") === line.name);
-    return make("li", { class: "row" + (own.length ? " outside" : "") },
-      make("div", { class: "who" }, line.name, " ", own.length ? make("span", { class: "pill bad" }, own.map(flag => flag.kind).join(", ")) : make("span", { class: "pill good" }, "no drift")),
-      make("p", {}, line.text));
-  }
-
   function feedbackRows(data) {
     const at = share => (100 * share) + "%";
-    return data.experts.map(expert => {
-      const { samples, self_selected: chosen } = expert;
-      const words = [];
-      if (samples) words.push(`${count(samples.judged)} picked at random`);
-      if (chosen) words.push(`${count(chosen.judged)} self-selected${samples ? `, mean ${chosen.mean.toFixed(2)}` : ""}`);
-      const rate = expert.rate === null ? "no answers of its own"
-        : `${percent(expert.rate)} of ${plural(expert.answers, "answer")} (${(100 * expert.rate_low).toFixed(1)} to ${percent(expert.rate_high)})`;
+    return Object.entries(data).map(([name, { answers, rate, samples, self_selected: chosen }]) => {
+      const words = [rate === null ? "no answers of its own"
+        : `${percent(rate.mean)} of ${plural(answers, "answer")} (${(100 * rate.low).toFixed(1)} to ${percent(rate.high)})`];
+      if (samples) words.push(`${count(samples.count)} picked at random`);
+      if (chosen) words.push(`${count(chosen.count)} self-selected${samples ? `, mean ${chosen.mean.toFixed(2)}` : ""}`);
+      const { mean, low, high } = samples || chosen;
       return make("li", { class: "row" },
-        make("div", { class: "who" }, expert.name, ...[rate, ...words].map(text => make("small", {}, text))),
+        make("div", { class: "who" }, name, ...words.map(text => make("small", {}, text))),
         make("div", { class: "meter", "aria-hidden": "true" },
-          make("i", { class: "band", style: { left: at(expert.low), width: at(expert.high - expert.low) } }),
-          make("i", { class: "usual", style: { left: at(expert.mean) } })),
-        make("div", { class: "figures" }, make("span", { class: "unseen" }, "mean score "), expert.mean.toFixed(2),
-          make("small", {}, `${expert.low.toFixed(2)} to ${expert.high.toFixed(2)}`)));
+          make("i", { class: "band", style: { left: at(low), width: at(high - low) } }),
+          make("i", { class: "usual", style: { left: at(mean) } })),
+        make("div", { class: "figures" }, make("span", { class: "unseen" }, "mean score "), mean.toFixed(2),
+          make("small", {}, `${low.toFixed(2)} to ${high.toFixed(2)}`)));
     });
   }
 
@@ -247,10 +239,7 @@
     byId("usual-word").textContent = status.shares.reference === "earlier" ? "earlier share" : "trained share";
     fill("shares", status.shares, () => shares(status.shares));
     byId("rule").textContent = rule(status.shares);
-    byId("drift-card").hidden = !status.drift.lines.length;
-    fill("drift-lines", status.drift, () => status.drift.lines.map(line => driftRow(line, status.drift.flags)));
-    byId("feedback-card").hidden = status.feedback.experts.length === 0;
-    byId("feedback-sentence").textContent = `Answers of the last ${status.feedback.days} days, and how many were judged. The mean score is that of answers picked at random, or without any, of those that clients chose to judge.`;
+    byId("feedback-card").hidden = !Object.keys(status.feedback).length;
     fill("feedback", status.feedback, () => feedbackRows(status.feedback));
     fill("spend", status.spend, () => spendRows(status.spend));
     fill("traffic", status.traffic, () => traffic(status.traffic));
@@ -268,7 +257,7 @@
     node.className = "pulse " + (goneSince !== null ? "gone" : seen ? "live" : "waiting");
     node.textContent = goneSince !== null ? "no answer" : seen ? `live, ${clock(seen.time)}` : "Connecting …";
     document.documentElement.classList.toggle("stale", goneSince !== null);
-    fill("notices", [goneSince, seen && seen.shares, seen && seen.drift.flags, seen && seen.troubles], () => notices(seen));
+    fill("notices", [goneSince, seen && seen.shares, seen && seen.drift, seen && seen.troubles], () => notices(seen));
   }
 
   async function ask() {

@@ -20,7 +20,6 @@ from mild.gateway.config import Settings
 from mild.gateway.dashboard.ledger_snapshot import MINUTES, LedgerSnapshot, read_snapshot
 from mild.gateway.dashboard.shares import Reference, share_document, trained
 from mild.gateway.database import Address
-from mild.gateway.drift import drift_document
 from mild.gateway.ledger.feedback import feedback_by_expert
 from mild.gateway.ledger.records import Record, path_of
 from mild.gateway.ledger.summary import quantile
@@ -124,18 +123,15 @@ class Dashboard:
             "time": now,
             "experts": expert_lines(self._names, found, workers),
             "shares": share_document(self._choices, found.draws, self._reference, explore),
-            "drift": drift_document(found.drift),
+            "drift": found.drift,
             "traffic": traffic_document(found.minutes, now),
             "latency": latency_document(found.recent),
             "savings": savings_document(found.recent, self.settings.experts),
             "spend": spend,
             "feedback": {
-                "days": FEEDBACK_DAYS,
-                "experts": [
-                    {"name": name, **self._feedback[name]}
-                    for name in self._names
-                    if self._feedback.get(name, {}).get("mean") is not None
-                ],
+                name: entry
+                for name, entry in self._feedback.items()
+                if name in self._names and (entry["samples"] or entry["self_selected"])
             },
             "workers": [{name: worker.get(name) for name in WORKER} for worker in workers],
             "last": decision_lines(found.recent, self.settings.ledger.keep_text),

@@ -56,8 +56,8 @@ minutes = make_table(
 )
 # What each serving process says of itself, as JSON.
 workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
-# The tests for drift, as JSON; each change takes the next serial number.
-drift = make_table("drift", ["name"], name=sa.Text, serial=sa.BigInteger, document=sa.Text)
+# The tests for drift, as JSON.
+drift = make_table("drift", ["name"], name=sa.Text, document=sa.Text)
 
 
 class LedgerStore:

@@ -18,7 +18,6 @@ def upgrade() -> None:
     op.create_table(
         "drift",
         sa.Column("name", sa.Text(), primary_key=True),
-        sa.Column("serial", sa.BigInteger(), nullable=False),
         sa.Column("document", sa.Text(), nullable=False),
         schema=schema,
     )
