@@ -132,20 +132,12 @@ def fit_candidate(
     if weights.latency_weight:
         seconds = relative_heads(X, cells(known.seconds, usable.latency), p)
         extra += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
-    # Betas count by the price weight.
-    scale = weights.price_weight or 1.0
-    if not weights.price_weight:
-        dollars = replace(dollars, coef=0 * dollars.coef, intercept=0 * dollars.intercept)
-    kind = np.float32
-    policy = PricedPolicy(
-        errors.coef.astype(kind),
-        errors.intercept.astype(kind),
-        dollars.coef.astype(kind),
-        dollars.intercept.astype(kind),
-        (extra / scale).astype(kind),
-        scale,
-        "ridge",
-    )
+    # Betas count by the price weight; without one, as errors.
+    level, betas = errors.intercept + extra, np.zeros(p)
+    if weights.price_weight:
+        level, betas = errors.intercept, extra / weights.price_weight
+    heads = (errors.coef, level, dollars.coef, dollars.intercept, betas)
+    policy = PricedPolicy(*(one.astype(np.float32) for one in heads), weights.price_weight, "ridge")
     return learned_router(router, policy, errors, X)
 
 
