@@ -133,11 +133,16 @@ def fit_candidate(
         seconds = relative_heads(X, cells(known.seconds, usable.latency), p)
         extra += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
     # Betas count by the price weight; without one, as errors.
-    level, betas = errors.intercept + extra, np.zeros(p)
-    if weights.price_weight:
-        level, betas = errors.intercept, extra / weights.price_weight
-    heads = (errors.coef, level, dollars.coef, dollars.intercept, betas)
-    policy = PricedPolicy(*(one.astype(np.float32) for one in heads), weights.price_weight, "ridge")
+    weight, kind = weights.price_weight, np.float32
+    policy = PricedPolicy(
+        errors.coef.astype(kind),
+        (errors.intercept + (0 if weight else extra)).astype(kind),
+        dollars.coef.astype(kind),
+        dollars.intercept.astype(kind),
+        (extra / weight if weight else 0 * extra).astype(kind),
+        weight,
+        "ridge",
+    )
     return learned_router(router, policy, errors, X)
 
 
