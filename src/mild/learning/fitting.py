@@ -133,14 +133,14 @@ def fit_candidate(
         seconds = relative_heads(X, cells(known.seconds, usable.latency), p)
         extra += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
     # Betas count by the price weight; without one, as errors.
-    weight, kind = weights.price_weight, np.float32
+    dollar, kind = weights.price_weight, np.float32
     policy = PricedPolicy(
         errors.coef.astype(kind),
-        (errors.intercept + (0 if weight else extra)).astype(kind),
+        (errors.intercept + (0 if dollar else extra)).astype(kind),
         dollars.coef.astype(kind),
         dollars.intercept.astype(kind),
-        (extra / weight if weight else 0 * extra).astype(kind),
-        weight,
+        (extra / dollar if dollar else 0 * extra).astype(kind),
+        dollar,
         "ridge",
     )
     return learned_router(router, policy, errors, X)
