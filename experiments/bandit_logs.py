@@ -47,7 +47,7 @@ from mild.core.propensities import CERTAIN, is_preferred
 from mild.data.queries import QUERY_NAMES
 from mild.data.tables import naming, numbers, read_table
 from mild.errors import DataFileError, OutputExistsError, check_option, counted, listed
-from mild.evaluation.replay import read_errors
+from mild.evaluation.replay import read_judged
 from mild.evaluation.replay.log import LoggedRow, read_draws
 from mild.evaluation.replay.run import check_price_weight, collect_rows, replay_rows
 from mild.gateway.ledger import ledger_reader
@@ -392,7 +392,9 @@ def export(
     left_out: Counter[str] = Counter()
     names = read_experts(ledger_location(ledger)).values()
     every = list(dict.fromkeys(name for experts in names for name in experts))
-    errors = None if feedback is None else read_errors(feedback, "request_id")
+    errors = None
+    if feedback is not None:
+        errors = {name: 1 - score for name, _, score in read_judged(feedback, "request_id")}
     with replacing(out) as file:
         count = write_draws(file, form, ledger_draws(ledger, left_out, errors, price_weight), every)
     typer.echo(f"{count:,} rows to {out}.", err=True)

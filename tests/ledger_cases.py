@@ -6,7 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from mild.gateway.ledger import LedgerWriter, Record
+from mild.gateway.ledger.feedback import Feedback, feedback, has_feedback
+from mild.gateway.ledger.reading import open_ledger
 from mild.gateway.ledger.writer import WAITING_BYTES
 
 EXPERTS = ["small", "middle", "large"]
@@ -52,6 +56,14 @@ def writing(path, experts=EXPERTS, max_waiting_bytes=WAITING_BYTES, clock=None, 
         yield writer
     finally:
         writer.close()
+
+
+def read_feedback(place):
+    """All feedback in a ledger, in the order of time."""
+    query = sa.select(feedback).order_by(feedback.c.time, feedback.c.request_id)
+    with open_ledger(place) as database, database.transaction() as connection:
+        rows = connection.execute(query).all() if has_feedback(database) else []
+    return [Feedback(*row) for row in rows]
 
 
 def write_all(path, records, **settings):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load, read_versions, rollback, serve_version, write_version
+from mild.artifact.reading import load_candidate
 from mild.artifact.versions import LOCK_FILE, VERSIONS_FILE, find_version
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError
 from mild.policies import ConstantPolicy
@@ -64,17 +65,38 @@ def test_the_serving_version_is_loaded(folder: Path) -> None:
 
 
 def test_a_version_can_be_kept_without_serving(folder: Path) -> None:
+    assert load_candidate(folder) is None
     write_version(folder, _router(1), why="not clear", serve=False, facts={"gain": 0.1})
     assert _chosen(folder) == 0
     assert load(folder).info.version == 1
+    assert load_candidate(folder).info.version == 2
     assert read_versions(folder)[2].facts == {"gain": 0.1}
     serve_version(folder, 2, "tried by hand")
     assert _chosen(folder) == 1
-    assert [event.event for event in read_versions(folder).history] == [
-        "saved",
-        "saved",
-        "promoted",
-    ]
+    assert load_candidate(folder) is None
+    changes = [event.event for event in read_versions(folder).history]
+    assert changes == ["saved", "candidate", "promoted"]
+
+
+@pytest.mark.parametrize("serve", [False, True])
+def test_a_new_version_takes_the_place_of_the_candidate(folder: Path, serve: bool) -> None:
+    write_version(folder, _router(1), why="not clear", serve=False)
+    assert write_version(folder, _router(2), why="more rows", serve=serve) == 3
+    known = read_versions(folder)
+    assert [one.version for one in known.versions] == [1, 3]
+    assert (known.serving, known.candidate) == ((3, None) if serve else (1, 3))
+    assert os.listdir(folder / "versions") == ["0003"]
+    # A number is never used twice.
+    assert write_version(folder, _router(1), why="better") == 4
+
+
+def test_a_promoted_candidate_is_rolled_back_to_what_served_before_it(folder: Path) -> None:
+    write_version(folder, _router(1), why="better")
+    write_version(folder, _router(2), why="not clear", serve=False)
+    rollback(folder)
+    serve_version(folder, 3, "it is clear")
+    assert rollback(folder).serving == 1
+    assert sorted(one.version for one in read_versions(folder).versions) == [1, 2, 3]
 
 
 def test_a_version_folder_is_a_router_of_its_own(folder: Path, tmp_path: Path) -> None:
@@ -104,7 +126,7 @@ def test_rollback_follows_what_served_before(folder: Path) -> None:
     assert rollback(folder, to=4, why="it was right").history[-1].why == "it was right"
     assert _chosen(folder) == 0
     known = read_versions(folder)
-    assert [event.serving for event in known.history] == [1, 2, 3, 2, 4, 2, 1, 4]
+    assert [event.version for event in known.history] == [1, 2, 3, 2, 4, 2, 1, 4]
     times = [event.time for event in known.history]
     assert times == sorted(times)
 
@@ -118,23 +140,14 @@ def test_rollback_refuses_what_is_no_other_version(folder: Path, to: object) -> 
     assert read_versions(folder).serving == 1
 
 
-def test_old_versions_are_deleted_where_asked(folder: Path) -> None:
-    for best in (1, 2, 0, 1, 2):
-        write_version(folder, _router(best), why="better", keep=2)
-    assert [one.version for one in read_versions(folder).versions] == [1, 5, 6]
-    assert sorted(os.listdir(folder / "versions")) == ["0005", "0006"]
-    assert len(read_versions(folder).history) == 6
-    # A number is never used twice.
-    rollback(folder, to=1)
-    assert write_version(folder, _router(0), why="better", keep=1) == 7
-    assert [one.version for one in read_versions(folder).versions] == [1, 7]
-
-
 def test_nothing_is_written_where_another_version_serves_meanwhile(folder: Path) -> None:
     old = load(folder).info.fingerprint
     write_version(folder, _router(1), why="better", expected=old)
     with pytest.raises(OutputExistsError) as failed:
         write_version(folder, _router(2), why="better", expected=old)
+    assert failed.value.code == "version_changed"
+    with pytest.raises(OutputExistsError) as failed:
+        serve_version(folder, 1, "better", expected=old)
     assert failed.value.code == "version_changed"
     assert read_versions(folder).serving == 2
     assert os.listdir(folder / "versions") == ["0002"]
@@ -237,7 +250,7 @@ for point in range(1, most + 1):
     child = os.fork()
     if not child:
         killed_at(point)
-        write_version(folder, router, why="better", keep=1)
+        write_version(folder, router, why="better")
         os._exit(0)
     _, status = os.waitpid(child, 0)
     print(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0)
@@ -249,8 +262,8 @@ for point in range(1, most + 1):
 @pytest.mark.parametrize("versions", [0, 2])
 def test_a_writer_may_be_killed_at_any_point(tmp_path: Path, folder: Path, versions: int) -> None:
     for best in [2, 0][:versions]:
-        write_version(folder, _router(best), why="better")
-    before, number = load(folder).info.fingerprint, read_versions(folder).serving + 1
+        write_version(folder, _router(best), why="better", serve=best == 2)
+    before, number = load(folder).info.fingerprint, read_versions(folder).history[-1].version + 1
     out = tmp_path / "out"
     out.mkdir()
     command = [sys.executable, "-c", _KILLED, str(folder), str(out), "500"]
@@ -264,7 +277,7 @@ def test_a_writer_may_be_killed_at_any_point(tmp_path: Path, folder: Path, versi
         after = load(place).info
         served.add(after.version)
         assert after.version == number or after.fingerprint == before
-        rerun = write_version(place, _router(1), why="better", keep=1)
+        rerun = write_version(place, _router(1), why="better")
         assert rerun == (number + 1 if after.version == number else number)
         assert _chosen(place) == 1
         listed = {f"{one.version:04d}" for one in read_versions(place).versions} - {"0001"}
@@ -282,8 +295,8 @@ from mild.policies import ConstantPolicy
 
 router = Router(ConstantPolicy(np.array([0.5, 0.1, 0.5]), 2), ["a", "b", "c"])
 print("ready", flush=True)
-for _ in range(int(sys.argv[2])):
-    write_version(sys.argv[1], router, why=sys.argv[3], keep=3)
+for number in range(int(sys.argv[2])):
+    write_version(sys.argv[1], router, why=sys.argv[3], serve=number % 5 == 0)
 """
 
 
@@ -302,7 +315,7 @@ def test_writers_may_be_killed_at_random_times(folder: Path) -> None:
         process.kill()
         process.communicate()
         load(folder)
-    number = write_version(folder, _router(2), why="better", keep=1)
+    number = write_version(folder, _router(2), why="better")
     assert _chosen(folder) == 2
     assert number == len(read_versions(folder).history)
     assert len(os.listdir(folder / "versions")) == len(read_versions(folder).versions) - 1
@@ -315,4 +328,4 @@ def test_two_writers_at_once_lose_nothing(folder: Path) -> None:
     known = read_versions(folder)
     assert [event.version for event in known.history] == list(range(1, 32))
     assert sorted(event.why for event in known.history[1:]) == ["x"] * 15 + ["y"] * 15
-    assert known.serving == 31
+    assert 31 in (known.serving, known.candidate)

@@ -31,7 +31,7 @@ from mild.artifact.schemas import (
     check_text,
     described_tensor,
 )
-from mild.artifact.versions import VERSION_FILES, VERSIONS_FOLDER, add_version
+from mild.artifact.versions import VERSION_FILES, VERSIONS_FOLDER, adding_version
 from mild.core.arrays import FloatArray
 from mild.errors import ArtifactError, InvalidInputError, OutputExistsError, counted
 from mild.features import FEATURES, TextFeatures
@@ -96,8 +96,10 @@ def write_folder(
         beside = {} if text is None else text.files()
         content = {TENSORS_FILE: packed, **beside, MANIFEST_FILE: manifest_json(manifest).encode()}
         if os.path.lexists(target / VERSIONS_FOLDER):
-            why = "saved in place of the router that served"
-            add_version(target, lambda place: _write(place, content), "saved", why)
+            with adding_version(
+                target, "saved", "saved in place of the router that served"
+            ) as place:
+                _write(place, content)
         else:
             _write(target, content)
     except OutputExistsError:

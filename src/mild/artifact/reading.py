@@ -30,7 +30,7 @@ from mild.artifact.schemas import (
     described_tensor,
     split,
 )
-from mild.artifact.versions import VERSIONS_FILE, find_version, read_versions
+from mild.artifact.versions import find_version, read_versions
 from mild.errors import ArtifactError, DataFileError, InvalidInputError, check_arguments
 from mild.features import FEATURES, TextFeatures
 from mild.policies import POLICIES
@@ -78,9 +78,8 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
 
 def load_candidate(folder: str | os.PathLike[str]) -> Router | None:
     """The version that has learned and is not yet proven; None if there is none."""
-    path = Path(folder)
-    known = read_versions(path) if (path / VERSIONS_FILE).is_file() else None
-    return None if known is None or known.candidate is None else load(path, known.candidate)
+    candidate = read_versions(folder).candidate
+    return None if candidate is None else load(folder, candidate)
 
 
 def _load(path: Path) -> Router:

@@ -37,7 +37,7 @@ COMMANDS: list[Callable[..., None]] = [
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {
     keys.keys: {"add": keys.add, "list": keys.list_keys, "revoke": keys.revoke},
     ledger.ledger: {"show": ledger.show, "export": ledger.export},
-    feedback.feedback: {"import": feedback.import_table, "show": feedback.show},
+    feedback.feedback: {"import": feedback.import_table},
     data: {"describe": describe, "convert": convert, "split": split},
 }
 SETTINGS: dict[str, Any] = {

@@ -6,43 +6,21 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from filelock import FileLock, Timeout
 from pyarrow import fs
 
-from mild.data.tables import reason
+from mild.artifact.files import file_lock
 from mild.distributed.partitions import is_local
-from mild.errors import DataFileError, OutputExistsError
+from mild.errors import OutputExistsError
 
 LOCK_FILE = "_lock"
 #: Seconds without a change after which a lock on an object store has expired.
 STALE = 300.0
-
-
-@contextmanager
-def file_lock(path: Path, taken: Callable[[], Exception]) -> Iterator[None]:
-    """Hold a lock of the kernel, which ends with the process; raise ``taken()`` if another has it."""
-    lock = FileLock(path, timeout=0)
-    try:
-        # Says why a folder cannot be written to, which the lock may take for contention.
-        path.touch()
-        lock.acquire()
-    except Timeout as error:
-        raise taken() from error
-    except OSError as error:
-        raise DataFileError(f"cannot write to {path.parent}: {reason(error)}.") from error
-    try:
-        yield
-    finally:
-        # Removed while it is held: a lock file that was removed cannot be acquired.
-        with suppress(OSError):
-            path.unlink()
-        lock.release()
 
 
 @contextmanager

@@ -55,25 +55,24 @@ def _in_folder(value: object, info: ValidationInfo) -> object:
     return value if info.context is None else info.context / Path(value).expanduser()
 
 
-def _flag_or(word: str) -> Callable[[object], object]:
-    """A validator of true, false and one word."""
+def _or(word: str, rule: str, holds: Callable[[Any], bool]) -> PlainValidator:
+    """A validator of a word, and of other values."""
 
     def check(value: object) -> object:
-        if value != word and not isinstance(value, bool):
-            problem(f'must be true, false or "{word}"')
+        if value != word and not holds(value):
+            problem(f'must be {rule} or "{word}"')
         return value
 
-    return check
+    return PlainValidator(check)
 
 
-def _share_or_auto(value: object) -> object:
-    """A validator of a share and "auto"."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value != "auto" and not (number and 0 <= float(str(value)) <= 1):
-        problem('must be a share from 0 to 1, or "auto"')
-    return value
+def _flag_or(word: str) -> PlainValidator:
+    return _or(word, "true, false", lambda x: isinstance(x, bool))
 
 
+_share_or_auto = _or(
+    "auto", "a share from 0 to 1,", lambda x: type(x) in (int, float) and 0 <= x <= 1
+)
 _File = Annotated[Path, BeforeValidator(_in_folder)]
 _Share = Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)]
 _ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", lambda x: 0 < x < 1)]
@@ -104,10 +103,10 @@ class RoutingSettings:
     """How an expert is chosen."""
 
     price_weight: Amount | None = None
-    explore: Annotated[float | Literal["auto"], PlainValidator(_share_or_auto)] = 0.0
+    explore: Annotated[float | Literal["auto"], _share_or_auto] = 0.0
     explore_max: _ShareBelowOne = 0.2
     text: Literal["last", "all"] = "last"
-    pin_sessions: Annotated[bool | Literal["soft"], PlainValidator(_flag_or("soft"))] = True
+    pin_sessions: Annotated[bool | Literal["soft"], _flag_or("soft")] = True
     session_seconds: Positive = 3600.0
     max_sessions: Annotated[int, whole(1, 100_000_000)] = 10_000
     fallback: Flag = True
@@ -203,8 +202,6 @@ class GradingSettings:
     query_column: Text | None = None
     answer_column: Text | None = None
     max_tokens: Annotated[int, whole(1)] = 1024
-    max_in_flight: Annotated[int, whole(1)] = 4
-    max_waiting: Annotated[int, whole(1)] = 100
 
 
 _Url = Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/path", _URL.fullmatch)]
@@ -249,12 +246,6 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, config=CONFIG)
-class _Served:
-    router: _File | None = None
-    port: Annotated[int, whole(0, 65535)] = 6060
-
-
-@dataclass(frozen=True, config=CONFIG)
 class Settings:
     """Everything that the gateway is told.
 
@@ -281,7 +272,7 @@ class Settings:
     grading: GradingSettings | None = None
     drift: DriftSettings = DriftSettings()
     store: str | Address | None = None
-    page: Annotated[bool | Literal["public"], PlainValidator(_flag_or("public"))] = True
+    page: Annotated[bool | Literal["public"], _flag_or("public")] = True
     notes: tuple[str, ...] = ()
     source: Path | None = None
     lines: dict[tuple[str, ...], int] = field(default_factory=dict, compare=False, repr=False)
@@ -390,16 +381,6 @@ def read_ledger_location(
     config.check()
     assert ledger is not None
     return ledger.path
-
-
-def read_served(path: str | os.PathLike[str]) -> tuple[Path | None, int]:
-    """Folder of the router and port that a file names; no secret is needed for that."""
-    config = _open(path)
-    found = {name: config.content[name] for name in ("router", "port") if name in config.content}
-    settings = config.validate(_Served, found)
-    config.check()
-    assert settings is not None
-    return settings.router, settings.port
 
 
 def _open(path: str | os.PathLike[str]) -> ConfigFile:

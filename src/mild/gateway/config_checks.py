@@ -16,13 +16,12 @@ from pydantic import TypeAdapter
 
 from mild.artifact import Router, load
 from mild.endpoints.expert import Expert, is_loopback
-from mild.endpoints.prices import Usage
 from mild.endpoints.redaction import LONG
 from mild.endpoints.secrets import SecretError, check_safe_file
 from mild.errors import InvalidInputError, MildError, MissingExtraError, UnsupportedError
 from mild.gateway.config import CascadeSettings, ServerSettings, Settings, read_settings
 from mild.gateway.database import Address, DatabaseError
-from mild.gateway.grading import ANSWER_BYTES, read_references
+from mild.gateway.grading import read_references
 from mild.gateway.selection.models import CASCADE, configured_name
 from mild.gateway.tracing import import_exporter, is_enabled
 
@@ -318,12 +317,6 @@ def _grading_findings(settings: Settings, router: Router | None) -> Iterator[Con
         yield _warning(
             f"{place('expert')}: {expert.name} is an expert of the router, and does not grade its own "
             "answers: nothing is learned about them here."
-        )
-    most = expert.price.of(Usage(2 * ANSWER_BYTES, grading.max_tokens))
-    if grading.method == "rubric" and most > grading.budget_day:
-        yield _warning(
-            f"{place('budget_day')} (${grading.budget_day:g}) does not pay for a grade, which may cost "
-            f"${most:.2g} and more."
         )
 
 

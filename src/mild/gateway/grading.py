@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 from typing import TYPE_CHECKING, Any
@@ -27,25 +26,21 @@ _SCORE = re.compile(rf"score\W{{0,10}}?{_NUMBER}", re.IGNORECASE)
 _ONLY_NUMBER = re.compile(rf"\W{{0,10}}?{_NUMBER}\W{{0,10}}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
-# Questions by the digest of their text.
-References = dict[bytes, list["Question"]]
 
-
-def read_references(settings: GradingSettings) -> References:
-    """The right answers of a file; DataFileError says what is wrong with it."""
+def read_references(settings: GradingSettings) -> dict[str, list[Question]]:
+    """By query the right answers of a file; DataFileError says what is wrong with it."""
     from mild.collect.questions import read_questions  # Arrow takes a while, and only this needs it
 
-    found: References = {}
+    found: dict[str, list[Question]] = {}
     columns = settings.query_column, settings.answer_column
     for question in read_questions(settings.references, *columns).items:
-        found.setdefault(digest_of_query(question.query), []).append(question)
+        found.setdefault(plain(question.query), []).append(question)
     return found
 
 
-def digest_of_query(query: str) -> bytes:
-    """Sixteen bytes of a query, whatever its white space."""
-    text = " ".join(query.split())
-    return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).digest()
+def plain(query: str) -> str:
+    """A query with single spaces for its white space."""
+    return " ".join(query.split())
 
 
 def is_right(questions: list[Question], answer: Any) -> bool:
@@ -87,13 +82,10 @@ def cut(text: str, most: int) -> str:
 
     Other control characters than white space become spaces: as JSON, no byte takes more than two.
     """
-    data = _CONTROL.sub(" ", text).encode(errors="replace")
-    if len(data) <= most:
-        return data.decode()
-    note = f"\n[{len(data) - most} bytes are left out here]\n"
-    last = (most - len(note)) // 4
-    first = most - len(note) - last
-    return data[:first].decode(errors="ignore") + note + data[-last:].decode(errors="ignore")
+    data, first, note = _CONTROL.sub(" ", text).encode(errors="replace"), most * 3 // 4, b" [...] "
+    if len(data) > most:
+        data = data[:first] + note + data[first + len(note) - most :]
+    return data.decode(errors="ignore")
 
 
 def read_score(reply: Any) -> float | None:
@@ -104,8 +96,7 @@ def read_score(reply: Any) -> float | None:
     """
     if not isinstance(reply, str):
         return None
-    named = list(_SCORE.finditer(reply))
-    found = named[-1] if named else _ONLY_NUMBER.fullmatch(reply.strip())
+    found = [_ONLY_NUMBER.fullmatch(reply.strip()), *_SCORE.finditer(reply)][-1]
     if found is None:
         return None
     number, percent, most = found.groups()

@@ -43,7 +43,6 @@ _LABELS: Mapping[str, Sequence[str]] = {
     "reload": ("ok", "failed"),
     "reason": UNGRADED,
     "kind": ("version", "feedback", "novelty"),
-    "source": ("client", "grader"),
     "step": (*map(str, range(1, MAX_STEP + 1)), "none"),
 }
 
@@ -60,9 +59,6 @@ _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "mild_tokens_total": ("counter", "Tokens that are charged.", ("expert", "direction")),
     "mild_dollars_total": ("counter", "Dollars spent.", ("expert",)),
     "mild_grading_failed_total": ("counter", "Picked answers without a grade.", ("reason",)),
-    "mild_grading_dollars_total": ("counter", "Dollars spent on grading.", ()),
-    "mild_feedback_total": ("counter", "Answers that were judged.", ("expert", "source")),
-    "mild_feedback_score_total": ("counter", "Sum of their scores.", ("expert", "source")),
     "mild_reloads_total": ("counter", "Router reloads of workers.", ("result",)),
     "mild_errors_total": ("counter", "Errors in the gateway itself.", ()),
     "mild_unread_cut_total": ("counter", "Connections cut whose clients did not read.", ()),

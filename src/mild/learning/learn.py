@@ -96,8 +96,7 @@ def learn(
     min_judged: int | None = None,
     since: str | float | datetime | None = None,
     until: str | float | datetime | None = None,
-    confidence: float = 0.95,
-    keep: int | None = None,
+    confidence: float = 0.98,
     dry_run: bool = False,
 ) -> LearnResult:
     """Learn a new version of a router from a ledger with feedback, and promote it if it is surely better.
@@ -120,7 +119,6 @@ def learn(
     min_judged : graded answers that a promotion needs; None for 100
     since, until : span of time of the requests, as in ``mild.replay``
     confidence : of the intervals
-    keep : how many of the newest versions to keep; None for all
     dry_run : whether to judge only, and write nothing
 
     Returns
@@ -157,7 +155,7 @@ def learn(
     trained = task.trained_on(found)
     version = None
     if not dry_run:
-        version = _write(folder, serving, found, sum(trained.values()) - trained["table"], keep)
+        version = _write(folder, serving, found, sum(trained.values()) - trained["table"])
     return LearnResult(
         found.promotes,
         found.reason,
@@ -179,14 +177,14 @@ class Learned:
     router: Router
     judgement: Judgement
     reason: str
-    learned_until: float | None  # time of the newest request that it has learned from
-    promotes: bool
+    learned_until: float | None = None  # time of the newest request that it has learned from
+    promotes: bool = False
     version: int | None = None  # of a candidate that is in the folder already
-    differs: bool = True  # whether it decides otherwise than the serving router, now and then
+    differs: bool = False  # whether it decides otherwise than the serving router, now and then
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class TriedRouter:
     """A router that has learned and was tried out since."""
 
     router: Router
@@ -213,7 +211,7 @@ class Learning:
     least: int
     accept: str
 
-    def find(self, learned_until: float | None, candidate: Candidate | None = None) -> Learned:
+    def find(self, learned_until: float | None, candidate: TriedRouter | None = None) -> Learned:
         """The router to promote; otherwise the one to try out.
 
         ``learned_until`` is the time of the newest request that the serving router has learned from.
@@ -225,27 +223,26 @@ class Learning:
             serving = self.serving.info.fingerprint
             own = [k for k, name in enumerate(logged.routers) if name == serving]
             unseen &= np.isin(logged.router, own)
-        # A candidate has been tried out since it was trained, and all that came later is new to both.
+        if not len(logged):
+            return Learned(self.serving, Judgement("too_few", 0, 0.0, 0, 0.0, {}), "too_few")
+        # One test a run: every further one would be another chance to promote by luck.
         if candidate is not None and candidate.fits(self.serving):
+            # It has been tried out since it was trained, and all that came later is new to both.
             later = unseen & (times > candidate.learned_until)
             found = self._judged(candidate.router, later, candidate.learned_until)
-            if found.promotes:
+            if found.promotes or found.reason == "too_few":
                 return replace(found, version=candidate.version)
-        # Otherwise the older half of what is new trains, and the newer one judges.
-        fresh = None
-        if unseen.any():
-            cut = float(np.median(times[unseen]))
-            fresh = self._judged(self._train(times <= cut), unseen & (times > cut), cut)
-            if fresh.promotes:
-                return fresh
-        # Neither is proven: one that has learned from everything is tried out.
-        last = self._train(np.ones(len(logged), bool))
-        until = float(times.max()) if len(logged) else None
-        found = fresh or self._judged(last, unseen, until)
-        X = logged.X[-_TRIED:]
+        else:
+            # The older half of what is new trains, and the newer one judges.
+            cut = float(np.median(times[unseen])) if unseen.any() else np.inf
+            found = self._judged(self._train(times <= cut), unseen & (times > cut), cut)
+            if found.promotes:
+                return found
+        # It is not proven: one that has learned from everything is tried out.
+        last, X = self._train(np.ones(len(logged), bool)), logged.X[-_TRIED:]
         alike = self.serving.direct.policy.predict(X) == last.direct.policy.predict(X)
-        differs = bool(alike.mean() < _ALIKE) if len(X) else False
-        return replace(found, router=last, learned_until=until, differs=differs)
+        differs = bool(alike.mean() < _ALIKE)
+        return replace(found, router=last, learned_until=float(times.max()), differs=differs)
 
     @property
     def _judging(self) -> BoolArray:
@@ -359,23 +356,23 @@ def _leave_out(
     return logged.take(np.flatnonzero(~rows))
 
 
-def _candidate(versions: Versions) -> Candidate | None:
+def _candidate(versions: Versions) -> TriedRouter | None:
     """The candidate in a folder; None if there is none."""
     if versions.candidate is None:
         return None
     until = versions[versions.candidate].learned_until
     if until is None:
         return None
-    return Candidate(load(versions.folder, versions.candidate), until, versions.candidate)
+    return TriedRouter(load(versions.folder, versions.candidate), until, versions.candidate)
 
 
-def _write(
-    folder: Path, serving: Router, found: Learned, answers: int, keep: int | None
-) -> int | None:
+def _write(folder: Path, serving: Router, found: Learned, answers: int) -> int | None:
     """Promote or keep a router; its version, None if it need not be kept."""
     why = f"learned from {counted(answers, 'answer')}"
     if found.version is not None:
-        serve_version(folder, found.version, f"{why}: {found.reason}")
+        if found.promotes:
+            expected = serving.info.fingerprint
+            serve_version(folder, found.version, f"{why}: {found.reason}", expected=expected)
         return found.version
     if not (found.promotes or found.differs):
         return None
@@ -388,5 +385,4 @@ def _write(
         serve=found.promotes,
         expected=serving.info.fingerprint,
         facts={"judgement": found.judgement.as_dict()},
-        keep=keep,
     )

@@ -35,19 +35,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_file_goes_in_and_is_shown_and_exported(run, folder):
+def test_a_file_goes_in_and_is_exported(run, folder):
     place = folder / "l.db"
-    assert "no answer was judged" in run("feedback", "show", "--ledger", place).stderr
     words = ("feedback", "import", folder / "graded.csv", "--ledger", place, "--rate", "0.5")
     said = json.loads(run(*words, "--json").stdout)
-    assert (said["written"], said["unknown"], said["rate"]) == (2, 1, 0.5)
+    assert said == {"written": 2, "unknown": 1, "unanswered": 0}
     assert "2 scores written, 1 request unknown." in run(*words).stdout
-    shown = json.loads(run("feedback", "show", "--ledger", place, "--json").stdout)
-    entry = shown["experts"]["small"]
-    assert (entry["answers"], entry["judged"], entry["mean"]) == (4, 2, 0.5)
-    table = run("feedback", "show", "--ledger", place).stdout
-    assert "50.0%" in table
-    assert "0.500" in table
     out = folder / "l.parquet"
     assert run("ledger", "export", place, "--out", out, "--feedback", "ledger").exit_code == 0
     assert parquet.read_table(out)["score"].to_pylist() == [1.0, 0.0, None, None]

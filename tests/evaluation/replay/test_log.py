@@ -5,7 +5,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mild.errors import DataFileError
-from mild.evaluation.replay import read_errors, read_texts
+from mild.evaluation.replay import read_judged, read_texts
 
 
 def test_queries_are_found_by_usual_names_or_the_one_that_is_said(tmp_path):
@@ -28,24 +28,24 @@ def test_queries_are_found_by_usual_names_or_the_one_that_is_said(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("column", "values", "errors"),
+    ("column", "values", "scores"),
     [
-        ("error", "0.25,1", (0.25, 1)),
-        ("score", "0.25,1", (0.75, 0)),
-        ("correct", "true,false", (0, 1)),
+        ("error", "0.25,1", (0.75, 0)),
+        ("score", "0.25,1", (0.25, 1)),
+        ("correct", "true,false", (1, 0)),
     ],
 )
-def test_judgements_become_errors(tmp_path, column, values, errors):
+def test_judgements_become_scores(tmp_path, column, values, scores):
     path = tmp_path / "f.csv"
     first, second = values.split(",")
     path.write_text(f"request_id,{column}\n01,{first}\n02,{second}\n")
-    assert read_errors(path, "request_id") == {"01": errors[0], "02": errors[1]}
+    assert list(read_judged(path, "request_id")) == [("01", "", scores[0]), ("02", "", scores[1])]
 
 
 def test_json_lines_are_read_and_rows_without_a_judgement_left_out(tmp_path):
     path = tmp_path / "f.jsonl"
     path.write_text('{"request_id": "a", "score": 1}\n{"request_id": "b", "score": null}\n')
-    assert read_errors(path, "request_id") == {"a": 0.0}
+    assert list(read_judged(path, "request_id")) == [("a", "", 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_what_is_wrong_with_a_table_is_said(tmp_path, text, words):
     path = tmp_path / "f.csv"
     path.write_text(text)
     with pytest.raises(DataFileError, match=words):
-        read_errors(path, "request_id")
+        list(read_judged(path, "request_id"))

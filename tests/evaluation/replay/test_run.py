@@ -1,5 +1,6 @@
 """From a ledger to a sentence."""
 
+import numpy as np
 import pytest
 
 from mild.errors import InvalidInputError
@@ -96,6 +97,18 @@ def test_the_serving_router_is_not_better_than_itself(tmp_path, pinned):
     assert (difference["mean"], difference["standard_error"]) == (0.0, 0.0)
     assert (found["verdict"].pays, found["verdict"].reason) == (None, "same")
     assert (found["overlap"]["changed"], found["overlap"]["changed_draws"]) == (0.0, 0)
+
+
+def test_what_the_router_preferred_is_what_the_ledger_says(tmp_path):
+    """Exploration that asks one other expert draws it with more than 1 / 3."""
+    rng = np.random.default_rng(0)
+    records, _ = make_log(600, explore=0.0)
+    for entry in records:
+        entry.preferred, entry.propensity = entry.chosen, 0.55
+        if rng.random() < 0.45:
+            entry.chosen, entry.expert, entry.propensity = "small", "small", 0.45
+    found = replay(ledger_reader(write_log(tmp_path / "l.db", records)), make_router(OLD))
+    assert (found["overlap"]["changed"], found["verdict"].reason) == (0.0, "same")
 
 
 def test_the_serving_router_is_estimated_without_its_exploration(log, router):

@@ -284,12 +284,13 @@ def test_feedback_is_shown_by_expert_with_intervals(tmp_path):
     rows += [record(4, time=NOW - 9, expert="scholar")]
     # Older than a week.
     rows += [record(5, time=NOW - 8 * 86_400, expert="scholar")]
-    assert make_document(path, rows)["feedback"]["experts"] == []
+    assert make_document(path, rows)["feedback"] == {}
     database = open_database(path)
     given = [("r0", "atlas", 1.0), ("r1", "atlas", 0.5), ("r5", "scholar", 0.0)]
     write_feedback(database, [Feedback(name, who, "client", s) for name, who, s in given])
     database.close()
-    (line,) = make_document(path)["feedback"]["experts"]
-    assert (line["name"], line["answers"], line["rate"], line["mean"]) == ("atlas", 4, 0.5, 0.75)
-    assert 0 < line["rate_low"] < 0.5 < line["rate_high"] < 1
-    assert 0 < line["low"] < 0.75 < line["high"] < 1
+    ((name, line),) = make_document(path)["feedback"].items()
+    mean, rate = line["self_selected"], line["rate"]
+    assert (name, line["answers"], rate["mean"], mean["mean"]) == ("atlas", 4, 0.5, 0.75)
+    assert 0 < rate["low"] < 0.5 < rate["high"] < 1
+    assert 0 < mean["low"] < 0.75 < mean["high"] < 1

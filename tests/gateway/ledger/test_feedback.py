@@ -5,16 +5,14 @@ import math
 import pytest
 import sqlalchemy as sa
 
-from ledger_cases import record, write_all, writing
+from ledger_cases import Keep, read_feedback, record, write_all, writing
 from mild.errors import InvalidInputError
 from mild.gateway.database.engine import open_database
-from mild.gateway.ledger import feedback as module
+from mild.gateway.ledger import LedgerWriter
 from mild.gateway.ledger.feedback import (
     MAX_COMMENT,
     Feedback,
     feedback_by_expert,
-    read_feedback,
-    wilson_interval,
     write_feedback,
 )
 from mild.gateway.ledger.store import LedgerStore
@@ -28,21 +26,16 @@ def score(number=0, value=1.0, **fields):
 def write(place, rows):
     database = open_database(place)
     try:
-        return write_feedback(database, rows)
+        return write_feedback(database, rows)["written"]
     finally:
         database.close()
 
 
-def test_what_is_written_is_read_in_the_order_of_time(ledger_place, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK", 3)
+def test_what_is_written_is_read(ledger_place):
     write_all(ledger_place, [record(number) for number in range(10)])
-    # Some of the same moment: a block ends among them.
-    rows = [score(number, number / 10, time=1000.0 + number // 4) for number in range(10)]
+    rows = [score(number, number / 10, time=1000.0 + number) for number in range(10)]
     assert write(ledger_place, rows[::-1]) == 10
-    assert list(read_feedback(ledger_place)) == rows
-    assert list(read_feedback(ledger_place, since=1001.0, until=1002.0)) == rows[4:8]
-    assert list(read_feedback(ledger_place, since=1002.5)) == []
-    assert list(read_feedback(ledger_place, source="grader")) == []
+    assert read_feedback(ledger_place) == rows
 
 
 def test_a_row_replaces_the_one_of_its_request_expert_and_source(ledger_place):
@@ -74,7 +67,6 @@ def test_unknown_requests_are_left_out(ledger_place):
         ({"value": math.inf}, "invalid_score"),
         ({"rate": 0.0}, "invalid_rate"),
         ({"rate": math.nan}, "invalid_rate"),
-        ({"source": "somebody"}, "invalid_source"),
     ],
 )
 def test_a_number_outside_of_its_range_writes_nothing(ledger_place, fields, code):
@@ -107,13 +99,13 @@ def test_the_writer_writes_scores_after_the_rows_that_they_judge(ledger_place):
         assert len(list(read_feedback(ledger_place))) == 50
 
 
-@pytest.mark.parametrize("keep_text", [False, True])
-def test_the_writer_keeps_comments_where_texts_are_kept(tmp_path, keep_text):
-    with writing(tmp_path / "l.db", keep_text=keep_text) as writer:
-        writer.write(record(0))
-        writer.judge(score(0, comment="wrong"))
-    (found,) = read_feedback(tmp_path / "l.db")
-    assert found.comment == ("wrong" if keep_text else None)
+def test_features_count_towards_the_bytes_that_wait():
+    writer = LedgerWriter(Keep("unused"), [], max_waiting_bytes=50_000)
+    writer.write(record(0, features="x" * 20_000))
+    writer.judge(score(0))
+    assert 20_000 < writer.waiting_bytes < 30_000
+    writer.write(record(1, features="x" * 30_000))
+    assert (writer.waiting, writer.dropped) == (2, 1)
 
 
 def test_without_a_ledger_nothing_is_taken():
@@ -150,32 +142,33 @@ def test_rate_and_mean_by_expert(ledger_place):
     write_all(ledger_place, records)
     rows = [score(0, 1.0), score(1, 0.0), score(2, 0.5)]
     rows += [score(0, 1.0, source="grader", rate=1.0), score(3, 0.0, source="grader", rate=0.25)]
-    # Of a request that failed, and judged beside the answer that was given: a score, but not of an answer of this expert.
+    # Judged beside the answer that was given, and of a request that failed: no answers of these experts.
     rows += [score(0, 1.0, expert="middle", source="import")]
     rows += [score(9, 0.0, expert="large", source="import")]
     write(ledger_place, rows)
     found = feedback_by_expert(ledger_place)
     small = found["small"]
-    assert (small["answers"], small["judged"], small["rate"]) == (8, 4, 0.5)
-    assert small["rate_low"] < 0.5 < small["rate_high"]
-    assert small["self_selected"]["judged"] == 3
+    assert (small["answers"], small["rate"]["mean"]) == (8, 0.5)
+    assert small["rate"]["low"] < 0.5 < small["rate"]["high"]
+    assert small["self_selected"]["count"] == 3
     assert small["self_selected"]["mean"] == pytest.approx(0.5)
-    # The answer that was picked with probability 0.25 stands for four.
-    assert small["samples"]["mean"] == small["mean"] == pytest.approx(0.2)
-    assert small["low"] == pytest.approx(wilson_interval(0.2, 25 / 17)[0])
-    assert (found["large"]["answers"], found["large"]["judged"]) == (1, 0)
-    assert found["large"]["rate"] == 0
-    assert (found["middle"]["answers"], found["middle"]["judged"]) == (0, 0)
-    assert found["middle"]["rate"] is None
-    assert found["middle"]["mean"] == 1.0
+    # The answer that was picked with probability 0.25 stands for four; they are as many as 25 / 17.
+    assert small["samples"]["mean"] == pytest.approx(0.2)
+    assert small["samples"]["low"] == pytest.approx(0.0135, abs=1e-4)
+    assert small["samples"]["high"] == pytest.approx(0.8204, abs=1e-4)
+    assert (found["large"]["answers"], found["large"]["rate"]["mean"]) == (1, 0)
+    assert (found["middle"]["answers"], found["middle"]["rate"]) == (0, None)
+    assert found["middle"]["samples"] is None
+    assert found["middle"]["self_selected"]["mean"] == 1.0
     # The span is that of the requests.
-    assert feedback_by_expert(ledger_place, since=1002.0, until=1004.0)["small"]["judged"] == 2
+    assert feedback_by_expert(ledger_place, since=1002.0)["small"]["rate"]["mean"] == 2 / 6
     assert feedback_by_expert(ledger_place, since=2000.0) == {}
 
 
-def test_the_interval_holds_for_shares_and_for_scores_in_between():
-    for mean in (0.0, 0.05, 0.5, 1.0):
-        low, high = wilson_interval(mean, 40)
-        assert 0 <= low <= mean <= high <= 1
-        assert high - low > 0.05
-    assert wilson_interval(0.5, 4000)[0] == pytest.approx(0.4845, abs=1e-3)
+@pytest.mark.parametrize("value", [0.0, 0.05, 1.0])
+def test_the_interval_stays_in_range_and_holds_the_mean(tmp_path, value):
+    path = write_all(tmp_path / "l.db", [record(number) for number in range(40)])
+    write(path, [score(number, value, rate=0.5) for number in range(40)])
+    found = feedback_by_expert(path)["small"]["samples"]
+    assert 0 <= found["low"] <= value <= found["high"] <= 1
+    assert found["high"] - found["low"] > 0.05

@@ -11,12 +11,11 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway
 from gateway.process_cases import served, write_files
-from ledger_cases import EXPERTS, record, write_all
+from ledger_cases import EXPERTS, read_feedback, record, write_all
 from mild.gateway.access import Access, AccessStore
 from mild.gateway.access.managing import add_key
 from mild.gateway.config import AccessSettings, LedgerSettings, Settings
 from mild.gateway.ledger import LedgerWriter
-from mild.gateway.ledger.feedback import read_feedback
 from mild.gateway.server import feedback as module
 
 PATH = "/v1/feedback"
@@ -90,7 +89,7 @@ def test_the_same_again_changes_nothing_and_another_score_replaces(ledger_place)
         assert list(read_feedback(ledger_place)) == [before]
         assert before.rate is None
         status, other = await post({"request_id": "r0", "correct": False})
-        assert (status, other["result"], other["previous_score"]) == (200, "replaced", 1.0)
+        assert (status, other["result"], other["score"]) == (200, "replaced", 0.0)
         assert judged(ledger_place) == [("r0", "small", 0.0)]
 
     run(ledger_place, talk)
@@ -247,19 +246,6 @@ def test_without_a_ledger_there_is_no_feedback():
         assert refusal(await post({"request_id": "r0", "score": 1})) == (501, "no_ledger")
 
     run(None, talk)
-
-
-def test_scores_are_counted_once(tmp_path):
-    path = write_all(tmp_path / "l.db", [record(0, key="anonymous", expert="one")])
-
-    async def talk(g, post):
-        for score in (0.5, 0.5, 0.75):
-            await post({"request_id": "r0", "score": score})
-        labels = {"expert": "one", "source": "client"}
-        assert g.app.metrics.value("mild_feedback_total", **labels) == 1
-        assert g.app.metrics.value("mild_feedback_score_total", **labels) == 0.5
-
-    run(path, talk)
 
 
 @pytest.mark.slow

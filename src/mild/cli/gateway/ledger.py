@@ -95,19 +95,21 @@ def export(
     emit(result, as_json, lambda: note(f"{rows:,} rows to {out}.", "written"))
 
 
+def shown_moment(seconds: float | None) -> str:
+    """A time for people; a dash for none."""
+    if seconds is None:
+        return "–"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def _show_summary(found: dict[str, Any]) -> None:
     from mild.gateway.access.dollars import parts_of, shown_dollars
-
-    def moment(seconds: float | None) -> str:
-        if seconds is None:
-            return "–"
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
     facts = {
         "requests": f"{found['requests']:,}",
         "dollars": shown_dollars(parts_of(found["dollars"])),
-        "from": moment(found["first"]),
-        "to": moment(found["last"]),
+        "from": shown_moment(found["first"]),
+        "to": shown_moment(found["last"]),
         "size": f"{found['bytes'] / 1e6:,.1f} MB",
         **{outcome: f"{count:,}" for outcome, count in found["outcomes"].items()},
     }

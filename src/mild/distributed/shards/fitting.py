@@ -20,6 +20,7 @@ import numpy as np
 
 from mild._version import __version__
 from mild.artifact import Router
+from mild.artifact.files import file_lock
 from mild.artifact.folder import check_target
 from mild.artifact.info import DataInfo, SharesInfo, TableInfo
 from mild.artifact.sources import source_of
@@ -29,7 +30,6 @@ from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, left_out_rows, without_values
 from mild.data.data_quality import Finding, ScoreCounts, unasked_rows
 from mild.data.formats.base import ReadArguments
-from mild.distributed.locks import file_lock
 from mild.distributed.ray_connection import check_ray
 from mild.distributed.shards.dataset import Dataset, concatenate, open_dataset
 from mild.distributed.shards.workers import (

@@ -25,7 +25,7 @@ WITHOUT_QUERY = "without a query"
 
 _COLUMNS = (
     "request_id", "asked", "chosen", "propensity", "price", "outcome", "text", "pinned_by", "session",
-    "probabilities",
+    "probabilities", "preferred",
 )  # fmt: skip
 
 
@@ -41,9 +41,7 @@ class LoggedRow(NamedTuple):
     failed: bool
     error: float  # NaN if the answer was not graded
     weight: float = 1.0  # for how many requests it stands; 0 if its grade is not used
-    preferred: bool = (
-        True  # whether the expert is the one that the router would draw without exploration
-    )
+    preferred: bool = True  # whether the router would choose the expert without exploration
     extra: tuple[Any, ...] = ()  # values of further columns that were asked for
 
 
@@ -69,7 +67,7 @@ def read_draws(
         block = []
         for row in rows:
             name, asked, chosen, propensity, price, outcome, text, pinned_by, session, shares = row[
-                : len(_COLUMNS)
+                :10
             ]
             if texts is not None:
                 text = texts.get(name)
@@ -89,25 +87,12 @@ def read_draws(
             failed = outcome in ("failed", "cut")
             error = (errors or {}).get(name, 1.0 if failed else math.nan)
             weight = (weights or {}).get(name, 1.0)
-            drawn = pinned_by is None
+            drawn, first = pinned_by is None, row[10]
+            # Rows before schema 0006 do not say it.
             experts = shares.count(",") + 1 if shares else 2
-            block.append(
-                LoggedRow(
-                    *(
-                        text,
-                        chosen,
-                        propensity,
-                        episode,
-                        drawn,
-                        price or 0.0,
-                        failed,
-                        error,
-                        weight,
-                    ),
-                    preferred=is_preferred(propensity, experts),
-                    extra=row[len(_COLUMNS) :],
-                )
-            )
+            preferred = is_preferred(propensity, experts) if first is None else chosen == first
+            known = text, chosen, propensity, episode, drawn, price or 0.0, failed, error, weight
+            block.append(LoggedRow(*known, preferred, extra=row[len(_COLUMNS) :]))
         if block:
             yield block
 
@@ -148,23 +133,15 @@ def read_texts(source: Any, text_column: str | None, id_column: str) -> dict[str
     return {str(key): str(text) for key, text in pairs if text is not None}
 
 
-def read_errors(source: Any, id_column: str) -> dict[str, float]:
-    """Request -> error in [0, 1] from a file or frame with a column ``error``, ``score`` or ``correct``.
+def read_judged(source: Any, id_column: str) -> Iterator[tuple[str, str, float]]:
+    """Request, expert ("" if that is not said) and score in [0, 1] of each row of a file or frame.
 
-    A score of 1 is an error of 0. Rows without a value are left out; of a request that appears twice the
-    last row is used.
+    It has a column ``error``, ``score`` or ``correct``; rows without a value are left out.
     """
-    return {key: error for key, _, _, error in read_judged(source, id_column)}
-
-
-def read_judged(source: Any, id_column: str) -> Iterator[tuple[str, str | None, float, float]]:
-    """Request, expert (None without such a column), score and error of each row that has a value."""
     table, name = _read_columns(source, id_column, ("error", "score", "correct"))
-    known = [one if one in table.column_names else None for one in (id_column, "expert", name)]
-    columns = [
-        [None] * len(table) if one is None else table.column(one).to_pylist() for one in known
-    ]
-    for row, (key, expert, value) in enumerate(zip(*columns, strict=True), start=1):
+    known = [one for one in (id_column, name, "expert") if one in table.column_names]
+    columns = [table.column(one).to_pylist() for one in known]
+    for row, (key, value, *expert) in enumerate(zip(*columns, strict=True), start=1):
         if key is None or value is None:
             continue
         try:
@@ -175,8 +152,8 @@ def read_judged(source: Any, id_column: str) -> Iterator[tuple[str, str | None, 
             raise DataFileError(
                 f"{_name(source)}: {name} must be a number in [0, 1]; got {value!r} in row {row}."
             )
-        judged = (1 - number, number) if name == "error" else (number, 1 - number)
-        yield str(key), None if expert is None else str(expert), *judged
+        who = "" if not expert or expert[0] is None else str(expert[0])
+        yield str(key), who, 1 - number if name == "error" else number
 
 
 def _read_columns(

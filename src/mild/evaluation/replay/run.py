@@ -78,18 +78,9 @@ def replay(
 ) -> dict[str, Any]:
     """What a router that reads text would have cost on the logged traffic, per request.
 
-    The cost of a request is its price in dollars, by the usage that the expert reported, fallbacks
-    included. Where answers were judged (``errors``: request -> error in [0, 1]), it is ``error +
-    price_weight * dollars``, as in fitting; only judged requests count then, and one that failed is an
-    error. ``weights`` say for how many requests a judged one stands; with 0 it is left out, because it was
-    not picked at random.
-
-    The ledger, read by ``mild.gateway.ledger.ledger_reader``, must have been written with exploration;
-    ``texts`` (request -> query) are needed where it keeps none, and ``explore`` is the new router's
-    share of exploration. The verdict compares it with the serving router under the same share: the
-    exploration of the log is no cost of a router. ``since`` and ``until`` are seconds since 1970. The
-    result has ``estimates`` per quantity (cost, and dollars, failures and errors beside it) and method,
-    ``verdict`` (``ReplayVerdict``), ``overlap``, ``rows``, ``left_out`` and ``shares``.
+    As ``mild.replay``, whose fields the result has. ``texts``, ``errors`` and ``weights`` are by request:
+    its query, where the ledger keeps none; its error in [0, 1], where one that failed and was not judged is
+    1; and for how many requests it stands, 0 for one that was not picked at random.
     """
     if errors is not None:
         check_price_weight(price_weight)

@@ -121,20 +121,19 @@
 
   function feedbackRows(data) {
     const at = share => (100 * share) + "%";
-    return data.experts.map(expert => {
-      const { samples, self_selected: chosen } = expert;
-      const words = [];
-      if (samples) words.push(`${count(samples.judged)} picked at random`);
-      if (chosen) words.push(`${count(chosen.judged)} self-selected${samples ? `, mean ${chosen.mean.toFixed(2)}` : ""}`);
-      const rate = expert.rate === null ? "no answers of its own"
-        : `${percent(expert.rate)} of ${plural(expert.answers, "answer")} (${(100 * expert.rate_low).toFixed(1)} to ${percent(expert.rate_high)})`;
+    return Object.entries(data).map(([name, { answers, rate, samples, self_selected: chosen }]) => {
+      const words = [rate === null ? "no answers of its own"
+        : `${percent(rate.mean)} of ${plural(answers, "answer")} (${(100 * rate.low).toFixed(1)} to ${percent(rate.high)})`];
+      if (samples) words.push(`${count(samples.count)} picked at random`);
+      if (chosen) words.push(`${count(chosen.count)} self-selected${samples ? `, mean ${chosen.mean.toFixed(2)}` : ""}`);
+      const { mean, low, high } = samples || chosen;
       return make("li", { class: "row" },
-        make("div", { class: "who" }, expert.name, ...[rate, ...words].map(text => make("small", {}, text))),
+        make("div", { class: "who" }, name, ...words.map(text => make("small", {}, text))),
         make("div", { class: "meter", "aria-hidden": "true" },
-          make("i", { class: "band", style: { left: at(expert.low), width: at(expert.high - expert.low) } }),
-          make("i", { class: "usual", style: { left: at(expert.mean) } })),
-        make("div", { class: "figures" }, make("span", { class: "unseen" }, "mean score "), expert.mean.toFixed(2),
-          make("small", {}, `${expert.low.toFixed(2)} to ${expert.high.toFixed(2)}`)));
+          make("i", { class: "band", style: { left: at(low), width: at(high - low) } }),
+          make("i", { class: "usual", style: { left: at(mean) } })),
+        make("div", { class: "figures" }, make("span", { class: "unseen" }, "mean score "), mean.toFixed(2),
+          make("small", {}, `${low.toFixed(2)} to ${high.toFixed(2)}`)));
     });
   }
 
@@ -240,8 +239,7 @@
     byId("usual-word").textContent = status.shares.reference === "earlier" ? "earlier share" : "trained share";
     fill("shares", status.shares, () => shares(status.shares));
     byId("rule").textContent = rule(status.shares);
-    byId("feedback-card").hidden = status.feedback.experts.length === 0;
-    byId("feedback-sentence").textContent = `Answers of the last ${status.feedback.days} days, and how many were judged. The mean score is that of answers picked at random, or without any, of those that clients chose to judge.`;
+    byId("feedback-card").hidden = !Object.keys(status.feedback).length;
     fill("feedback", status.feedback, () => feedbackRows(status.feedback));
     fill("spend", status.spend, () => spendRows(status.spend));
     fill("traffic", status.traffic, () => traffic(status.traffic));

@@ -129,12 +129,9 @@ class Dashboard:
             "savings": savings_document(found.recent, self.settings.experts),
             "spend": spend,
             "feedback": {
-                "days": FEEDBACK_DAYS,
-                "experts": [
-                    {"name": name, **self._feedback[name]}
-                    for name in self._names
-                    if self._feedback.get(name, {}).get("mean") is not None
-                ],
+                name: entry
+                for name, entry in self._feedback.items()
+                if name in self._names and (entry["samples"] or entry["self_selected"])
             },
             "workers": [{name: worker.get(name) for name in WORKER} for worker in workers],
             "last": decision_lines(found.recent, self.settings.ledger.keep_text),

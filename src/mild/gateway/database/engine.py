@@ -29,9 +29,9 @@ except ImportError as missing:
 
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
-# Revision of the newest migration. "old" stands for tables of mild 0.1, which had no migrations.
+# Revision of the newest migration, and what stands for tables of mild 0.1, which had no migrations.
 SCHEMA = "0006"
-OLD = "old"
+OLD = "0"
 metadata = sa.MetaData()
 
 # PostgreSQL: all tables are in a schema of their own.

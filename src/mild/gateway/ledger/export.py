@@ -15,9 +15,9 @@ from pyarrow import parquet
 from mild.artifact.files import check_free, replacing
 from mild.data.writing import write_csv, write_json_lines
 from mild.errors import DataFileError
-from mild.evaluation.replay import read_errors
 from mild.gateway.database.engine import Location
-from mild.gateway.ledger.feedback import LEDGER, judged_requests
+from mild.gateway.ledger.feedback import Feedback
+from mild.gateway.ledger.importing import read_scores
 from mild.gateway.ledger.reading import read_blocks, read_experts
 from mild.gateway.ledger.records import COLUMNS, Record, decisions, from_row
 
@@ -39,12 +39,7 @@ def export(
     by block, and the file appears under its name when it is whole.
     """
     place = check_free(Path(out), overwrite)
-    scores: dict[str, float] | None = None
-    if isinstance(feedback, str) and feedback == LEDGER:
-        scores = {name: one.score for name, one in judged_requests(path).items()}
-    elif feedback is not None:
-        errors = read_errors(feedback, "request_id")
-        scores = {name: 1 - error for name, error in errors.items()}
+    scores = read_scores(feedback, path)
     schema = _parquet_schema()
     if scores is not None:
         schema = schema.append(pa.field("score", pa.float64()))
@@ -95,12 +90,13 @@ def _parquet_schema() -> Any:
 
 
 def _fields(
-    record: Record, names: Mapping[str, list[str]], scores: Mapping[Any, float]
+    record: Record, names: Mapping[str, list[str]], scores: Mapping[str, Feedback]
 ) -> dict[str, Any]:
     """A record by the names of the schema."""
     fields = {name: getattr(record, name) for name in COLUMNS}
     fields["time"] = round(record.time * 1e6)
     fields["experts"] = None if record.probabilities is None else names.get(record.router)
     fields["calls"] = record.calls and json.dumps(record.calls)
-    fields["score"] = scores.get(record.request_id)
+    judged = scores.get(record.request_id)
+    fields["score"] = None if judged is None else judged.score
     return fields

@@ -1,63 +1,40 @@
-"""Scores from a file to the ledger."""
+"""Scores from files to the ledger, and for a replay."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import sqlalchemy as sa
-
-from mild.errors import DataFileError, InvalidInputError, check_arguments, counted
+from mild.errors import DataFileError, check_arguments, counted
 from mild.evaluation.replay import read_judged
 from mild.gateway.database import DatabaseError
-from mild.gateway.database.engine import open_database, shown_place
-from mild.gateway.ledger.feedback import Feedback, check_feedback, write_feedback
+from mild.gateway.database.engine import Location, open_database, shown_place
+from mild.gateway.ledger.feedback import LEDGER, Feedback, judged_requests, write_feedback
 from mild.gateway.ledger.reading import ledger_location, open_ledger
-from mild.gateway.ledger.records import decisions
-
-# Requests that are looked up at a time.
-_PORTION = 1000
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class FeedbackImport:
-    """What ``mild.import_feedback`` did.
+    """What ``mild.import_feedback`` did, in rows."""
 
-    Attributes
-    ----------
-    rows : rows with a score
-    written : of these, in the ledger now; of a request and expert that appear twice, the last row
-    unknown : rows whose request is not in the ledger
-    without_answer : rows whose request nobody answered, and that name no expert
-    rate : probability with which each answer was picked to be judged; None if it is not known
-    experts : scores that were written, by expert
-    """
-
-    rows: int
-    written: int
-    unknown: int
-    without_answer: int
-    rate: float | None
-    experts: Mapping[str, int]
+    written: int  # of a request and expert that appear twice, the last one
+    unknown: int  # their request is not in the ledger
+    unanswered: int  # nobody answered their request, and they name no expert
 
     @property
     def sentence(self) -> str:
         """What was written and what was not."""
         said = f"{counted(self.written, 'score')} written"
-        for count, why in ((self.unknown, "unknown"), (self.without_answer, "without an answer")):
+        for count, why in ((self.unknown, "unknown"), (self.unanswered, "without an answer")):
             said += f", {counted(count, 'request')} {why}" if count else ""
         return said + "."
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild feedback import --json`` prints."""
         return asdict(self)
-
-    def __repr__(self) -> str:
-        return f"<FeedbackImport: {self.sentence}>"
 
 
 @check_arguments
@@ -88,40 +65,28 @@ def import_feedback(
         the table cannot be read, or the ledger cannot be written
     """
     place, now = ledger_location(ledger), time.time()
-    if rate is not None and not 0 < rate <= 1:
-        raise InvalidInputError(parameter="rate", rule=f"must lie in (0, 1]; got {rate}.")
     # In the order of the table: those who read feedback go by time.
     given = [
-        check_feedback(Feedback(name, expert or "", "import", score, rate, now + 1e-6 * row))
-        for row, (name, expert, score, _) in enumerate(read_judged(data, id_column))
+        Feedback(name, expert, "import", score, rate, now + 1e-6 * row)
+        for row, (name, expert, score) in enumerate(read_judged(data, id_column))
     ]
-    column = decisions.c
-    unknown = without = 0
-    rows: dict[tuple[str, str], Feedback] = {}
     # Opened to read first: one that is not there is not created.
     with open_ledger(place):
         pass
     try:
-        database = open_database(place)
-        try:
-            with database.transaction() as connection:
-                for start in range(0, len(given), _PORTION):
-                    some = given[start : start + _PORTION]
-                    names = [one.request_id for one in some]
-                    query = sa.select(column.request_id, column.expert, column.status)
-                    query = query.where(column.request_id.in_(names))
-                    known = {row[0]: row[1:] for row in connection.execute(query)}
-                    for one in some:
-                        answered, status = known.get(one.request_id, (None, None))
-                        expert = one.expert or (answered if (status or 0) < 400 else None)
-                        unknown += status is None
-                        without += status is not None and expert is None
-                        if status is not None and expert is not None:
-                            rows[one.request_id, expert] = replace(one, expert=expert)
-                written = write_feedback(connection, list(rows.values()))
-        finally:
-            database.close()
+        with closing(open_database(place)) as database:
+            return FeedbackImport(**write_feedback(database, given))
     except DatabaseError as error:
         raise DataFileError(f"{shown_place(place)} cannot be written: {error}.") from error
-    experts = Counter(name for _, name in rows)
-    return FeedbackImport(len(given), written, unknown, without, rate, dict(experts))
+
+
+def read_scores(
+    source: Any, place: Location, id_column: str = "request_id"
+) -> dict[str, Feedback] | None:
+    """By request the feedback of a file or frame, of the ledger ("ledger"), or None."""
+    if source is None:
+        return None
+    if isinstance(source, str) and source == LEDGER:
+        return judged_requests(place)
+    rows = read_judged(source, id_column)
+    return {name: Feedback(name, expert, "import", score, 1.0) for name, expert, score in rows}

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from mild.errors import DataFileError, InvalidInputError, OptionError
 from mild.gateway.database import AddressError, DatabaseError, is_address, read_address
-from mild.gateway.database.engine import OLD, Database, Location, open_database, shown_place
+from mild.gateway.database.engine import Database, Location, open_database, shown_place
 from mild.gateway.ledger.records import COLUMNS, NEW_COLUMNS, Record, decisions, from_row, routers
 
 # Rows held at a time.
@@ -88,8 +88,9 @@ def ledger_columns(
     database: Database, names: Sequence[str] = COLUMNS
 ) -> list[sa.ColumnElement[Any]]:
     """Columns to select; those of a later version are empty in a ledger that nobody has opened to write."""
-    schema = "" if database.schema == OLD else database.schema
-    absent = {name for version, new in NEW_COLUMNS.items() if schema < version for name in new}
+    absent = {
+        name for version, new in NEW_COLUMNS.items() if database.schema < version for name in new
+    }
     return [sa.null().label(name) if name in absent else decisions.c[name] for name in names]
 
 

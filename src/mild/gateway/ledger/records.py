@@ -64,18 +64,14 @@ class Record:
     # beside the steps, for which several experts were asked in turn: without a step, and without an
     # expert if none answered.
     calls: Sequence[Mapping[str, Any]] | None = None
-    preferred: str | None = (
-        None  # what the router would have chosen without exploration, or "cascade"
-    )
+    preferred: str | None = None  # what the router would choose without exploration, or "cascade"
     # Probability of each expert to be drawn, in the same order, exploration included; None without any.
     draws: Sequence[float] | None = None
     # Model and fingerprint that the expert reported with its answer, as "MODEL" or "MODEL FINGERPRINT".
     reported: str | None = None
     # Features of the text, only where the settings keep them (``pack_features``).
     features: str | None = None
-    novel: bool | None = (
-        None  # whether the text is far from the training texts; None if not looked at
-    )
+    novel: bool | None = None  # whether the text is far from those of training; None if not known
 
 
 #: Revision of the schema -> the columns that came with it.
@@ -87,9 +83,10 @@ _MAX_CHARACTERS = 256
 _KINDS = {"str": sa.Text, "float": sa.Double, "int": sa.BigInteger, "bool": sa.BigInteger}
 
 
-def _ledger_column(name: str, annotation: str) -> sa.Column[Any]:
+def column_of(name: str, annotation: str, key: bool = False) -> sa.Column[Any]:
+    """The column of a field."""
     kind, _, optional = annotation.partition(" | ")
-    return sa.Column(name, _KINDS.get(kind, sa.Text), nullable=bool(optional))
+    return sa.Column(name, _KINDS.get(kind, sa.Text), primary_key=key, nullable=bool(optional))
 
 
 # Nobody answered: such a row may have cost nothing. As text: with a parameter a database would not use
@@ -100,7 +97,7 @@ decisions = sa.Table(
     "decisions",
     metadata,
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-    *(_ledger_column(field.name, str(field.type)) for field in fields(Record)),
+    *(column_of(field.name, str(field.type)) for field in fields(Record)),
     sa.UniqueConstraint("request_id"),
     sa.Index("decisions_by_time", "time", "id"),
     sa.Index("decisions_refused", "time", sqlite_where=REFUSED, postgresql_where=REFUSED),
@@ -131,12 +128,16 @@ def shorten_record(record: Record, keep_text: bool) -> Record:
     return replace(record, asked=asked, error=error, text=text, features=features)
 
 
+def as_text(text: str) -> str:
+    """A text that any database takes: PostgreSQL does not take NUL."""
+    return storable(text).replace("\0", "\ufffd")
+
+
 def as_row(record: Record) -> dict[str, Any]:
     """Values of ``COLUMNS``."""
     row = {name: getattr(record, name) for name in COLUMNS}
     for name in _TEXTS:
-        # PostgreSQL does not take NUL.
-        row[name] = row[name] and storable(row[name]).replace("\0", "\ufffd")
+        row[name] = row[name] and as_text(row[name])
     for name in ("probabilities", "draws"):
         if row[name] is not None:
             words = ("null" if share is None else f"{share:.6g}" for share in row[name])

@@ -13,9 +13,9 @@ from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table, library_of
 from mild.core.arrays import invalid
 from mild.errors import UnsupportedError, check_arguments
-from mild.evaluation.replay import ReplayVerdict, read_errors, read_texts
+from mild.evaluation.replay import ReplayVerdict, read_texts
 from mild.evaluation.replay import replay as estimate
-from mild.gateway.ledger.feedback import LEDGER, judged_requests
+from mild.gateway.ledger.importing import read_scores
 from mild.gateway.ledger.reading import ledger_location, ledger_reader, moment
 
 #: Key of an estimate -> what it is.
@@ -176,16 +176,10 @@ def replay(
         loaded = loaded.with_prices(price_weight=price_weight, in_dollars=True)
         target = None
     now, place = time.time(), ledger_location(ledger)
-    errors, weights = None, None
-    if isinstance(feedback, str) and feedback == LEDGER:
-        judged = judged_requests(place)
-        errors = {name: 1 - one.score for name, one in judged.items()}
-        weights = {
-            name: float(trust_feedback) if one.rate is None else 1 / one.rate
-            for name, one in judged.items()
-        }
-    elif feedback is not None:
-        errors = read_errors(feedback, id_column)
+    judged = read_scores(feedback, place, id_column)
+    scores, trust = (judged or {}).items(), float(trust_feedback)
+    errors = None if judged is None else {name: 1 - one.score for name, one in scores}
+    weights = {name: trust if one.rate is None else 1 / one.rate for name, one in scores}
     found = estimate(
         ledger_reader(place),
         loaded,

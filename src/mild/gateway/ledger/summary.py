@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from mild.core.propensities import is_preferred
 from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, shown_place
-from mild.gateway.ledger.reading import open_ledger
+from mild.gateway.ledger.reading import ledger_columns, open_ledger
 from mild.gateway.ledger.records import decisions
 from mild.gateway.ledger.store import SUMS, minutes
 
@@ -52,7 +50,7 @@ def summarize(
                 row.propensity,
                 row.text.is_not(None),
                 row.pinned_by.is_not(None),
-                row.probabilities,
+                *ledger_columns(database, ["chosen", "preferred"]),
             )
             .where(row.time >= first * 60.0, row.time < last * 60.0)
             .order_by(row.time.desc())
@@ -60,7 +58,8 @@ def summarize(
         ).all()
     latencies = sorted(line[0] for line in recent if line[0] is not None)
     drawn = [line for line in recent if line[1] is not None]
-    others = sum(not is_preferred(line[1], _able(line[4])) for line in drawn)
+    # Rows before schema 0006 do not say what was preferred.
+    others = [line.chosen != line.preferred for line in drawn if line.preferred is not None]
     return {
         "path": shown_place(path),
         "bytes": size,
@@ -87,16 +86,11 @@ def summarize(
             "routed": len(drawn),
             # Drawn with exploration on, whichever expert it was.
             "explored_share": sum(line[1] < 1 for line in drawn) / len(drawn) if drawn else None,
-            "not_preferred_share": others / len(drawn) if drawn else None,
+            "not_preferred_share": sum(others) / len(others) if others else None,
             "with_text": sum(line[2] for line in recent),
             "pinned": sum(line[3] for line in recent),
         },
     }
-
-
-def _able(probabilities: str | None) -> int:
-    """Number of experts that could serve the request; 2 where it is not known."""
-    return sum(share is not None for share in json.loads(probabilities or "[]")) or 2
 
 
 def quantile(ordered: list[float], share: float) -> float | None:

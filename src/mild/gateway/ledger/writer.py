@@ -9,13 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from mild.gateway.config import LedgerSettings
 from mild.gateway.database import DatabaseError, InvalidRowError
 from mild.gateway.database.engine import shown_place
-from mild.gateway.ledger.feedback import MAX_COMMENT, Feedback, write_feedback
+from mild.gateway.ledger.feedback import Feedback, write_feedback
 from mild.gateway.ledger.records import Record, shorten_record
 from mild.gateway.ledger.store import LedgerStore, Retention
 
@@ -61,8 +60,6 @@ class LedgerWriter:
         self.dropped = self.written = self.waiting_bytes = 0
         self.trouble: str | None = None
         self.published: Mapping[str, Any] | None = None
-        # Told every score that ``judge`` takes.
-        self.on_judged: Callable[[Feedback], None] = lambda feedback: None
         self._keep_text = settings.keep_text
         self._retention = Retention(settings.keep_days, settings.max_bytes)
         self._names = list(expert_names)
@@ -116,12 +113,9 @@ class LedgerWriter:
             self._take(shorten_record(record, self._keep_text))
 
     def judge(self, feedback: Feedback) -> None:
-        """Take the score of an answer, after its record; a comment is kept where texts are."""
+        """Take the score of an answer, after its record; never waits, never raises."""
         if self.path is not None:
-            comment = (feedback.comment or "")[:MAX_COMMENT] if self._keep_text else ""
-            self._take(replace(feedback, comment=comment or None))
-            if 0 <= feedback.score <= 1:
-                self.on_judged(feedback)
+            self._take(feedback)
 
     def _take(self, record: Record | Feedback) -> None:
         size = _bytes_of(record)
@@ -247,7 +241,6 @@ class LedgerWriter:
 
 def _bytes_of(record: Record | Feedback) -> int:
     if isinstance(record, Feedback):
-        return RECORD_BYTES + sys.getsizeof(record.comment)
-    return RECORD_BYTES * (1 + len(record.calls or ())) + (
-        0 if record.text is None else sys.getsizeof(record.text)
-    )
+        return RECORD_BYTES
+    texts = sum(sys.getsizeof(text) for text in (record.text, record.features) if text)
+    return RECORD_BYTES * (1 + len(record.calls or ())) + texts

@@ -186,21 +186,23 @@ class CompletionHandler:
         assert response is not None
         self._given = call
         status = self._record.status = response.response.status
-        seen: list[Callable[[dict[str, Any]], None]] = []
-        if self._picked is not None:
-            seen.append(self._picked.give(call.name, response.client.expert))
+        picked = self._picked
+        seen: Callable[[dict[str, Any]], None] = (
+            (lambda document: None)
+            if picked is None
+            else picked.give(call.name, response.client.expert)
+        )
         if call.content is not None:
             content = bytes(call.content)
         elif response.events is not None:
             self._calls.forget_answers()
-            self._relay = self._calls.relay(call, response, *seen)
+            self._relay = self._calls.relay(call, response, seen)
             await self._begin(status, self._headers(response))
             await self._relay.run(self._write)
             response.close(finished=True)
             return
         elif response.document is not None:
-            for read in seen:
-                read(response.document)
+            seen(response.document)
             content = await read_aside(response.content, context.redact)
         else:
             content = client_error_content(response, request.endpoint)

@@ -22,7 +22,6 @@ from mild.gateway.config_checks import check_against
 from mild.gateway.dashboard import Dashboard
 from mild.gateway.database import DatabaseError
 from mild.gateway.drift import KINDS, LOOK_SECONDS, DriftWatch
-from mild.gateway.ledger.feedback import Feedback
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.logs import EventLog
 from mild.gateway.metrics import NO_EXPERT, Metrics
@@ -80,7 +79,6 @@ class AppContext:
         self.board = board
         self.names = [expert.name for expert in settings.experts]
         self.metrics = Metrics(self.names, access.spend)
-        ledger.on_judged = self.count_feedback
         self.events = EventLog(clock)
         # Failed attempts by expert and minute, and the newest of each expert.
         self._failed: Counter[tuple[str, int]] = Counter()
@@ -180,12 +178,6 @@ class AppContext:
         detail = "" if error.kind == "garbled" else f" ({error.detail})"
         said = f"The expert {name} {error.description}{detail}."
         self.events.note((name, error.kind), said, expert=name, kind=error.kind)
-
-    def count_feedback(self, feedback: Feedback) -> None:
-        """Count the score of an answer; one that replaces an earlier score is not counted again."""
-        labels = feedback.expert if feedback.expert in self.names else NO_EXPERT, feedback.source
-        self.metrics.add("mild_feedback_total", *labels)
-        self.metrics.add("mild_feedback_score_total", *labels, by=feedback.score)
 
     async def start(self) -> None:
         """Open what has to be open before the first request."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 PER_MINUTE = 600
 # Seconds between looks for a row that another worker may still hold.
 PAUSES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.5)
-# Feedback of a worker that may wait for the ledger.
-MAX_WAITING = 64
 
 
 class FeedbackEndpoint:
@@ -37,109 +36,87 @@ class FeedbackEndpoint:
     def __init__(self, context: AppContext) -> None:
         self._context = context
         self._writing = asyncio.Lock()
-        self._waiting = 0
 
     async def take(self, request: Request) -> Response:
         """Read the body, and answer what was done with it."""
         caller: Caller = request.scope["mild.caller"]
-        place = self._context.settings.ledger.path
-        if place is None:
+        settings, ledger = self._context.settings.ledger, self._context.ledger
+        if settings.path is None:
             message = "Feedback is kept beside the ledger, and this gateway has none."
             raise Refusal(501, message, code="no_ledger")
         own = replace(caller, name=f"feedback of {caller.name}", digest=b"feedback")
         await self._context.access.admit(replace(own, requests_per_minute=PER_MINUTE))
         given = _read(parse_body(await request.body()))
-        if not self._context.settings.ledger.keep_text:
+        if not settings.keep_text:
             given = replace(given, comment=None)
-        for pause in (*PAUSES, None):
-            found = await self._write(place, caller, given)
+        for pause in (*PAUSES, 0.0):
+            found = None
+            # Of a ledger that cannot be written, one at a time finds out whether it can be again.
+            is_lost = ledger.trouble is not None and self._writing.locked()
+            try:
+                if not is_lost:
+                    async with self._writing:
+                        found = await asyncio.to_thread(_judge, settings.path, caller, given)
+            except (DatabaseError, DataFileError):
+                is_lost = True
             if found is not None:
                 return JSONResponse(found)
-            if self._context.ledger.trouble is not None:
-                raise _unavailable()
-            if pause is not None:
-                await asyncio.sleep(pause)
+            if is_lost or ledger.trouble is not None:
+                message = "The ledger cannot be used at the moment; nothing was written."
+                raise Refusal(503, message, code="ledger_unavailable", retry_after=1.0)
+            await asyncio.sleep(pause)
         message = "The ledger has no request of this id; it may have been deleted."
         raise Refusal(404, message, code="unknown_request", param="request_id")
-
-    async def _write(
-        self, place: Location, caller: Caller, given: Feedback
-    ) -> dict[str, Any] | None:
-        """What was done, as the response says it; None if there is no such request."""
-        if self._waiting >= MAX_WAITING:
-            message = "Too much feedback is waiting at the moment."
-            raise Refusal(429, message, code="overloaded", retry_after=1.0)
-        self._waiting += 1
-        try:
-            async with self._writing:
-                found = await asyncio.to_thread(_judge, place, caller, given)
-        except (DatabaseError, DataFileError):
-            raise _unavailable() from None
-        finally:
-            self._waiting -= 1
-        if found is not None and found["result"] == "created":
-            self._context.count_feedback(replace(given, expert=found["expert"]))
-        return found
 
 
 def _read(document: dict[str, Any]) -> Feedback:
     """Feedback on an answer of a request; whose answer, the ledger knows."""
-    name, comment, correct = map(document.get, ("request_id", "comment", "correct"))
-    score: Any = document.get("score")
-    is_score = type(score) in (int, float) and 0 <= score <= 1
+    given: list[Any] = list(map(document.get, ("request_id", "comment", "correct", "score")))
+    name, comment, correct, score = given
+    is_one = (score is None) != (correct is None)
+    is_number = score is None or (type(score) in (int, float) and 0 <= score <= 1)
     rules = {
         "request_id": (bool(name) and isinstance(name, str), "the header x-mild-request-id"),
         "comment": (isinstance(comment, str | None), "text"),
         "correct": (isinstance(correct, bool | None), "true or false"),
-        "score": (
-            is_score if correct is None else score is None,
-            "a number in [0, 1], or left out where correct is given",
-        ),
+        "score": (is_one and is_number, "a number in [0, 1], or left out where correct is given"),
     }
     for field, (holds, rule) in rules.items():
         if not holds:
             message = f"{field} must be {rule}."
             raise Refusal(400, message, code="invalid_feedback", param=field)
-    value = float(score) if correct is None else float(correct)
-    return check_feedback(Feedback(str(name), "", "client", value, None, time.time(), comment))
+    value = float(correct if score is None else score)
+    return check_feedback(Feedback(name, "", "client", value, None, time.time(), comment))
 
 
 def _judge(place: Location, caller: Caller, given: Feedback) -> dict[str, Any] | None:
-    """Write feedback on a request of this caller in one transaction."""
+    """Write feedback on a request of this caller in one transaction; None if there is no such request."""
     row, known = decisions.c, feedback.c
-    database = open_database(place, patience=1.0)
-    try:
-        with database.transaction() as connection:
-            query = sa.select(row.key, row.expert, row.status)
-            found = connection.execute(query.where(row.request_id == given.request_id)).first()
-            if found is None:
-                return None
-            if found.key != caller.name and not caller.admin:
-                message = "Only the key that made a request, or an admin key, may judge its answer."
-                raise Refusal(403, message, code="foreign_request", param="request_id")
-            if found.expert is None or found.status >= 400:
-                message = "This request has no answer that could be judged."
-                raise Refusal(409, message, code="no_answer", param="request_id")
-            query = sa.select(known.score, known.comment).where(
-                known.request_id == given.request_id,
-                known.expert == found.expert,
-                known.source == given.source,
-            )
-            before = connection.execute(query).first()
-            result = "created" if before is None else "replaced"
-            if before and before.score == given.score and given.comment in (None, before.comment):
-                result = "unchanged"
-            else:
-                # Without a row if the request was deleted meanwhile.
-                if not write_feedback(connection, [replace(given, expert=found.expert)]):
-                    return None
-    finally:
-        database.close()
+    with (
+        closing(open_database(place, patience=1.0)) as database,
+        database.transaction() as connection,
+    ):
+        query = sa.select(row.key, row.expert, row.status)
+        found = connection.execute(query.where(row.request_id == given.request_id)).first()
+        if found is None:
+            return None
+        if found.key != caller.name and not caller.admin:
+            message = "Only the key that made a request, or an admin key, may judge its answer."
+            raise Refusal(403, message, code="foreign_request", param="request_id")
+        if found.expert is None or found.status >= 400:
+            message = "This request has no answer that could be judged."
+            raise Refusal(409, message, code="no_answer", param="request_id")
+        query = sa.select(known.score, known.comment).where(
+            known.request_id == given.request_id,
+            known.expert == found.expert,
+            known.source == given.source,
+        )
+        before = connection.execute(query).first()
+        result = "created" if before is None else "replaced"
+        if before is not None and tuple(before) == (given.score, given.comment):
+            result = "unchanged"
+        # Not written if the request was deleted meanwhile.
+        elif not write_feedback(connection, [given])["written"]:
+            return None
     said = {"request_id": given.request_id, "expert": found.expert, "score": given.score}
-    previous = {} if before is None else {"previous_score": before.score}
-    return {**said, "result": result, **previous}
-
-
-def _unavailable() -> Refusal:
-    message = "The ledger cannot be used at the moment; nothing was written."
-    return Refusal(503, message, code="ledger_unavailable", retry_after=1.0)
+    return {**said, "result": result}

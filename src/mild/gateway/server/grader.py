@@ -31,8 +31,8 @@ from mild.gateway.server.context import AppContext
 
 # Answers to longer requests are not graded: what waits is held in memory.
 MAX_REQUEST_BYTES = 262_144
-# After the budget has refused a grade, nothing is picked for so long.
-PAUSE_SECONDS = 60.0
+# Answers of a worker that wait for their grade, and grades at a time.
+MAX_WAITING, MAX_IN_FLIGHT = 100, 4
 # Seconds that grades under way have at the end.
 STOP_SECONDS = 3.0
 
@@ -52,10 +52,8 @@ class PickedAnswer:
 
     def give(self, name: str | None, expert: Expert) -> Callable[[dict[str, Any]], None]:
         """What takes the documents of the answer that the client gets, where they were not read yet."""
-        self.given = name or expert.name
-        if self.given in self.readers:
-            return lambda document: None
-        reader = self.readers[self.given] = AnswerReader(expert.api, cuts=True)
+        self.given, reader = name or expert.name, AnswerReader(expert.api, cuts=True)
+        self.readers.setdefault(self.given, reader)
         return reader.add
 
 
@@ -70,10 +68,9 @@ class Grader:
         self._references = grading.read_references(settings) if exact else {}
         # Who grades.
         self._client = None if exact else context.clients[settings.expert or ""]
-        self._limit = asyncio.Semaphore(settings.max_in_flight)
+        self._limit = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting = 0
-        self._paused_until = 0.0
         self._closed = False
 
     def pick(self, selection: Selection, request: CompletionRequest) -> PickedAnswer | None:
@@ -82,36 +79,28 @@ class Grader:
         rate = settings.explored_share if selection.explored else settings.share
         if random.random() >= rate or self._closed or selection.chosen is None:
             return None
-        # Of several answers to one request none is the answer, and nobody grades itself.
+        # Of several answers to one request none is the answer.
         if asked_answers(request.document) > 1 or request.size > MAX_REQUEST_BYTES:
             return None
-        if self._client is not None and selection.chosen == self._client.name:
-            return None
-        subject = self._subject(request)
+        subject = None if self._is_judge(selection.chosen) else self._subject(request)
         if subject is None:
             return None
-        paused = time.monotonic() < self._paused_until or self._context.access.trouble is not None
-        if paused or self._waiting >= settings.max_waiting:
-            self._lose("budget" if paused else "room")
+        if self._waiting >= MAX_WAITING:
+            self._lose("room")
             return None
         self._waiting += 1
         return PickedAnswer(rate, subject)
 
     def offer(self, picked: PickedAnswer, record: Record) -> None:
         """Grade what was picked, if it came whole; never waits."""
-        answers, given = picked.readers, picked.readers.pop(picked.given or "", None)
-        if record.expert is None or record.outcome != "ok" or given is None:
-            answers = {}
-        elif self._client is None:
-            # Another answer of the same expert has no row of its own.
-            answers[record.expert] = given
-        else:
-            answers = {} if record.expert == self._client.name else {record.expert: given}
-        if not answers or self._closed:
+        given, expert = picked.readers.pop(picked.given or "", None), record.expert
+        is_whole = record.outcome == "ok" and not self._closed
+        if given is None or expert is None or not is_whole or self._is_judge(expert):
             self._waiting -= 1
             return
-        grade = self._grade(picked, answers, record.request_id)
-        task = asyncio.get_running_loop().create_task(grade)
+        # References grade all answers of a cascade; another one of the same expert has no row of its own.
+        answers = {**(picked.readers if self._client is None else {}), expert: given}
+        task = asyncio.create_task(self._grade(picked, answers, record.request_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -124,6 +113,10 @@ class Grader:
                 task.cancel()
             await asyncio.gather(*late)
 
+    def _is_judge(self, expert: str) -> bool:
+        """Nobody grades itself."""
+        return self._client is not None and expert == self._client.name
+
     def _lose(self, reason: str) -> None:
         self._context.metrics.add("mild_grading_failed_total", reason)
         said = f"Answers that were picked are not graded: {reason} (docs/learning.md)."
@@ -132,7 +125,7 @@ class Grader:
     def _subject(self, request: CompletionRequest) -> Any:
         """What is needed of a request to grade its answer; None if it cannot be graded."""
         if self._client is None:
-            return self._references.get(grading.digest_of_query(request.text))
+            return self._references.get(grading.plain(request.text))
         document = request.document
         if self._settings.method == "agreement":
             needs = request_needs(document, request.bytes_in)
@@ -152,8 +145,8 @@ class Grader:
                     if not reader.is_readable:
                         self._lose("unreadable")
                         continue
-                    score, comment = await self._score(picked.subject, reader.content)
-                    row = (request_id, expert, "grader", score, picked.rate, time.time(), comment)
+                    score = await self._score(picked.subject, reader.content)
+                    row = (request_id, expert, "grader", score, picked.rate, time.time())
                     context.ledger.judge(Feedback(*row))
         except UngradedError as error:
             self._lose(str(error))
@@ -168,24 +161,22 @@ class Grader:
         finally:
             self._waiting -= 1
 
-    async def _score(self, subject: Any, answer: Any) -> tuple[float, str | None]:
-        """Score of an answer, and what was said about it."""
+    async def _score(self, subject: Any, answer: Any) -> float:
         if self._client is None:
-            return float(grading.is_right(subject, answer)), None
+            return float(grading.is_right(subject, answer))
         if self._settings.method == "agreement":
             document = {**subject.document, "stream": False}
             document.pop("stream_options", None)
             other = await self._ask(subject.endpoint, document)
-            return float(grading.agree(answer, other)), None
+            return float(grading.agree(answer, other))
         said = answer if isinstance(answer, str) else json.dumps(answer)
         # Of the bytes of the longest answer, any may take two.
         longest = 2 * grading.ANSWER_BYTES * self._settings.rubric.count("{answer}")
         most = len(_body(self._judge_request(subject, ""))) + longest
-        reply = await self._ask(CHAT, self._judge_request(subject, said), most)
-        score = grading.read_score(reply)
+        score = grading.read_score(await self._ask(CHAT, self._judge_request(subject, said), most))
         if score is None:
             raise UngradedError("unreadable")
-        return score, reply
+        return score
 
     def _judge_request(self, query: str, answer: str) -> dict[str, Any]:
         assert self._client is not None
@@ -204,8 +195,8 @@ class Grader:
         try:
             size = max(most_bytes + client.expert.own_bytes, request.bytes_for(client.expert))
             usage = Usage(size, request.max_tokens(client.expert))
-            if not await calls.reserve(client.expert.price.of(usage)):
-                self._paused_until = time.monotonic() + PAUSE_SECONDS
+            is_lost = context.access.trouble is not None
+            if is_lost or not await calls.reserve(client.expert.price.of(usage)):
                 raise UngradedError("budget")
             response = await calls.ask(call, [client])
             if response.document is None:
@@ -221,7 +212,6 @@ class Grader:
             dollars = calls.charge(call)[1] or 0.0
             calls.forget_answers()
             calls.settle(dollars)
-            context.metrics.add("mild_grading_dollars_total", by=dollars)
 
 
 def _body(document: dict[str, Any]) -> bytes:

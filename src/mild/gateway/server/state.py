@@ -126,13 +126,6 @@ def reload_gateway(port: int, timeout: float = 30.0, folder: Path | None = None)
     raise InvalidInputError(f"the gateway must reload within {timeout:g} s; it did not.")
 
 
-def reload_if_running(
-    port: int, timeout: float = 30.0, folder: Path | None = None
-) -> dict[str, Any] | None:
-    """``reload_gateway``; None if no gateway of this user serves on the port."""
-    return None if read_state(port, folder) is None else reload_gateway(port, timeout, folder)
-
-
 def _read(path: Path) -> dict[str, Any]:
     """What a file says; nothing if it is not there yet, or half written."""
     try:
