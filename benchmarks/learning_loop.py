@@ -30,7 +30,7 @@ from mild.core.arrays import FloatArray
 from mild.features import make_features
 from mild.gateway.selection.exploration import AutoExploration
 from mild.learning.fitting import CostWeights, KnownRows, fit_candidate
-from mild.learning.learn import TriedRouter, Learning
+from mild.learning.learn import Learning, TriedRouter
 from mild.learning.rows import LoggedOutcomes
 from mild.policies import ConstantPolicy
 

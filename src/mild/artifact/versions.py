@@ -220,14 +220,18 @@ def serve_version(
     why: str,
     event: str = "promoted",
     expected: str | None = None,
+    **details: Any,
 ) -> Versions:
-    """Let another version serve; ``expected`` is as in ``write_version``."""
+    """Let another version serve; a router that serves from the folder must be loaded again.
+
+    ``expected`` is as in ``write_version``, and so are the ``details`` of a candidate.
+    """
     with _writing(Path(folder), expected) as known:
         one = known[version]
         _info(_place(known.folder, version))  # it must be there
         if version == known.candidate:
             others = (other for other in known.versions if other is not one)
-            versions = (*others, replace(one, base=known.serving))
+            versions = (*others, replace(one, base=known.serving, why=why, **details))
             known = replace(known, candidate=None, versions=versions)
         return _write(known, version, event, why)
 

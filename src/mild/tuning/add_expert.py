@@ -227,6 +227,7 @@ def add_expert(
         cost=cost,
         constant=[*names, new][int(np.argmin(expected))],
         mean_scores={**(router.info.mean_scores or {}), new: float(1 - errors.mean())},
+        standard_errors={**(router.info.standard_errors or {}), new: deviation},
         shares=SharesInfo(len(chosen), dict(zip([*names, new], shares.tolist(), strict=True))),
         target=None,
         tradeoffs=None,
