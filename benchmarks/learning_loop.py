@@ -30,7 +30,7 @@ from mild.core.arrays import FloatArray
 from mild.features import make_features
 from mild.gateway.selection.exploration import AutoExploration
 from mild.learning.fitting import CostWeights, KnownRows, fit_candidate
-from mild.learning.learn import Candidate, Learning
+from mild.learning.learn import TriedRouter, Learning
 from mild.learning.rows import LoggedOutcomes
 from mild.policies import ConstantPolicy
 
@@ -134,7 +134,7 @@ def play(folder: str, seed: int, first_rows: int, most: float, confidence: float
         elif waiting is not None and learned.router is waiting.router:
             candidate = waiting
         elif learned.differs and learned.learned_until is not None:
-            candidate = Candidate(learned.router, learned.learned_until)
+            candidate = TriedRouter(learned.router, learned.learned_until)
     constant = errors[train].mean(axis=0).argmin()
     return {
         "first": loss(first),

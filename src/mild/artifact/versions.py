@@ -77,11 +77,11 @@ class Versions:
     candidate: int | None = None
 
     def __getitem__(self, version: int) -> RouterVersion:
-        for one in self.versions:
-            if one.version == version:
-                return one
-        known = listed([str(one.version) for one in self.versions])
-        raise invalid("version", f"must be one of {known} in {self.folder}; got {version!r}.")
+        known = {one.version: one for one in self.versions}
+        if type(version) is int and version in known:
+            return known[version]
+        numbers = listed([str(number) for number in known])
+        raise invalid("version", f"must be one of {numbers} in {self.folder}; got {version!r}.")
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild versions --json`` prints."""
@@ -94,15 +94,15 @@ class Versions:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row per version, for a table."""
+        roles, counts = {self.candidate: "candidate", self.serving: "serves"}, self.requests or {}
         return [
             {
                 "version": one.version,
-                "serves": one.version == self.serving,
-                "candidate": one.version == self.candidate,
+                "role": roles.get(one.version, ""),
                 "router": one.fingerprint,
                 "created": one.created,
                 "why": one.why,
-                **({} if self.requests is None else self.requests.get(one.fingerprint or "", {})),
+                **counts.get(one.fingerprint or "", {}),
             }
             for one in self.versions
         ]
@@ -117,23 +117,17 @@ class Versions:
 def find_version(
     folder: str | os.PathLike[str], version: int | None = None
 ) -> tuple[Path, int | None]:
-    """Folder and number of a version, by default of the one that serves.
-
-    The number is None where there are no versions; the folder is given back then, whatever it is.
-    """
+    """Folder and number of a version, by default of the one that serves; None where there are none."""
     place = Path(folder)
     if version is None and not (place / VERSIONS_FILE).is_file():
         return place, None
     known = read_versions(place)
-    number = known.serving if version is None else known[version].version
+    number = known[known.serving if version is None else version].version
     return _place(place, number), number
 
 
 def read_versions(folder: str | os.PathLike[str]) -> Versions:
-    """The versions in a router's folder; one that was only saved has version 1.
-
-    Raises ArtifactError if it is not the folder of a router, or ``versions.json`` is damaged.
-    """
+    """The versions in a router's folder; one that was only saved has version 1."""
     place = Path(folder)
     try:
         content = json.loads((place / VERSIONS_FILE).read_text(encoding="utf-8"))
@@ -210,13 +204,10 @@ def serve_version(
     event: str = "promoted",
     expected: str | None = None,
 ) -> Versions:
-    """Let another version serve; a router that serves from the folder must be loaded again.
-
-    ``expected`` is as in ``write_version``.
-    """
+    """Let another version serve; ``expected`` is as in ``write_version``."""
     with _writing(Path(folder), expected) as known:
         one = known[version]
-        _info(_place(known.folder, one.version))  # it must be there
+        _info(_place(known.folder, version))  # it must be there
         if version == known.candidate:
             others = (other for other in known.versions if other is not one)
             versions = (*others, replace(one, base=known.serving))
@@ -235,14 +226,10 @@ def rollback(
     folder : of a saved router
     to : the version; None for the one that served before the current one
     why : for the history
-
-    Returns
-    -------
-    Versions, after the change
     """
     known = read_versions(folder)
     number = known[known.serving].base if to is None else to
-    if type(number) is not int or number == known.serving:
+    if number in (None, known.serving):
         rule = f"must be another version than {known.serving}, which serves; got {to!r}."
         raise invalid("to", rule)
     return serve_version(folder, number, why, "rolled back")

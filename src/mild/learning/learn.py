@@ -184,7 +184,7 @@ class Learned:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class TriedRouter:
     """A router that has learned and was tried out since."""
 
     router: Router
@@ -211,7 +211,7 @@ class Learning:
     least: int
     accept: str
 
-    def find(self, learned_until: float | None, candidate: Candidate | None = None) -> Learned:
+    def find(self, learned_until: float | None, candidate: TriedRouter | None = None) -> Learned:
         """The router to promote; otherwise the one to try out.
 
         ``learned_until`` is the time of the newest request that the serving router has learned from.
@@ -356,14 +356,14 @@ def _leave_out(
     return logged.take(np.flatnonzero(~rows))
 
 
-def _candidate(versions: Versions) -> Candidate | None:
+def _candidate(versions: Versions) -> TriedRouter | None:
     """The candidate in a folder; None if there is none."""
     if versions.candidate is None:
         return None
     until = versions[versions.candidate].learned_until
     if until is None:
         return None
-    return Candidate(load(versions.folder, versions.candidate), until, versions.candidate)
+    return TriedRouter(load(versions.folder, versions.candidate), until, versions.candidate)
 
 
 def _write(folder: Path, serving: Router, found: Learned, answers: int) -> int | None:

@@ -79,11 +79,6 @@ class LoggedOutcomes:
         return len(self.expert)
 
     @property
-    def explored(self) -> BoolArray:
-        """Whether exploration drew another expert than the preferred one."""
-        return np.asarray((self.preferred != UNKNOWN) & (self.chosen != self.preferred))
-
-    @property
     def sampled(self) -> BoolArray:
         """Whether the answer was picked to be judged with a known probability."""
         return np.isfinite(self.rate)

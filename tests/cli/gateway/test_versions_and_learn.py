@@ -55,7 +55,7 @@ def test_versions_say_what_served_when_and_why(mild, folder, tmp_path):
     done = mild("versions", folder)
     assert done.code == 0
     for words in (
-        "2 (serves)",
+        "2 │ serves",
         "version 1 saved, as it was saved",
         "version 2 promoted, it is surely better",
     ):

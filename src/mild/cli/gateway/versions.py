@@ -82,16 +82,14 @@ def used(told: Mapping[str, Any]) -> str:
 def _show(found: Any) -> None:
     rows = found.rows
     columns = {
-        "version": [
-            f"{row['version']}{' (serves)' * row['serves']}{' (candidate)' * row['candidate']}"
-            for row in rows
-        ],
+        "version": [str(row["version"]) for row in rows],
+        "role": [row["role"] for row in rows],
         "router": [row["router"] or "–" for row in rows],
         "created": [shown_moment(row["created"]) for row in rows],
     }
     if found.requests is not None:
         columns["requests"] = [f"{row.get('requests', 0):,}" for row in rows]
         columns["last request"] = [shown_moment(row.get("last")) for row in rows]
-    print_table(str(found.folder), columns, left=("router", "created", "last request"))
+    print_table(str(found.folder), columns, left=("role", "router", "created", "last request"))
     for event in found.history:
         say(f"{shown_moment(event.time)}: version {event.version} {event.event}, {event.why}")
