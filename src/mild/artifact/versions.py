@@ -65,15 +65,13 @@ class Versions:
     """The versions of a router in a folder, oldest first, and which of them serves.
 
     ``candidate`` has learned and is not yet proven: a gateway with ``explore = "auto"`` tries it out.
-    ``history`` has every change, also of candidates that were replaced. ``requests`` says, by
-    fingerprint, what a ledger knows of them: ``requests``, ``first`` and ``last``; None without a ledger.
+    ``history`` has every change, also of candidates that were replaced.
     """
 
     folder: Path
     serving: int
     versions: tuple[RouterVersion, ...]
     history: tuple[VersionEvent, ...]
-    requests: Mapping[str, Mapping[str, Any]] | None = None
     candidate: int | None = None
 
     def __getitem__(self, version: int) -> RouterVersion:
@@ -94,7 +92,7 @@ class Versions:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row per version, for a table."""
-        roles, counts = {self.candidate: "candidate", self.serving: "serves"}, self.requests or {}
+        roles = {self.candidate: "candidate", self.serving: "serves"}
         return [
             {
                 "version": one.version,
@@ -102,7 +100,6 @@ class Versions:
                 "router": one.fingerprint,
                 "created": one.created,
                 "why": one.why,
-                **counts.get(one.fingerprint or "", {}),
             }
             for one in self.versions
         ]
@@ -126,14 +123,30 @@ def find_version(
     return _place(place, number), number
 
 
+@check_arguments
 def read_versions(folder: str | os.PathLike[str]) -> Versions:
-    """The versions in a router's folder; one that was only saved has version 1."""
+    """The versions of a saved router: which one serves, what served before, and why.
+
+    Parameters
+    ----------
+    folder : of a saved router; one that was only saved has version 1
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import mild
+    >>> from mild.gateway.demo import demo_router
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     folder = demo_router().save(parent + "/router")
+    ...     [(one.version, one.why) for one in mild.versions(folder).versions]
+    [(1, 'as it was saved')]
+    """
     place = Path(folder)
     try:
         content = json.loads((place / VERSIONS_FILE).read_text(encoding="utf-8"))
         found = tuple(_read(RouterVersion, entry) for entry in content["versions"])
         history = tuple(_read(VersionEvent, entry) for entry in content["history"])
-        known = Versions(place, content["serving"], found, history, None, content.get("candidate"))
+        known = Versions(place, content["serving"], found, history, content.get("candidate"))
         numbers = [one.version for one in found]
         if content["format"] != FORMAT or not all(type(number) is int for number in numbers):
             raise ValueError(f"its format must be {FORMAT}, and versions numbers")
@@ -146,6 +159,10 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
         raise ArtifactError(
             f"{place / VERSIONS_FILE} cannot be read ({error}); restore it, or delete it for version 1."
         ) from error
+
+
+#: As ``mild.versions``.
+versions = read_versions
 
 
 def write_version(
@@ -182,7 +199,7 @@ def adding_version(
     """Where to write the next version, which serves in the end unless it is a candidate."""
     with _writing(folder, expected) as known:
         # One that no version had, also none that was deleted.
-        number = max(change.version for change in known.history) + 1
+        number = max(one.version for one in known.versions + known.history) + 1
         place = _place(folder, number)
         # First: a writer looks beside its target, and may leave something there.
         place.parent.mkdir(exist_ok=True)
@@ -291,9 +308,8 @@ def _write(known: Versions, version: int, event: str, why: str) -> Versions:
     role: dict[str, Any] = {"candidate" if event == "candidate" else "serving": version}
     history = (*known.history, VersionEvent(time.time(), version, event, why))
     known = replace(known, history=history, **role)
-    content = {"format": FORMAT, **known.as_dict()}
-    for name in ("folder", "requests"):
-        del content[name]
+    content = {**known.as_dict(), "format": FORMAT}
+    del content["folder"]
     with replacing(known.folder / VERSIONS_FILE) as file:
         file.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False).encode())
     return known

@@ -132,18 +132,15 @@ def fit_candidate(
     if weights.latency_weight:
         seconds = relative_heads(X, cells(known.seconds, usable.latency), p)
         extra += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
-    # Betas count by the price weight.
-    scale = weights.price_weight or 1.0
-    if not weights.price_weight:
-        dollars = replace(dollars, coef=0 * dollars.coef, intercept=0 * dollars.intercept)
-    kind = np.float32
+    # Betas count by the price weight; without one, as errors.
+    dollar, kind = weights.price_weight, np.float32
     policy = PricedPolicy(
         errors.coef.astype(kind),
-        errors.intercept.astype(kind),
+        (errors.intercept + (0 if dollar else extra)).astype(kind),
         dollars.coef.astype(kind),
         dollars.intercept.astype(kind),
-        (extra / scale).astype(kind),
-        scale,
+        (extra / dollar if dollar else 0 * extra).astype(kind),
+        dollar,
         "ridge",
     )
     return learned_router(router, policy, errors, X)

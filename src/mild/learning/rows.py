@@ -302,7 +302,7 @@ class _AnswerReader:
 
 
 def _calls(row: Any) -> dict[str, Mapping[str, Any]]:
-    return {call["expert"]: call for call in json.loads(row.calls or "[]")}
+    return {call["expert"]: call for call in (json.loads(row.calls) if row.calls else ())}
 
 
 def _answers(row: Any, given: Sequence[Sequence[Any]]) -> list[tuple[str, float, float, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -137,6 +138,12 @@ class ExpertSelector:
         # None for a share that does not depend on the request.
         self._auto: AutoExploration | None = None
         if routing.explore == "auto":
+            if candidate is not None:
+                candidate = candidate.direct
+                with suppress(MildError):  # without prices it decides by errors
+                    candidate = candidate.with_prices(
+                        price_weight=routing.price_weight, in_dollars=True
+                    )
             self._auto = AutoExploration(self.router, candidate, routing.explore_max)
 
     def score(self, text: str, price_weight: float | None = None) -> Scores:
