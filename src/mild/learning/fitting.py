@@ -78,25 +78,13 @@ class KnownRows:
     @classmethod
     def of(cls, table: OutcomeTable | None, router: Router) -> KnownRows:
         """The rows of a table; none without one."""
-        names, p = router.expert_names, router.n_experts
         if table is None:
-            none = np.empty((0, p))
+            none = np.empty((0, router.n_experts))
             return cls(np.empty((0, router.n_features), np.float32), none, none, none)
         assert router.text is not None
         X = router.text.vectorize(contents(table, router.text))
-        places = [
-            table.expert_names.index(name) if name in table.expert_names else -1 for name in names
-        ]
-
-        def of_experts(values: FloatArray | None) -> FloatArray:
-            if values is None:
-                return np.full((table.rows, p), np.nan)
-            return np.column_stack(
-                [values[:, k] if k >= 0 else np.full(table.rows, np.nan) for k in places]
-            )
-
-        scores = of_experts(table.scores)
-        return cls(X, 1 - scores, of_experts(table.prices), of_experts(table.latencies))
+        scores, dollars, seconds = table.outcomes_of(router.expert_names)
+        return cls(X, 1 - scores, dollars, seconds)
 
 
 def logged_weights(logged: LoggedOutcomes) -> FloatArray:

@@ -11,6 +11,7 @@ probabilities are computed before the draw, so the ones that are logged are exac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -110,10 +111,11 @@ class AutoExploration:
 
 def standard_errors(info: RouterInfo, expert_names: Sequence[str]) -> FloatArray | None:
     """(p,) standard errors of the experts' mean costs: those of learning, or of a table's mean scores."""
-    known = info.standard_errors
-    if known is not None:
-        return np.array([known[name] for name in expert_names])
-    if info.mean_scores is None or info.table is None:
-        return None
-    means = np.array([info.mean_scores.get(name, 0.5) for name in expert_names])
-    return np.asarray(np.sqrt(np.maximum(means * (1 - means), 0.02) / info.table.rows))
+    errors = dict(info.standard_errors or {})
+    if info.mean_scores is not None and info.table is not None:
+        for name in expert_names:
+            mean = info.mean_scores.get(name, 0.5)
+            errors.setdefault(name, math.sqrt(max(mean * (1 - mean), 0.02) / info.table.rows))
+    return (
+        np.array([errors[name] for name in expert_names]) if {*expert_names} <= {*errors} else None
+    )
