@@ -77,9 +77,13 @@ def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
 
 
 def load_candidate(folder: str | os.PathLike[str]) -> Router | None:
-    """The version that has learned and is not yet proven; None if there is none."""
-    candidate = read_versions(folder).candidate
-    return None if candidate is None else load(folder, candidate)
+    """The version that has learned and is not yet proven; None if there is none that can be read."""
+    try:
+        candidate = read_versions(folder).candidate
+        return None if candidate is None else load(folder, candidate)
+    except ArtifactError:
+        # It may just have been replaced, and nothing depends on it.
+        return None
 
 
 def _load(path: Path) -> Router:

@@ -34,15 +34,14 @@ class CostWeights:
     def of(cls, router: Router) -> CostWeights:
         """The cost that a router was made for; at a trade-off that meets a target, that of a dollar."""
         cost, target = router.info.cost, router.info.target
-        price = latency = 0.0
-        beta = np.zeros(router.n_experts)
-        if cost is not None:
-            price, latency = cost.price_weight or 0.0, cost.latency_weight or 0.0
-            for name, value in (cost.beta or {}).items():
-                beta[router.expert_names.index(name)] = value
+        price = None if cost is None else cost.price_weight
         if target is not None and target.t is not None:
             price = target.t
-        return cls(price, latency, beta)
+        latency = None if cost is None else cost.latency_weight
+        beta = (cost and cost.beta) or {}
+        # A beta may be that of an expert that was removed.
+        of_experts = np.array([beta.get(name, 0.0) for name in router.expert_names])
+        return cls(price or 0.0, latency or 0.0, of_experts)
 
     def costs(self, logged: LoggedOutcomes) -> FloatArray:
         """(n,) what each logged answer cost; NaN where a term that counts is not known."""
@@ -105,33 +104,31 @@ def fit_candidate(
     router: Router, known: KnownRows, logged: LoggedOutcomes, weights: CostWeights
 ) -> Router:
     """A router with the experts and features of another, from rows of a table and logged answers."""
-    usable = logged.take(~logged.selected)
-    X = np.concatenate([known.X, usable.X]) if len(known.X) else usable.X
-    weight, p = logged_weights(usable), router.n_experts
+    X = np.concatenate([known.X, logged.X]) if len(known.X) else logged.X
+    if not len(X):
+        return router
+    weight, p = logged_weights(logged), router.n_experts
 
     def cells(matrix: FloatArray, values: FloatArray) -> Cells:
         seen = np.flatnonzero(~np.isnan(values))
-        logged_cells = Cells(seen, usable.expert[seen].astype(np.intp), values[seen], weight[seen])
+        logged_cells = Cells(seen, logged.expert[seen].astype(np.intp), values[seen], weight[seen])
         return Cells.of_matrix(matrix).joined(logged_cells, len(known.X))
 
-    errors = pooled_heads(X, cells(known.errors, usable.error), p)
-    dollars = relative_heads(X, cells(known.dollars, usable.dollars), p)
+    errors = pooled_heads(X, cells(known.errors, logged.error), p)
+    dollars = relative_heads(X, cells(known.dollars, logged.dollars), p)
     extra = weights.beta.copy()
     if weights.latency_weight:
-        seconds = relative_heads(X, cells(known.seconds, usable.latency), p)
+        seconds = relative_heads(X, cells(known.seconds, logged.latency), p)
         extra += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
-    # Betas count by the price weight.
-    scale = weights.price_weight or 1.0
-    if not weights.price_weight:
-        dollars = replace(dollars, coef=0 * dollars.coef, intercept=0 * dollars.intercept)
-    kind = np.float32
+    # Betas count by the price weight; without one, as errors.
+    dollar, kind = weights.price_weight, np.float32
     policy = PricedPolicy(
         errors.coef.astype(kind),
-        errors.intercept.astype(kind),
+        (errors.intercept + (0 if dollar else extra)).astype(kind),
         dollars.coef.astype(kind),
         dollars.intercept.astype(kind),
-        (extra / scale).astype(kind),
-        scale,
+        (extra / dollar if dollar else 0 * extra).astype(kind),
+        dollar,
         "ridge",
     )
     return learned_router(router, policy, errors, X)
@@ -164,13 +161,13 @@ def learned_router(
 ) -> Router:
     """The router with another policy; of a cascade, the router without answers is replaced."""
     names = router.expert_names
-    shares = expert_shares(policy.predict(X), len(names)).tolist() if len(X) else []
+    shares = expert_shares(policy.predict(X), len(names)).tolist()
     info = replace(
         router.info,
         estimator=EstimatorInfo("PooledHeads", {"clip": CLIP}),
         verdict=None,
         calibration=None,
-        shares=SharesInfo(len(X), dict(zip(names, shares, strict=True))) if shares else None,
+        shares=SharesInfo(len(X), dict(zip(names, shares, strict=True))),
         standard_errors=dict(zip(names, errors.standard_errors.tolist(), strict=True)),
         price_head="dollars" if policy.price_coef.any() or policy.price_intercept.any() else None,
     )

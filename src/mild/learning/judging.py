@@ -8,19 +8,20 @@ new router, the difference of their mean costs is estimated by
     self-normalised    mean of c over a = n, weighted by 1 / p,  minus the same over a = o
 
 each request weighted by 1 / r. The model is the new router, which was fitted on other requests, so the
-first is unbiased. Where the new router chooses an expert that was hardly ever drawn (less than
-``LEAST_DRAW``), nothing in the log contradicts the model: there the worst cost that was seen is taken.
+first is unbiased. Where an expert was hardly ever drawn (less than ``LEAST_DRAW``), nothing in the log
+contradicts the model: there the worst cost that was seen is taken for the new router, and the least for
+the old one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
 from mild.metrics.intervals import Interval, linear_interval
 
 # Draws are rarer than this in so few requests that the log says nothing about them.
@@ -39,7 +40,8 @@ class Judgement:
     rows : graded answers
     changed : share of the requests that the new router decides otherwise
     changed_draws : graded draws that show what that costs
-    unsupported : share of the requests on which it chooses an expert that was hardly ever drawn
+    unsupported : share of the requests that it decides otherwise and of which one of the two experts was
+        hardly ever drawn
     differences : quantity (cost, error, dollars) -> method (doubly_robust, self_normalised) -> interval of
         new minus old, per request
     """
@@ -52,12 +54,12 @@ class Judgement:
     differences: Mapping[str, Mapping[str, Interval]]
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Ready for JSON; None for an end of an interval that is not finite."""
         found = asdict(self)
         for methods in found["differences"].values():
             for name, interval in methods.items():
                 methods[name] = {key: interval[key] for key in ("estimate", "low", "high")}
-        return found
+        return cast(dict[str, Any], as_python(found, finite=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,8 @@ class GradedRows:
     propensity: FloatArray  # (n,) probability with which it was asked
     draws: FloatArray  # (n, p) probability of each expert to be drawn; NaN where that is not known
     weight: FloatArray  # (n,) 1 / rate of grading
-    request: IntArray  # (n,) number of the request
+    # (n,) number of the request, or of its sample if it was picked for grading more than once
+    request: IntArray
     episode: IntArray  # (n,) number of the draw; a pinned session has one
 
     def __len__(self) -> int:
@@ -89,19 +92,20 @@ def judge(
     on "cost".
     """
     changed = old != new
-    chance = np.nan_to_num(_pick(rows.draws, new), nan=1.0)
-    unknown = changed & (chance < LEAST_DRAW)
+    # NaN is no rare draw: it is not known.
+    rare = [changed & (_pick(rows.draws, choice) < LEAST_DRAW) for choice in (new, old)]
+    unknown = rare[0] | rare[1]
     told = int((changed & ~unknown & (rows.expert == new)).sum())
     share = _share_of_requests(rows)
     total = share.sum() or 1.0
-    differences = {
-        name: {
-            "doubly_robust": _robust(rows, old, new, unknown, share, *values, confidence),
-            "self_normalised": _self_normalised(rows, old, new, values[0], confidence),
-        }
-        for name, values in quantities.items()
-        if len(rows) > 1
-    }
+    differences: dict[str, dict[str, Interval]] = {}
+    if len(rows) > 1:
+        for name, (cost, expected) in quantities.items():
+            gap = _robust(rows, old, new, rare, share, cost, expected, confidence)
+            differences[name] = {"doubly_robust": gap}
+            if (rows.expert == new).any() and (rows.expert == old).any():
+                gap = _self_normalised(rows, old, new, cost, confidence)
+                differences[name]["self_normalised"] = gap
     reason = "noise"
     if len(rows) and not changed.any():
         reason = "same"
@@ -131,19 +135,24 @@ def _robust(
     rows: GradedRows,
     old: IntArray,
     new: IntArray,
-    unknown: BoolArray,
+    rare: Sequence[BoolArray],
     share: FloatArray,
     cost: FloatArray,
     expected: FloatArray,
     confidence: float,
 ) -> Interval:
-    model_new = np.where(unknown, cost.max(initial=0.0), _pick(expected, new))
     left = (cost - _pick(expected, rows.expert)) * rows.weight / rows.propensity
-    of_new = (rows.expert == new) & ~unknown
-    parts = share * (model_new - _pick(expected, old))
-    parts += left * (of_new.astype(float) - (rows.expert == old))
+    parts = np.zeros(len(rows))
+    for sign, choice, hardly, worst in (
+        (1, new, rare[0], cost.max()),
+        (-1, old, rare[1], cost.min()),
+    ):
+        told = share * _pick(expected, choice) + left * (rows.expert == choice)
+        parts += sign * np.where(hardly, share * worst, told)
     parts = np.where(old == new, 0.0, parts)
-    return _interval(parts, share, rows.episode, confidence)
+    mean = float(parts.sum() / share.sum())
+    gap = _by_episode((parts - mean * share) / share.mean(), rows.episode)
+    return linear_interval(mean, gap, confidence)
 
 
 def _self_normalised(
@@ -152,20 +161,10 @@ def _self_normalised(
     means, parts = [], []
     for choice in (new, old):
         weight = rows.weight / rows.propensity * (rows.expert == choice)
-        mean = float(weight @ cost / weight.sum()) if weight.any() else np.nan
-        means.append(mean)
-        parts.append(weight * (cost - mean) / (weight.mean() or 1.0))
+        means.append(float(weight @ cost / weight.sum()))
+        parts.append(weight * (cost - means[-1]) / weight.mean())
     gap = _by_episode(parts[0] - parts[1], rows.episode)
     return linear_interval(means[0] - means[1], gap, confidence)
-
-
-def _interval(
-    parts: FloatArray, share: FloatArray, episode: IntArray, confidence: float
-) -> Interval:
-    """Interval of ``sum(parts) / sum(share)``."""
-    mean = float(parts.sum() / share.sum())
-    left = (parts - mean * share) / share.mean()
-    return linear_interval(mean, _by_episode(left, episode), confidence)
 
 
 def _by_episode(parts: FloatArray, episode: IntArray) -> FloatArray:

@@ -26,8 +26,8 @@ STRENGTHS = (*(10.0 ** np.arange(-2, 6)), np.inf)
 _BLOCK = 20_000
 # With fewer effective rows of an expert only their mean is learned.
 _LEAST = 3.0
-# Least variance of an outcome: a few equal ones are no certainty.
-_LEAST_VARIANCE = 0.02
+# Rows for which the variance of all outcomes counts in that of an expert, and the least variance.
+_FEW, _LEAST_VARIANCE = 10.0, 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +106,7 @@ def pooled_heads(
     common = path.slopes[int(np.argmin(path.errors))]
     level: FloatArray = mean.copy()
     coef = np.tile(common, (n_experts, 1))
-    variance = np.maximum((mean * count + 0.5) / (count + 1), 0)
-    variance = np.maximum(variance * (1 - variance), _LEAST_VARIANCE)
-    own, errors = {}, np.zeros(len(STRENGTHS))
+    variance, own, errors = np.zeros(n_experts), {}, np.zeros(len(STRENGTHS))
     for k in np.flatnonzero(count >= _LEAST):
         mine = np.flatnonzero(expert == k)
         found = _Moments.of(
@@ -116,11 +114,16 @@ def pooled_heads(
         )
         own[k] = found, _path(found, count[k], unit)
         errors += count[k] * own[k][1].errors
-        variance[k] = max(min(variance[k], found.variance), _LEAST_VARIANCE)
+        variance[k] = found.variance
     best = int(np.argmin(errors))
     for k, (found, path) in own.items():
         coef[k] += path.slopes[best]
         level[k] = found.mean_y - found.mean_x @ path.slopes[best]
+    # A few equal outcomes are no certainty: those of all experts count, too.
+    middle = float(total @ mean) / (total.sum() or 1.0)
+    typical = float(weight @ (cells.value - middle) ** 2) / (total.sum() or 1.0)
+    sure = np.where(count >= _LEAST, count, 0)
+    variance = np.maximum((sure * variance + _FEW * typical) / (sure + _FEW), _LEAST_VARIANCE)
     error: FloatArray = np.sqrt(variance / np.maximum(count, 1e-3))
     if known.any() and (shrink_levels or not known.all()):
         level, error = _shrink(level, error, known, shrink_levels)

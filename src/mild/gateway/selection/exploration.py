@@ -11,7 +11,6 @@ probabilities are computed before the draw, so the ones that are logged are exac
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,18 +31,11 @@ class AutoExploration:
     """Probabilities of experts for each request of one router, perhaps with a candidate beside it."""
 
     def __init__(self, router: Router, candidate: Router | None, most: float) -> None:
-        if candidate is not None and (
-            candidate.expert_names != router.expert_names
-            or candidate.n_features != router.n_features
-        ):
-            candidate = None
-        self._candidate = None if candidate is None else candidate.direct
-        self._router = router
-        info = router.info if candidate is None else candidate.info
-        self._errors = standard_errors(info, router.expert_names)
-        if self._errors is not None:
-            draws = np.random.default_rng(0).standard_normal((_DRAWS, router.n_experts))
-            self._noise = draws * self._errors
+        self._candidate = None if candidate is None else candidate.direct.policy
+        self._n_experts = router.n_experts
+        errors = standard_errors((candidate or router).info, router.expert_names)
+        draws = np.random.default_rng(0).standard_normal((_DRAWS, router.n_experts))
+        self._noise = None if errors is None else draws * errors
         self._most = most
         # Dollars that were expected to be spent, in all and on exploration.
         self._dollars = self._explored_dollars = 0.0
@@ -67,17 +59,17 @@ class AutoExploration:
         dollars : what each expert is expected to take for the request; None if that is not known
         """
         among = np.array(sorted(able))
-        others = np.zeros(self._router.n_experts)
+        others = np.zeros(self._n_experts)
         if len(among) == 1:
             others[best] = 1.0
-            return [float(share) for share in others]
+            return others.tolist()
         choice = best
         if self._candidate is not None and features is not None:
-            found = self._candidate.policy.decide(features[None])
-            costs = None if found.costs is None else found.costs[0].tolist()
+            found = self._candidate.decide(features[None])
+            costs = None if found.costs is None else found.costs[0]
             choice = int(among[np.argmax(found.values[0][among])])
         doubt = 0.0
-        if self._errors is not None and costs is not None:
+        if self._noise is not None and costs is not None:
             drawn = np.asarray(costs)[among] + self._noise[:, among]
             others[among] = np.bincount(drawn.argmin(axis=1), minlength=len(among)) / _DRAWS
             doubt = 1 - others[best]
@@ -95,12 +87,12 @@ class AutoExploration:
             share = self._affordable(share, dollars[best], float(others @ np.asarray(dollars)))
         others *= share
         others[best] += 1 - share
-        return [float(one) for one in others]
+        return others.tolist()
 
     def _affordable(self, share: float, preferred: float, explored: float) -> float:
         """The share, or as much of it as the dollars allow; counts what is expected to be spent."""
-        most, spare = self._most, self._dollars + preferred
-        allowed = most * spare - self._explored_dollars
+        most = self._most
+        allowed = most * (self._dollars + preferred) - self._explored_dollars
         needed = explored * (1 - most) + most * preferred
         if needed > 0:
             share = min(share, max(allowed, 0.0) / needed)
@@ -111,11 +103,10 @@ class AutoExploration:
 
 def standard_errors(info: RouterInfo, expert_names: Sequence[str]) -> FloatArray | None:
     """(p,) standard errors of the experts' mean costs: those of learning, or of a table's mean scores."""
-    errors = dict(info.standard_errors or {})
-    if info.mean_scores is not None and info.table is not None:
-        for name in expert_names:
-            mean = info.mean_scores.get(name, 0.5)
-            errors.setdefault(name, math.sqrt(max(mean * (1 - mean), 0.02) / info.table.rows))
-    return (
-        np.array([errors[name] for name in expert_names]) if {*expert_names} <= {*errors} else None
-    )
+    known, scores = info.standard_errors or {}, info.mean_scores or {}
+    if not known and (not scores or info.table is None):
+        return None
+    means = np.array([scores.get(name, 0.5) for name in expert_names])
+    rows = 1 if info.table is None else info.table.rows
+    of_table = np.sqrt(np.maximum(means * (1 - means), 0.02) / rows)
+    return np.array([known.get(*one) for one in zip(expert_names, of_table, strict=True)])

@@ -137,7 +137,9 @@ class ExpertSelector:
         # None for a share that does not depend on the request.
         self._auto: AutoExploration | None = None
         if routing.explore == "auto":
-            self._auto = AutoExploration(self.router, candidate, routing.explore_max)
+            self._auto = AutoExploration(
+                self.router, self._tried_out(candidate), routing.explore_max
+            )
 
     def score(self, text: str, price_weight: float | None = None) -> Scores:
         """Score every expert for one text, perhaps under another price weight."""
@@ -253,7 +255,7 @@ class ExpertSelector:
         climb = self.climb(model, scores, missing, document)
         if climb is not None:
             # What a cascade costs depends on answers: nothing says how much to explore.
-            explore = self._explore if self._auto is None else LEAST
+            explore = self._explore if self._auto is None else min(LEAST, self._routing.explore_max)
             draws = self._draws(scores, explore)
             if explore > 0 and self._random.random() < explore:
                 return self._selection(
@@ -291,6 +293,19 @@ class ExpertSelector:
             self._sessions.pin(session.hash, Pin(self.names[chosen], draws[chosen], request))
         return self._selection(scores, missing, chosen, draws, self.names[best], explored)
 
+    def _tried_out(self, candidate: Router | None) -> Router | None:
+        """A candidate at the trade-off of the router; None if it has other experts, features or none."""
+        router, routing = self.router, self._routing
+        if candidate is None or candidate.expert_names != router.expert_names:
+            return None
+        try:
+            if routing.target is not None:
+                candidate = candidate.with_target(routing.target.target)
+            candidate = candidate.direct.with_prices(price_weight=routing.price_weight)
+        except MildError:
+            return None
+        return candidate if candidate.n_features == router.n_features else None
+
     @property
     def _explore(self) -> float:
         explore = self._routing.explore
@@ -310,7 +325,7 @@ class ExpertSelector:
 
     def _expected_dollars(self, bytes_in: int) -> list[float] | None:
         """What each expert takes for an answer of usual length; None if a price is not known."""
-        experts = [self._experts.get(name) for name in self.names]
+        experts = [self._experts.get(configured_name(name)) for name in self.names]
         usage = Usage(tokens_in_bytes(bytes_in), USUAL_TOKENS_OUT)
         known = [one.price.of(usage) for one in experts if one is not None and one.price.known]
         return known if len(known) == len(self.names) else None
