@@ -30,7 +30,7 @@ from mild.core.arrays import FloatArray
 from mild.features import make_features
 from mild.gateway.selection.exploration import AutoExploration
 from mild.learning.fitting import CostWeights, KnownRows, fit_candidate
-from mild.learning.learn import Candidate, Learning
+from mild.learning.learn import Learning, TriedRouter
 from mild.learning.rows import LoggedOutcomes
 from mild.policies import ConstantPolicy
 
@@ -127,12 +127,14 @@ def play(folder: str, seed: int, first_rows: int, most: float, confidence: float
             serving, log, known(train[:first_rows]), weights, False, confidence, 100, "better"
         )
         learned = learning.find(learned_until, candidate)
-        candidate = None
+        waiting, candidate = candidate, None
         if learned.promotes:
             promotions.append((loss(serving), loss(learned.router)))
             serving, learned_until = learned.router, learned.learned_until
+        elif waiting is not None and learned.router is waiting.router:
+            candidate = waiting
         elif learned.differs and learned.learned_until is not None:
-            candidate = Candidate(learned.router, learned.learned_until)
+            candidate = TriedRouter(learned.router, learned.learned_until)
     constant = errors[train].mean(axis=0).argmin()
     return {
         "first": loss(first),
@@ -181,7 +183,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--first-rows", type=int, nargs="+", default=FIRST_ROWS)
     parser.add_argument("--most", type=float, default=0.2, help="explore_max")
-    parser.add_argument("--confidence", type=float, default=0.95)
+    parser.add_argument("--confidence", type=float, default=0.98)
     parser.add_argument("--seed", type=int, default=FIRST_SEED)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=KEPT)

@@ -49,12 +49,13 @@ _HOMES = {
     "replay": "mild.gateway.ledger.replaying",
     "learn": "mild.learning.learn",
     "rollback": "mild.artifact",
-    "versions": "mild.gateway.ledger.serving",
+    "versions": "mild.artifact.versions",
     "import_feedback": "mild.gateway.ledger.importing",
 }
 
 if TYPE_CHECKING:
     from mild.artifact import Router, load, rollback
+    from mild.artifact.versions import versions
     from mild.collect import LabelPlan, collect_outcomes, plan
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from mild.evaluation.evaluate import Evaluation, evaluate
     from mild.gateway.ledger.importing import import_feedback
     from mild.gateway.ledger.replaying import replay
-    from mild.gateway.ledger.serving import versions
     from mild.learning.learn import learn
     from mild.metrics import Verdict, deferral_loss
     from mild.routers import (

@@ -173,6 +173,7 @@ def test_saving_over_a_folder_with_versions_adds_one(folder: Path) -> None:
     [
         "", "{", "[]", "{}",
         '{"format": "mild-router-versions", "serving": 2, "versions": [], "history": []}',
+        '{"format": "mild-router-versions", "serving": 1, "versions": 3, "history": []}',
         '{"format": "else", "serving": 1, "versions": [], "history": []}',
         '{"format": "mild-router-versions", "serving": 1, "versions": [{"version": 1}], "history": []}',
         '{"format": "mild-router-versions", "serving": "../x", "versions": [{"version": "../x", '

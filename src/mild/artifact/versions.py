@@ -65,23 +65,21 @@ class Versions:
     """The versions of a router in a folder, oldest first, and which of them serves.
 
     ``candidate`` has learned and is not yet proven: a gateway with ``explore = "auto"`` tries it out.
-    ``history`` has every change, also of candidates that were replaced. ``requests`` says, by
-    fingerprint, what a ledger knows of them: ``requests``, ``first`` and ``last``; None without a ledger.
+    ``history`` has every change, also of candidates that were replaced.
     """
 
     folder: Path
     serving: int
     versions: tuple[RouterVersion, ...]
     history: tuple[VersionEvent, ...]
-    requests: Mapping[str, Mapping[str, Any]] | None = None
     candidate: int | None = None
 
     def __getitem__(self, version: int) -> RouterVersion:
-        for one in self.versions:
-            if one.version == version:
-                return one
-        known = listed([str(one.version) for one in self.versions])
-        raise invalid("version", f"must be one of {known} in {self.folder}; got {version!r}.")
+        known = {one.version: one for one in self.versions}
+        if type(version) is int and version in known:
+            return known[version]
+        numbers = listed([str(number) for number in known])
+        raise invalid("version", f"must be one of {numbers} in {self.folder}; got {version!r}.")
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild versions --json`` prints."""
@@ -94,15 +92,14 @@ class Versions:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row per version, for a table."""
+        roles = {self.candidate: "candidate", self.serving: "serves"}
         return [
             {
                 "version": one.version,
-                "serves": one.version == self.serving,
-                "candidate": one.version == self.candidate,
+                "role": roles.get(one.version, ""),
                 "router": one.fingerprint,
                 "created": one.created,
                 "why": one.why,
-                **({} if self.requests is None else self.requests.get(one.fingerprint or "", {})),
             }
             for one in self.versions
         ]
@@ -117,29 +114,39 @@ class Versions:
 def find_version(
     folder: str | os.PathLike[str], version: int | None = None
 ) -> tuple[Path, int | None]:
-    """Folder and number of a version, by default of the one that serves.
-
-    The number is None where there are no versions; the folder is given back then, whatever it is.
-    """
+    """Folder and number of a version, by default of the one that serves; None where there are none."""
     place = Path(folder)
     if version is None and not (place / VERSIONS_FILE).is_file():
         return place, None
     known = read_versions(place)
-    number = known.serving if version is None else known[version].version
+    number = known[known.serving if version is None else version].version
     return _place(place, number), number
 
 
+@check_arguments
 def read_versions(folder: str | os.PathLike[str]) -> Versions:
-    """The versions in a router's folder; one that was only saved has version 1.
+    """The versions of a saved router: which one serves, what served before, and why.
 
-    Raises ArtifactError if it is not the folder of a router, or ``versions.json`` is damaged.
+    Parameters
+    ----------
+    folder : of a saved router; one that was only saved has version 1
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import mild
+    >>> from mild.gateway.demo import demo_router
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     folder = demo_router().save(parent + "/router")
+    ...     [(one.version, one.why) for one in mild.versions(folder).versions]
+    [(1, 'as it was saved')]
     """
     place = Path(folder)
     try:
         content = json.loads((place / VERSIONS_FILE).read_text(encoding="utf-8"))
         found = tuple(_read(RouterVersion, entry) for entry in content["versions"])
         history = tuple(_read(VersionEvent, entry) for entry in content["history"])
-        known = Versions(place, content["serving"], found, history, None, content.get("candidate"))
+        known = Versions(place, content["serving"], found, history, content.get("candidate"))
         numbers = [one.version for one in found]
         if content["format"] != FORMAT or not all(type(number) is int for number in numbers):
             raise ValueError(f"its format must be {FORMAT}, and versions numbers")
@@ -152,6 +159,10 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
         raise ArtifactError(
             f"{place / VERSIONS_FILE} cannot be read ({error}); restore it, or delete it for version 1."
         ) from error
+
+
+#: As ``mild.versions``.
+versions = read_versions
 
 
 def write_version(
@@ -188,7 +199,7 @@ def adding_version(
     """Where to write the next version, which serves in the end unless it is a candidate."""
     with _writing(folder, expected) as known:
         # One that no version had, also none that was deleted.
-        number = max(change.version for change in known.history) + 1
+        number = max(one.version for one in known.versions + known.history) + 1
         place = _place(folder, number)
         # First: a writer looks beside its target, and may leave something there.
         place.parent.mkdir(exist_ok=True)
@@ -217,7 +228,7 @@ def serve_version(
     """
     with _writing(Path(folder), expected) as known:
         one = known[version]
-        _info(_place(known.folder, one.version))  # it must be there
+        _info(_place(known.folder, version))  # it must be there
         if version == known.candidate:
             others = (other for other in known.versions if other is not one)
             versions = (*others, replace(one, base=known.serving, why=why, **details))
@@ -236,14 +247,10 @@ def rollback(
     folder : of a saved router
     to : the version; None for the one that served before the current one
     why : for the history
-
-    Returns
-    -------
-    Versions, after the change
     """
     known = read_versions(folder)
     number = known[known.serving].base if to is None else to
-    if type(number) is not int or number == known.serving:
+    if number in (None, known.serving):
         rule = f"must be another version than {known.serving}, which serves; got {to!r}."
         raise invalid("to", rule)
     return serve_version(folder, number, why, "rolled back")
@@ -305,9 +312,8 @@ def _write(known: Versions, version: int, event: str, why: str) -> Versions:
     role: dict[str, Any] = {"candidate" if event == "candidate" else "serving": version}
     history = (*known.history, VersionEvent(time.time(), version, event, why))
     known = replace(known, history=history, **role)
-    content = {"format": FORMAT, **known.as_dict()}
-    for name in ("folder", "requests"):
-        del content[name]
+    content = {**known.as_dict(), "format": FORMAT}
+    del content["folder"]
     with replacing(known.folder / VERSIONS_FILE) as file:
         file.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False).encode())
     return known

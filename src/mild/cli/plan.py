@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, print_table, say
+from mild.cli.console import emit, say
 from mild.cli.outcomes import OutcomeSource
 from mild.money import amount
 
@@ -23,9 +23,6 @@ def plan(
     spend: Annotated[float, Option(help="Dollars to spend, expected.")],
     queries: Annotated[
         Path | None, Option(help="File with more queries, such as the questions of mild collect.")
-    ] = None,
-    names: Annotated[
-        str | None, Option(help="Names of the experts to ask: a,b. Default: all.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -59,7 +56,6 @@ def plan(
         experts,
         spend,
         queries=queries,
-        names=names,
         text=text.features(),
         random_state=seed,
         **cost.arguments(),
@@ -69,13 +65,8 @@ def plan(
         result["out"] = str(found.write(out, overwrite))
 
     def show() -> None:
-        chosen = result["experts"]
-        columns = {
-            "expert": list(chosen),
-            "calls": [f"{one['calls']:,}" for one in chosen.values()],
-            "dollars": [f"${amount(one['dollars'])}" for one in chosen.values()],
-        }
-        print_table(f"{result['calls']:,} calls, {result['queries']:,} queries", columns)
+        for name, one in result["experts"].items():
+            say(f"{name}: {one['calls']:,} calls, ${amount(one['dollars'])}")
         say(found.sentence)
         if out is not None:
             say(f"Written to {result['out']}.")

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -76,10 +77,10 @@ class ExpertRun:
         first = {self.keys[place]: place for place in reversed(places)}
         return sorted(place for key, place in first.items() if key not in self.answers)
 
-    @property
+    @cached_property
     def total(self) -> int:
         """Different questions that are answered or to be asked."""
-        return len({self.keys[place] for place in self.pending()} | self.answers.keys())
+        return len(self.pending()) + len(self.answers)
 
     @property
     def done(self) -> int:
@@ -98,6 +99,16 @@ def samples_of(expert: Expert) -> list[Expert]:
     """The expert by the names of its samples, ``small``, ``small#2``, ..."""
     rest = (f"{expert.name}#{number}" for number in range(2, expert.samples + 1))
     return [expert, *(replace(expert, name=name) for name in rest)]
+
+
+def check_prices(what: str, experts: Sequence[Expert], parameter: str | None = None) -> None:
+    """Refuse experts without a price, which something needs."""
+    if missing := [expert.name for expert in experts if not expert.price.known]:
+        raise OptionError(
+            f"{what} needs the price of every expert; {missing[0]!r} has none. Set price_in and "
+            f"price_out, or price_per_query (0 if it is free).",
+            parameter=parameter,
+        )
 
 
 def plan_runs(
@@ -437,12 +448,8 @@ async def ask_pending(
     ``max_spend`` counts what all runs on this ledger have spent. When ``stop`` is set, nothing new is asked
     and what is in flight is waited for.
     """
-    missing = [run.expert.name for run in runs if not run.expert.price.known]
-    if max_spend is not None and missing:
-        raise OptionError(
-            f"max_spend needs the price of every expert; {missing[0]!r} has none. Set price_in and "
-            f"price_out, or price_per_query (0 if it is free)."
-        )
+    if max_spend is not None:
+        check_prices("max_spend", [run.expert for run in runs])
     total = sum(run.total for run in runs)
 
     def report() -> None:

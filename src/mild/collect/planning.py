@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from mild.artifact.frames import as_frame, default_library, html_table, library_of
-from mild.collect.collector import samples_of
+from mild.collect.collector import check_prices, samples_of
 from mild.collect.config import find_experts
 from mild.collect.prompts import bare_prompt
 from mild.collect.questions import Question, Questions, read_questions
@@ -130,7 +130,6 @@ def plan(
     spend: float,
     *,
     queries: Any = None,
-    names: str | Sequence[str] | None = None,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
@@ -149,7 +148,6 @@ def plan(
     experts : TOML file of ``mild collect``, or a list of ``Expert``, with prices
     spend : dollars, expected; ``collect_outcomes(max_spend=...)`` sets a limit
     queries : more queries, of which no outcome is known: questions of ``mild.collect_outcomes``
-    names : experts to ask, as a list or as "a,b"; None for all
     beta, price_weight, latency_weight : the cost of a choice, as in ``mild.tune``
     text : features, as in ``mild.fit``
     random_state : seed
@@ -179,14 +177,9 @@ def plan(
     step = make_step(known, text)
     if step.kind == "vectors":
         raise invalid("text", "must read queries, which are what experts are asked; got vectors.")
-    experts = find_experts(experts, names, need_secrets=False).experts
-    asked = {one.name: one for expert in experts for one in samples_of(expert)}
-    if missing := [name for name, expert in asked.items() if not expert.price.known]:
-        raise OptionError(
-            f"a plan needs the price of every expert; {missing[0]!r} has none. Set price_in and "
-            f"price_out, or price_per_query (0 if it is free).",
-            parameter="experts",
-        )
+    found = find_experts(experts, need_secrets=False).experts
+    asked = {one.name: one for expert in found for one in samples_of(expert)}
+    check_prices("a plan", found, "experts")
     # Experts of the table that cannot be asked stay rivals. A query may have several rows, as where an
     # older table and new outcomes are read together.
     rivals = [*asked, *(name for name in known.expert_names if name not in asked)]

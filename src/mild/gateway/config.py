@@ -104,7 +104,6 @@ class RoutingSettings:
 
     price_weight: Amount | None = None
     explore: Annotated[float | Literal["auto"], _share_or_auto] = 0.0
-    explore_max: _ShareBelowOne = 0.2
     text: Literal["last", "all"] = "last"
     pin_sessions: Annotated[bool | Literal["soft"], _flag_or("soft")] = True
     session_seconds: Positive = 3600.0
@@ -115,6 +114,7 @@ class RoutingSettings:
     cache_seconds: Positive = 300.0
     on_novel: str | None = None
     target: TargetSettings | None = None
+    explore_max: _ShareBelowOne = 0.2
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -96,8 +96,7 @@ def read_score(reply: Any) -> float | None:
     """
     if not isinstance(reply, str):
         return None
-    named = list(_SCORE.finditer(reply))
-    found = named[-1] if named else _ONLY_NUMBER.fullmatch(reply.strip())
+    found = [_ONLY_NUMBER.fullmatch(reply.strip()), *_SCORE.finditer(reply)][-1]
     if found is None:
         return None
     number, percent, most = found.groups()

@@ -77,22 +77,13 @@ class KnownRows:
     @classmethod
     def of(cls, table: OutcomeTable | None, router: Router) -> KnownRows:
         """The rows of a table; none without one."""
-        names, p = router.expert_names, router.n_experts
         if table is None:
-            none = np.empty((0, p))
+            none = np.empty((0, router.n_experts))
             return cls(np.empty((0, router.n_features), np.float32), none, none, none)
         assert router.text is not None
         X = router.text.vectorize(contents(table, router.text))
-
-        def of_experts(values: FloatArray | None) -> FloatArray:
-            found = np.full((table.rows, p), np.nan)
-            for k, name in enumerate(names):
-                if values is not None and name in table.expert_names:
-                    found[:, k] = values[:, table.expert_names.index(name)]
-            return found
-
-        scores = of_experts(table.scores)
-        return cls(X, 1 - scores, of_experts(table.prices), of_experts(table.latencies))
+        scores, dollars, seconds = table.outcomes_of(router.expert_names)
+        return cls(X, 1 - scores, dollars, seconds)
 
 
 def logged_weights(logged: LoggedOutcomes) -> FloatArray:
@@ -129,19 +120,15 @@ def fit_candidate(
     if weights.latency_weight:
         seconds = relative_heads(X, cells(known.seconds, logged.latency), p)
         extra += weights.latency_weight * (seconds.intercept + seconds.coef @ X.mean(axis=0))
-    # Betas count by the price weight: without one, they take the place of the dollars.
-    scale = weights.price_weight
-    if extra.any() and not scale:
-        scale = 1.0
-        dollars = replace(dollars, coef=0 * dollars.coef, intercept=0 * dollars.intercept)
-    kind = np.float32
+    # Betas count by the price weight; without one, as errors.
+    dollar, kind = weights.price_weight, np.float32
     policy = PricedPolicy(
         errors.coef.astype(kind),
-        errors.intercept.astype(kind),
+        (errors.intercept + (0 if dollar else extra)).astype(kind),
         dollars.coef.astype(kind),
         dollars.intercept.astype(kind),
-        (extra / (scale or 1.0)).astype(kind),
-        scale,
+        (extra / dollar if dollar else 0 * extra).astype(kind),
+        dollar,
         "ridge",
     )
     return learned_router(router, policy, errors, X)

@@ -97,7 +97,7 @@ def learn(
     min_judged: int | None = None,
     since: str | float | datetime | None = None,
     until: str | float | datetime | None = None,
-    confidence: float = 0.99,
+    confidence: float = 0.98,
     dry_run: bool = False,
 ) -> LearnResult:
     """Learn a new version of a router from a ledger with feedback, and promote it if it is surely better.
@@ -152,7 +152,10 @@ def learn(
         serving, logged, KnownRows.of(data, serving), weights, trust_feedback, confidence,
         ENOUGH if min_judged is None else min_judged, accept,
     )  # fmt: skip
-    learned = versions[versions.serving].learned_until
+    # What was known before a rollback must not undo it.
+    rolled_back = [event.time for event in versions.history if event.event == "rolled back"]
+    known = [versions[versions.serving].learned_until, *rolled_back]
+    learned = max((one for one in known if one is not None), default=None)
     found = task.find(learned, _candidate(versions, serving))
     trained = task.trained_on(found)
     version = None
@@ -180,7 +183,7 @@ class Learned(NamedTuple):
     reason: str
     learned_until: float | None  # time of the newest request that it has learned from
     version: int | None = None  # of a candidate that is in the folder already
-    differs: bool = True  # whether it decides otherwise than the serving router, now and then
+    differs: bool = False  # whether it decides otherwise than the serving router, now and then
 
     @property
     def promotes(self) -> bool:
@@ -188,7 +191,7 @@ class Learned(NamedTuple):
         return self.reason in ("better", "cheaper")
 
 
-class Candidate(NamedTuple):
+class TriedRouter(NamedTuple):
     """A router that has learned and was tried out since."""
 
     router: Router
@@ -209,10 +212,11 @@ class Learning:
     least: int
     accept: str
 
-    def find(self, learned_until: float | None, candidate: Candidate | None = None) -> Learned:
+    def find(self, learned_until: float | None, candidate: TriedRouter | None = None) -> Learned:
         """The router to promote; otherwise the one to try out.
 
-        ``learned_until`` is the time of the newest request that the serving router has learned from.
+        ``learned_until`` is the time of the newest request that the serving router has learned from;
+        only later ones judge.
         """
         logged, times = self.logged, self.logged.time
         unseen = logged.sampled | self.trust_feedback
@@ -223,24 +227,26 @@ class Learning:
             unseen &= names[logged.router] == self.serving.info.fingerprint
         else:
             unseen &= times > learned_until
-        # A candidate has been tried out since it was trained, and all that came later is new to both.
+        # One test a run: every further one would be another chance to promote by luck.
         if candidate is not None:
+            # It has been tried out since it was trained, and all that came later is new to both.
             later = unseen & (times > candidate.learned_until)
             found = self._judged(candidate.router, later, candidate.learned_until)
-            if found.promotes:
+            if found.promotes or found.reason == "too_few":
                 return found._replace(version=candidate.version)
-        # Otherwise the older half of what is new trains, and the newer one judges.
-        cut = float(np.median(times[unseen])) if unseen.any() else -np.inf
-        fresh = self._judged(self._train(times <= cut), unseen & (times > cut), cut)
-        if fresh.promotes:
-            return fresh
-        # Neither is proven: one that has learned from everything is tried out.
+        else:
+            # The older half of what is new trains, and the newer one judges.
+            cut = float(np.median(times[unseen])) if unseen.any() else -np.inf
+            found = self._judged(self._train(times <= cut), unseen & (times > cut), cut)
+            if found.promotes:
+                return found
+        # It is not proven: one that has learned from everything is tried out.
         last = self._train(np.ones(len(logged), bool))
         until = float(times.max()) if len(logged) else None
         X = logged.X[-_TRIED:]
         alike = self.serving.direct.policy.predict(X) == last.direct.policy.predict(X)
         differs = bool(alike.mean() < _ALIKE) if len(X) else False
-        return fresh._replace(router=last, learned_until=until, differs=differs)
+        return found._replace(router=last, learned_until=until, differs=differs)
 
     def _train(self, rows: BoolArray) -> Router:
         logged = self.logged.take(rows & ~self.logged.selected)
@@ -343,7 +349,7 @@ def _leave_out(
     return logged.take(~rows)
 
 
-def _candidate(versions: Versions, serving: Router) -> Candidate | None:
+def _candidate(versions: Versions, serving: Router) -> TriedRouter | None:
     """The candidate in a folder; None without one that has the serving router's experts and features."""
     until = versions.candidate and versions[versions.candidate].learned_until
     router = None if until is None else load_candidate(versions.folder)
@@ -351,7 +357,7 @@ def _candidate(versions: Versions, serving: Router) -> Candidate | None:
         return None
     if router.n_features != serving.n_features:
         return None
-    return Candidate(router, until, versions.candidate)
+    return TriedRouter(router, until, versions.candidate)
 
 
 def _write(folder: Path, serving: Router, found: Learned, answers: int) -> int | None:
@@ -363,7 +369,8 @@ def _write(folder: Path, serving: Router, found: Learned, answers: int) -> int |
         "facts": {"judgement": found.judgement.as_dict()},
     }
     if found.version is not None:
-        serve_version(folder, found.version, **details)
+        if found.promotes:
+            serve_version(folder, found.version, **details)
         return found.version
     if not (found.promotes or found.differs):
         return None

@@ -79,11 +79,6 @@ class LoggedOutcomes:
         return len(self.expert)
 
     @property
-    def explored(self) -> BoolArray:
-        """Whether exploration drew another expert than the preferred one."""
-        return np.asarray((self.preferred != UNKNOWN) & (self.chosen != self.preferred))
-
-    @property
     def sampled(self) -> BoolArray:
         """Whether the answer was picked to be judged with a known probability."""
         return np.isfinite(self.rate)
@@ -307,7 +302,7 @@ class _AnswerReader:
 
 
 def _calls(row: Any) -> dict[str, Mapping[str, Any]]:
-    return {call["expert"]: call for call in json.loads(row.calls or "[]")}
+    return {call["expert"]: call for call in (json.loads(row.calls) if row.calls else ())}
 
 
 def _answers(row: Any, given: Sequence[Sequence[Any]]) -> list[tuple[str, float, float, str]]:

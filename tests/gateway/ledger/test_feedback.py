@@ -66,6 +66,7 @@ def test_unknown_requests_are_left_out(ledger_place):
         ({"value": math.nan}, "invalid_score"),
         ({"value": math.inf}, "invalid_score"),
         ({"rate": 0.0}, "invalid_rate"),
+        ({"rate": 1e-320}, "invalid_rate"),
         ({"rate": math.nan}, "invalid_rate"),
     ],
 )

@@ -93,7 +93,9 @@ def test_a_ledger_that_is_not_there_is_not_created(tmp_path):
 def test_many_rows_go_in_together(tmp_path):
     path = write_all(tmp_path / "l.db", [record(number) for number in range(2500)])
     names = [f"r{number}" for number in range(5000)]
-    frame = pd.DataFrame({"request_id": names, "score": [0.5] * 5000})
+    # Every request twice, far apart: the last row counts.
+    frame = pd.DataFrame({"request_id": names * 2, "score": [0.5] * 5000 + [0.75] * 5000})
     found = mild.import_feedback(path, frame)
     assert (found.written, found.unknown) == (2500, 2500)
     assert [one.request_id for one in read_feedback(path)] == names[:2500]
+    assert {one.score for one in read_feedback(path)} == {0.75}

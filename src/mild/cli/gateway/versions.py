@@ -9,28 +9,21 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, say
-from mild.cli.gateway.feedback import LEDGER
 from mild.cli.gateway.ledger import shown_moment
 
 Port = Annotated[int, Option(min=1, max=65535, help="Port of the gateway here, to reload it.")]
 
 
-def versions(
-    folder: o.RouterArgument,
-    ledger: Annotated[str | None, LEDGER] = None,
-    as_json: o.AsJson = False,
-) -> None:
+def versions(folder: o.RouterArgument, as_json: o.AsJson = False) -> None:
     """Say which versions of a router there are, which one served when, and why.
-
-    With --ledger, also how many requests each of them decided.
 
     \b
     Example:
-      mild versions router --ledger mild.toml
+      mild versions router
     """
-    from mild.gateway.ledger.serving import versions
+    from mild.artifact import read_versions
 
-    found = versions(folder, ledger)
+    found = read_versions(folder)
     emit(found.as_dict(), as_json, lambda: _show(found))
 
 
@@ -82,16 +75,11 @@ def used(told: Mapping[str, Any]) -> str:
 def _show(found: Any) -> None:
     rows = found.rows
     columns = {
-        "version": [
-            f"{row['version']}{' (serves)' * row['serves']}{' (candidate)' * row['candidate']}"
-            for row in rows
-        ],
+        "version": [str(row["version"]) for row in rows],
+        "role": [row["role"] for row in rows],
         "router": [row["router"] or "–" for row in rows],
         "created": [shown_moment(row["created"]) for row in rows],
     }
-    if found.requests is not None:
-        columns["requests"] = [f"{row.get('requests', 0):,}" for row in rows]
-        columns["last request"] = [shown_moment(row.get("last")) for row in rows]
-    print_table(str(found.folder), columns, left=("router", "created", "last request"))
+    print_table(str(found.folder), columns, left=("role", "router", "created"))
     for event in found.history:
         say(f"{shown_moment(event.time)}: version {event.version} {event.event}, {event.why}")

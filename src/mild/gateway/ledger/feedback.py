@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -41,11 +41,11 @@ class Feedback:
     comment: str | None = None
 
 
-KEY = ("request_id", "expert", "source")
 feedback = sa.Table(
     "feedback",
     metadata,
-    *(column_of(one.name, str(one.type), one.name in KEY) for one in fields(Feedback)),
+    # The first three are the key.
+    *(column_of(one.name, str(one.type), k < 3) for k, one in enumerate(fields(Feedback))),
     sa.Index("feedback_by_time", "time"),
 )
 
@@ -54,7 +54,8 @@ def check_feedback(row: Feedback) -> Feedback:
     """The row as it is written, its texts cut and storable; InvalidInputError if it breaks a rule."""
     if not 0 <= row.score <= 1:
         raise InvalidInputError(parameter="score", rule=f"must lie in [0, 1]; got {row.score}.")
-    if row.rate is not None and not 0 < row.rate <= 1:
+    # The inverse of less may be infinite.
+    if row.rate is not None and not 1e-9 <= row.rate <= 1:
         raise InvalidInputError(parameter="rate", rule=f"must lie in (0, 1]; got {row.rate}.")
     comment = row.comment and as_text(row.comment)[:MAX_COMMENT]
     name, expert = as_text(row.request_id), as_text(row.expert)
@@ -71,7 +72,9 @@ def write_feedback(place: Database | sa.Connection, rows: Sequence[Feedback]) ->
         with place.transaction() as connection:
             return write_feedback(connection, rows)
     counts = Counter(written=0, unknown=0, unanswered=0)
-    column, checked = decisions.c, [check_feedback(row) for row in rows]
+    # The last of each key: a statement must not meet a row twice.
+    last = {(row.request_id, row.expert, row.source): row for row in map(check_feedback, rows)}
+    column, checked = decisions.c, list(last.values())
     for start in range(0, len(checked), _PORTION):
         some = checked[start : start + _PORTION]
         query = sa.select(column.request_id, column.expert, column.status)
@@ -79,14 +82,14 @@ def write_feedback(place: Database | sa.Connection, rows: Sequence[Feedback]) ->
         # PostgreSQL: nobody deletes these rows before the feedback is committed.
         found = place.execute(query.with_for_update(read=True, key_share=True))
         known = {name: expert if status < 400 else None for name, expert, status in found}
-        # The last of each key: a statement must not meet a row twice.
         new = {}
         for row in some:
             expert = row.expert or known.get(row.request_id)
             if expert is None or row.request_id not in known:
                 counts["unanswered" if row.request_id in known else "unknown"] += 1
             else:
-                new[row.request_id, expert, row.source] = asdict(replace(row, expert=expert))
+                values = {one.name: getattr(row, one.name) for one in feedback.c}
+                new[row.request_id, expert, row.source] = values | {"expert": expert}
         upsert(place, feedback, list(new.values()), replace=("score", "rate", "time", "comment"))
         counts["written"] += len(new)
     return counts

@@ -18,18 +18,11 @@ from mild.gateway.ledger.reading import ledger_location, open_ledger
 
 @dataclass(frozen=True)
 class FeedbackImport:
-    """What ``mild.import_feedback`` did, in rows; of a request and expert that appear twice, the last.
+    """What ``mild.import_feedback`` did, in rows."""
 
-    Attributes
-    ----------
-    written : scores in the ledger now
-    unknown : rows whose request is not in the ledger
-    unanswered : rows whose request nobody answered, and that name no expert
-    """
-
-    written: int
-    unknown: int
-    unanswered: int
+    written: int  # of a request and expert that appear twice, the last one
+    unknown: int  # their request is not in the ledger
+    unanswered: int  # nobody answered their request, and they name no expert
 
     @property
     def sentence(self) -> str:

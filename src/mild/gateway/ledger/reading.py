@@ -147,20 +147,6 @@ def read_ledger(
         yield from map(from_row, block)
 
 
-def requests_by_router(path: Location) -> dict[str, dict[str, float]]:
-    """Number of requests, and times of the first and the last one, by fingerprint of the router."""
-    column = decisions.c
-    query = sa.select(
-        column.router, sa.func.count(), sa.func.min(column.time), sa.func.max(column.time)
-    ).group_by(column.router)
-    with open_ledger(path) as database, database.transaction() as connection:
-        found = connection.execute(query).all()
-    return {
-        name: {"requests": count, "first": first, "last": last}
-        for name, count, first, last in found
-    }
-
-
 def read_experts(path: Location) -> dict[str, list[str]]:
     """Names of the experts, in their order, by fingerprint of the router."""
     with open_ledger(path) as database, database.transaction() as connection:

@@ -177,11 +177,9 @@ def replay(
         target = None
     now, place = time.time(), ledger_location(ledger)
     judged = read_scores(feedback, place, id_column)
-    errors, weights = None, {}
-    for name, one in (judged or {}).items():
-        weights[name] = float(trust_feedback) if one.rate is None else 1 / one.rate
-    if judged is not None:
-        errors = {name: 1 - one.score for name, one in judged.items()}
+    scores, trust = (judged or {}).items(), float(trust_feedback)
+    errors = None if judged is None else {name: 1 - one.score for name, one in scores}
+    weights = {name: trust if one.rate is None else 1 / one.rate for name, one in scores}
     found = estimate(
         ledger_reader(place),
         loaded,

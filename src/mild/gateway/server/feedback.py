@@ -71,25 +71,22 @@ class FeedbackEndpoint:
 
 def _read(document: dict[str, Any]) -> Feedback:
     """Feedback on an answer of a request; whose answer, the ledger knows."""
-    name, comment, correct = map(document.get, ("request_id", "comment", "correct"))
-    score: Any = document.get("score") if correct is None else float(correct is True)
+    given: list[Any] = list(map(document.get, ("request_id", "comment", "correct", "score")))
+    name, comment, correct, score = given
+    is_one = (score is None) != (correct is None)
+    is_number = score is None or (type(score) in (int, float) and 0 <= score <= 1)
     rules = {
         "request_id": (bool(name) and isinstance(name, str), "the header x-mild-request-id"),
         "comment": (isinstance(comment, str | None), "text"),
         "correct": (isinstance(correct, bool | None), "true or false"),
-        "score": (
-            type(score) in (int, float)
-            and 0 <= score <= 1
-            and (correct is None or document.get("score") is None),
-            "a number in [0, 1], or left out where correct is given",
-        ),
+        "score": (is_one and is_number, "a number in [0, 1], or left out where correct is given"),
     }
     for field, (holds, rule) in rules.items():
         if not holds:
             message = f"{field} must be {rule}."
             raise Refusal(400, message, code="invalid_feedback", param=field)
-    row = (str(name), "", "client", float(score), None, time.time(), comment)
-    return check_feedback(Feedback(*row))
+    value = float(correct if score is None else score)
+    return check_feedback(Feedback(name, "", "client", value, None, time.time(), comment))
 
 
 def _judge(place: Location, caller: Caller, given: Feedback) -> dict[str, Any] | None:

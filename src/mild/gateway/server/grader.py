@@ -52,10 +52,8 @@ class PickedAnswer:
 
     def give(self, name: str | None, expert: Expert) -> Callable[[dict[str, Any]], None]:
         """What takes the documents of the answer that the client gets, where they were not read yet."""
-        self.given = name or expert.name
-        if self.given in self.readers:
-            return lambda document: None
-        reader = self.readers[self.given] = AnswerReader(expert.api, cuts=True)
+        self.given, reader = name or expert.name, AnswerReader(expert.api, cuts=True)
+        self.readers.setdefault(self.given, reader)
         return reader.add
 
 
@@ -96,7 +94,7 @@ class Grader:
     def offer(self, picked: PickedAnswer, record: Record) -> None:
         """Grade what was picked, if it came whole; never waits."""
         given, expert = picked.readers.pop(picked.given or "", None), record.expert
-        is_whole = given is not None and record.outcome == "ok" and not self._closed
+        is_whole = record.outcome == "ok" and not self._closed
         if given is None or expert is None or not is_whole or self._is_judge(expert):
             self._waiting -= 1
             return
