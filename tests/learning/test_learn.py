@@ -96,7 +96,7 @@ def test_an_expert_that_got_better_is_found_and_promoted(folder, ledger):
     for method in ("doubly_robust", "self_normalised"):
         assert gap[method].estimate == pytest.approx(0.05 - 0.3, abs=0.1)
         assert gap[method].high < 0
-        assert gap[method].confidence == 0.99
+        assert gap[method].confidence == 0.98
     serving = mild.load(folder)
     assert serving.info.version == 2
     texts = texts_of(KINDS * 20, np.random.default_rng(9))
@@ -118,6 +118,9 @@ def test_an_expert_that_got_better_is_found_and_promoted(folder, ledger):
     assert not again.promoted
     assert mild.load(folder).info.version == 2
     assert mild.rollback(folder).serving == 1
+    # What was known before a rollback does not undo it.
+    assert not mild.learn(folder, ledger, table=table()).promoted
+    assert read_versions(folder).serving == 1
 
 
 def test_nothing_is_promoted_if_nothing_changed(folder, tmp_path):
@@ -154,6 +157,11 @@ def test_too_few_answers_make_a_candidate_that_later_ones_prove(folder, tmp_path
     known = read_versions(folder)
     assert (known.serving, known.candidate, known[2].reason) == (1, 2, "too_few")
     assert known[2].learned_until == 1e9 + 159
+    # Until there are enough, it stays as it is, and nothing is written.
+    before = written(folder)
+    again = mild.learn(folder, path, table=table(20))
+    assert (again.promoted, again.reason, again.version) == (False, "too_few", None)
+    assert (written(folder), read_versions(folder)) == (before, known)
     # Requests that followed; a candidate is judged by all of them.
     write(path, *make(router, n=400, start=160, seed=1, rate=1.0))
     found = mild.learn(folder, path, table=table(20))
