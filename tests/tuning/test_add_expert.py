@@ -259,3 +259,11 @@ def test_a_cascade_and_numbers_are_refused(table):
     for router in (numbers, replace(text, policy=cascade)):
         with pytest.raises(UnsupportedError, match="no new expert"):
             add_expert(router, labels(table))
+
+
+@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf"), "1"])
+def test_a_price_is_finite_and_not_negative(table, known, price):
+    router = mild.fit(known, **ROUTERS["regression"])
+    with pytest.raises(InvalidInputError) as error:
+        add_expert(router, labels(table), price=price)
+    assert error.value.code == "invalid_price"

@@ -11,7 +11,7 @@ import numpy as np
 
 from mild.artifact import Router
 from mild.artifact.info import CostInfo, SharesInfo
-from mild.core.arrays import IntArray, as_python, check_number, invalid
+from mild.core.arrays import IntArray, as_python, check_strength, invalid
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.splits import folds
@@ -50,9 +50,7 @@ class AddedExpert:
     cost: tuple[float, float, float]  # its mean cost per query: estimate, 95 % interval
     gain: tuple[float, float, float]  # estimate, 95 % interval
     trusted_at: int | None  # labels from which on it is, if the gain stays; None without a gain
-    by_scores: (
-        bool  # whether the router decided by scores; it now does by heads for error and price
-    )
+    by_scores: bool  # whether it decided by scores; it now does by its heads for error and price
 
     @property
     def trusted(self) -> bool:
@@ -67,15 +65,13 @@ class AddedExpert:
         if self.trusted or self.trusted_at is None:
             certain = "The gain is certain." if self.trusted else "These labels show no gain."
         found = [
-            f"{self.name}: {self.labels:,} labels, mean cost {mean:.3f} ({low:.3f} to {high:.3f}); the router "
-            f"sends it {100 * self.share:.0f} % of the queries.",
+            f"{self.name}: {self.labels:,} labels, mean cost {mean:.3f} ({low:.3f} to {high:.3f}); the "
+            f"router sends it {100 * self.share:.0f} % of the queries.",
             f"Gain over the router without it: {gain:.4f} per query ({least:.4f} to {most:.4f}, 95 %).",
             certain,
         ]
         if self.by_scores:
-            found.append(
-                "The router decided by scores; it now decides by expected errors and prices."
-            )
+            found.append("It decided by scores; it now decides by expected errors and prices.")
         if self.labels > MANY:
             found.append("With so many labels, tune a router on all outcomes (mild tune).")
         return found
@@ -109,8 +105,8 @@ def add_expert(
     router : one with text features that expects costs, or has separate heads for error and price
     table : OutcomeTable, or whatever ``mild.read_outcomes`` takes, with scores of the new expert
     name : the new expert; by default the only expert of the table that the router does not know
-    known : the table that the router was fitted on, for a better estimate: of outcomes of the known experts
-        on labelled queries, unless ``table`` has them, and of means
+    known : the table that the router was fitted on; what the known experts did on the labelled queries is
+        taken from it where ``table`` does not say it, and means are over its rows
     price : dollars per answer; by default those of the table
     beta : what asking it costs, in wrong answers, beside dollars and seconds
 
@@ -147,7 +143,7 @@ def add_expert(
     )
     own = _labelled(table, known, names)
     if price is not None:
-        own.prices[:, -1] = check_number("price", price, price >= 0, "not negative")
+        own.prices[:, -1] = check_strength("price", price)
     costs = terms.costs(own, piece=True)
     in_dollars = info.price_head == "dollars" or bool(
         terms.price_weight and not (info.cost and info.cost.has_other_prices)
