@@ -175,7 +175,7 @@ def learned_router(
     return replace(router, policy=whole, calibration=None, info=info)
 
 
-def is_current(logged: LoggedOutcomes, newest: int = 50) -> BoolArray:
+def is_current(logged: LoggedOutcomes, newest: int = 20) -> BoolArray:
     """(n,) whether an answer is of a version that its expert still reports, or of no version.
 
     A version is current if it is among the ``newest`` answers of its expert that report one.
