@@ -63,7 +63,7 @@ def add_expert(options: argparse.Namespace) -> None:
         "test_share": 0.3,
         "results": [row for part in parts for row in part],
     }
-    file.write_text(json.dumps(content, indent=1) + "\n")
+    file.write_text(json.dumps(content) + "\n")
     show_added(content)
 
 

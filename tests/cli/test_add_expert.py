@@ -34,13 +34,11 @@ def test_a_new_version_serves_and_a_dry_run_writes_nothing(mild, files):
     assert load(files / "router", version=1).n_experts == 2
 
 
-def test_another_folder_and_sentences(mild, files):
-    result = mild(
-        "add-expert", files / "router", "rules", files / "graded.parquet", "--out", files / "new"
-    )
-    assert result.code == 0
-    assert "labels" in result.out
-    assert load(files / "new").n_experts == 3
-    assert load(files / "router").n_experts == 2
+def test_sentences_and_what_is_refused(mild, files):
     wrong = mild("add-expert", files / "router", "gemma3", files / "graded.parquet")
     assert wrong.code != 0
+    assert load(files / "router").n_experts == 2
+    result = mild("add-expert", files / "router", "rules", files / "graded.parquet")
+    assert result.code == 0
+    assert "labels" in result.out
+    assert "Version 2" in result.out

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import mild
 from mild.data.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError
+from mild.gateway.selection.exploration import standard_errors
 from mild.policies.adding import mix
 from mild.tuning.add_expert import add_expert
 
@@ -158,14 +159,17 @@ def test_the_name_must_be_new_and_in_the_table(table, known):
         assert error.value.code == "invalid_name"
 
 
-def test_a_router_by_scores_needs_the_known_table(table, known):
-    router = mild.fit(known)
+def test_a_router_by_scores_is_refused_or_decides_by_its_heads(table, known):
     with pytest.raises(UnsupportedError) as error:
-        add_expert(router, labels(table))
-    assert error.value.code == "invalid_known"
+        add_expert(mild.fit(known), labels(table), known=known)
+    assert "priced" in str(error.value)
+    router = mild.tune(known, families="linear", alphas=[0.01], cv=3, price_weight=50).router
+    assert router.decide(router.features(table.queries[:1])).costs is None
     added = add_expert(router, labels(table), known=known)
-    assert added.refitted
-    assert added.router.has_prices
+    assert added.by_scores
+    assert any("scores" in sentence for sentence in added.sentences)
+    heads, X = router.with_prices(price_weight=50), router.features(table.queries)
+    assert_array_equal(added.router.without(NEW).predict(X), heads.predict(X))
     assert added.router.expert_names[-1] == NEW
 
 
@@ -198,20 +202,60 @@ def test_tuned_routers_take_an_expert_and_two(table, known, target):
     assert both.router.without(NEW).expert_names == [*known.expert_names, "another"]
 
 
-def test_outcomes_of_known_experts_in_the_table_are_used(table, known):
+def test_outcomes_of_known_experts_are_used(table, known):
+    """Those of the table, and those of the known table, whose queries may differ in their spaces."""
     router = mild.fit(known, **ROUTERS["regression"])
     rows = np.random.default_rng(0).choice(table.rows, 100, replace=False)
-    own = table.take(rows)
-    assert add_expert(router, own).outcomes == 100
-    assert add_expert(router, own.with_experts([NEW])).outcomes == 0
-    whole = add_expert(router, own.with_experts([NEW]), known=known)
-    assert whole.outcomes == 100
-    assert_allclose(whole.cost, add_expert(router, own, known=known).cost)
+    whole = table.take(rows)
+    own = replace(whole, queries=[f" {query} " for query in whole.queries]).with_experts([NEW])
+    found = add_expert(router, whole, known=known)
+    same = add_expert(router, replace(own, queries=whole.queries), known=known)
+    assert_allclose(same.cost, found.cost)
+    assert_allclose(add_expert(router, own, known=known).cost, found.cost, atol=1e-3)
+    strange = replace(own, queries=[f"{query} (new)" for query in own.queries])
+    assert abs(add_expert(router, strange, known=known).cost[0] - found.cost[0]) > 0.01
+
+
+def test_fixed_costs_count_and_those_of_removed_experts_do_not(table, known):
+    first, second = known.expert_names
+    router = mild.fit(known, **ROUTERS["regression"], beta={first: 0.1, second: 0.2})
+    dear, free = (add_expert(router, labels(table), known=known, beta=b) for b in (0.5, 0.0))
+    assert dear.cost[0] == pytest.approx(free.cost[0] + 0.5, abs=0.02)
+    assert dear.router.info.cost.beta == {first: 0.1, second: 0.2, NEW: 0.5}
+    less = add_expert(free.router.without(first), replace(labels(table), expert_names=["x"]))
+    assert less.router.info.cost.beta == {second: 0.2, NEW: 0.0, "x": 0.0}
+
+
+def test_how_sure_the_estimate_is_decides_how_often_the_gateway_explores(table, known):
+    router = mild.fit(known, **ROUTERS["regression"])
+    added = add_expert(router, labels(table), known=known)
+    info, names = added.router.info, added.router.expert_names
+    _, low, high = added.cost
+    assert info.standard_errors == {NEW: pytest.approx((high - low) / 2 / 1.96, rel=1e-3)}
+    found = standard_errors(info, names)
+    assert found[-1] == info.standard_errors[NEW] > found[:-1].max()
+    learned = replace(router, info=replace(router.info, standard_errors=dict.fromkeys(names, 0.01)))
+    again = add_expert(learned, labels(table), known=known).router
+    assert_allclose(standard_errors(again.info, names), [0.01, 0.01, found[-1]])
+
+
+def test_many_labels_take_time_in_proportion():
+    """A matrix of labels by labels would not fit into memory."""
+    rng = np.random.default_rng(0)
+    estimates = rng.random((60_000, 3))
+    found = mix(estimates, estimates, np.full_like(estimates, np.nan), estimates[:, 0])
+    assert_allclose(found.weights, [1, 0, 0], atol=0.05)
 
 
 def test_a_cascade_and_numbers_are_refused(table):
-    from mild.policies import ConstantPolicy
+    from mild.policies import AnswerCascadePolicy, ConstantPolicy
+    from mild.policies.answers import AgreementTable
 
-    router = mild.Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"])
-    with pytest.raises(UnsupportedError):
-        add_expert(router, labels(table))
+    numbers = mild.Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"])
+    text = mild.fit(table, **ROUTERS["regression"])
+    codes, scores = np.array([[0, 0, 0], [0, 1, 1]]), np.array([[1.0, 1, 1], [0, 0, 1]])
+    agreement = AgreementTable.of_rows(codes, scores, np.ones(2))
+    cascade = AnswerCascadePolicy("number", [[0, 1], [2]], 0.9, agreement, text.policy)
+    for router in (numbers, replace(text, policy=cascade)):
+        with pytest.raises(UnsupportedError, match="no new expert"):
+            add_expert(router, labels(table))

@@ -265,16 +265,13 @@ def check_policy(
     schema.check(settings, tensors, sizes, prefix, n_parts=len(states))
     width = 0
     for number, (part, inner, place) in enumerate(states):
-        if kind == "mixed":
-            # The policy inside knows only the experts that are mixed.
-            own = {**sizes, "n_experts": tensors["mix"].shape[1]}
-            check_policy(part["kind"], part["settings"], inner, own, place)
-            sizes["n_features"] = own["n_features"]
-        elif kind != "stack":
+        if kind not in ("stack", "mixed"):
             check_policy(part["kind"], part["settings"], inner, sizes, place)
-        elif number < len(states) - 1:
-            # The members may still know an expert that the final policy leaves out.
+        elif kind == "mixed" or number < len(states) - 1:
+            # The policies inside may know other experts.
             own = {name: size for name, size in sizes.items() if name == "n_features"}
+            if kind == "mixed":
+                own["n_experts"] = tensors["coef"].shape[1]
             check_policy(part["kind"], part["settings"], inner, own, place)
             sizes["n_features"] = own["n_features"]
             width += own["n_experts"]
@@ -485,7 +482,7 @@ POLICY_SCHEMAS = {
         parts=(1, math.inf),
     ),
     "stack": Schema(parts=(2, math.inf)),
-    "mixed": Schema({}, {"mix": "n_experts n_mixed", "intercept": "n_experts"}, parts=(1, 1)),
+    "mixed": Schema({}, {"coef": "n_experts n_mixed", "intercept": "n_experts"}, parts=(1, 1)),
     "tradeoff": Schema(parts=(2, 2)),
 }
 

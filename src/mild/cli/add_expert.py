@@ -26,25 +26,15 @@ def add_expert(
     ] = None,
     beta: Annotated[float, Option(help="What asking it costs, in wrong answers.")] = 0.0,
     confidence: o.Confidence = 0.95,
-    out: Annotated[
-        str | None,
-        Option(
-            "--out",
-            "-o",
-            metavar="PATH",
-            help="Write to this folder. Default: a new version in DIR.",
-        ),
-    ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Write nothing.")] = False,
-    overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     reading: o.ReadOptions,
 ) -> None:
     """Add an expert to a saved router from 30 to 300 graded answers, without refitting it.
 
-    The new expert is estimated as a mixture of the known ones. The new router is the next version in DIR
-    and serves from now on (mild rollback goes back); a running gateway takes it with mild reload. New
-    prices and a removed expert need no labels: mild route --beta, mild serve, Router.without.
+    The new router is the next version in DIR and serves from now on (mild rollback goes back); a running
+    gateway takes it with mild reload. New prices and a removed expert need no labels: mild route --beta,
+    mild serve, Router.without.
 
     \b
     Example:
@@ -52,30 +42,23 @@ def add_expert(
     """
     from mild.artifact import load
     from mild.artifact.versions import write_version
-    from mild.data import read_outcomes
     from mild.tuning.add_expert import add_expert as add
 
     router = load(folder)
     table = OutcomeSource(data, reading).read(findings=False)
-    before = None if known is None else read_outcomes(known, part="train")
-    found = add(router, table, name, known=before, price=price, beta=beta, confidence=confidence)
-    report = {**found.as_dict(), "router": None, "version": None}
-    if out is not None and not dry_run:
-        report["router"] = str(found.router.save(out, overwrite=overwrite))
-    elif not dry_run:
+    found = add(router, table, name, known=known, price=price, beta=beta, confidence=confidence)
+    facts, version = found.as_dict(), None
+    if not dry_run:
         why = f"{name} was added from {found.labels:,} labels"
         expected = router.info.fingerprint
-        facts = found.as_dict()
-        report["version"] = write_version(
+        version = write_version(
             folder, found.router, why=why, reason="add-expert", expected=expected, facts=facts
         )
-        report["router"] = str(folder)
 
     def show() -> None:
         for sentence in found.sentences:
             say(sentence)
-        version = report["version"]
-        if report["router"] is not None:
-            say(f"Saved to {report['router']}{f' as version {version}' if version else ''}.")
+        if version is not None:
+            say(f"Version {version} of {folder} serves from now on.")
 
-    emit(report, as_json, show)
+    emit({**facts, "version": version}, as_json, show)

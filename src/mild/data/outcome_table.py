@@ -226,6 +226,18 @@ class OutcomeTable:
         )
         return table._carry(chosen, lambda answers: answers.of_experts(order))
 
+    def outcomes_of(self, names: Sequence[str]) -> list[FloatArray]:
+        """Scores, dollars and seconds (n, len(names)) of experts, NaN where they are unknown."""
+        count = len(self.expert_names)
+        known = {name: k for k, name in enumerate(self.expert_names)}
+        places, found = [known.get(name, count) for name in names], []
+        for values in (self.scores, self.prices, self.latencies):
+            padded = np.full((self.rows, count + 1), np.nan)
+            if values is not None:
+                padded[:, :count] = values
+            found.append(padded[:, places])
+        return found
+
     def in_order(self, order: IntArray) -> OutcomeTable:
         """The table with its experts in another order (n_experts,) of their indices."""
         prices, latencies = (

@@ -78,25 +78,16 @@ class KnownRows:
     @classmethod
     def of(cls, table: OutcomeTable | None, router: Router) -> KnownRows:
         """The rows of a table; none without one."""
-        names, p = router.expert_names, router.n_experts
         if table is None:
-            none = np.empty((0, p))
+            none = np.empty((0, router.n_experts))
             return cls(np.empty((0, router.n_features), np.float32), none, none, none)
         if not set(names) & set(table.expert_names):
             rule = f"must have scores of experts of the router: {listed(names)}"
             raise invalid("table", f"{rule}; got {listed(table.expert_names)}.")
         assert router.text is not None
         X = router.text.vectorize(contents(table, router.text))
-
-        def of_experts(values: FloatArray | None) -> FloatArray:
-            found = np.full((table.rows, p), np.nan)
-            for k, name in enumerate(names):
-                if values is not None and name in table.expert_names:
-                    found[:, k] = values[:, table.expert_names.index(name)]
-            return found
-
-        scores = of_experts(table.scores)
-        return cls(X, 1 - scores, of_experts(table.prices), of_experts(table.latencies))
+        scores, dollars, seconds = table.outcomes_of(router.expert_names)
+        return cls(X, 1 - scores, dollars, seconds)
 
 
 def logged_weights(logged: LoggedOutcomes) -> FloatArray:
@@ -188,7 +179,7 @@ def learned_router(
     return replace(router, policy=whole, calibration=None, info=info)
 
 
-def is_current(logged: LoggedOutcomes, newest: int = 50) -> BoolArray:
+def is_current(logged: LoggedOutcomes, newest: int = 20) -> BoolArray:
     """(n,) whether an answer is of a version that its expert still reports, or of no version.
 
     A version is current if it is among the ``newest`` answers of its expert that report one.

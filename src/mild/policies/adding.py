@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,16 +40,13 @@ class Labels:
         names = ("X", "known_errors", "known_costs", "errors", "costs")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
-    def in_order(self, order: IntArray) -> Labels:
-        """The known experts in another order of their indices."""
-        costs, errors = self.known_costs[:, order], self.known_errors[:, order]
-        return replace(self, known_costs=costs, known_errors=errors)
-
 
 def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
     """The policy with one more expert, the last, and the standard error of its mean cost."""
     if isinstance(policy, OrderedPolicy):
-        inner, deviation = extended(policy.inner, labels.in_order(policy.order))
+        known = labels.known_errors[:, policy.order], labels.known_costs[:, policy.order]
+        labels = replace(labels, known_errors=known[0], known_costs=known[1])
+        inner, deviation = extended(policy.inner, labels)
         return OrderedPolicy(np.append(policy.order, policy.n_experts), inner), deviation
     if isinstance(policy, StandardizedPolicy):
         X, reference = policy.prepare(labels.X), policy.prepare(labels.reference)
@@ -63,29 +60,18 @@ def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
         raise UnsupportedError(f"{rule}; choose another target, or tune it with the new expert.")
     if isinstance(policy, PricedPolicy):
         estimates = policy.expected_errors(labels.reference)
-        mixture = mix(
-            policy.expected_errors(labels.X), estimates, labels.known_errors, labels.errors
-        )
-        return _with_head(policy, labels, estimates, mixture), mixture.deviation
-    estimates = policy.expected_costs(labels.reference)
-    mixture = mix(policy.expected_costs(labels.X), estimates, labels.known_costs, labels.costs)
-    weights, constant = mixture.weights, mixture.intercept
-    if isinstance(policy, LinearCostPolicy):
-        coef = np.vstack([policy.coef, weights @ policy.coef]).astype(policy.coef.dtype)
-        own = weights @ policy.intercept + constant
-        intercept = np.append(policy.intercept, own).astype(policy.intercept.dtype)
-        return replace(policy, coef=coef, intercept=intercept), mixture.deviation
-    if isinstance(policy, MixedPolicy):  # an expert was added before
-        rows = np.vstack([policy.mix, weights @ policy.mix])
-        intercept = np.append(policy.intercept, weights @ policy.intercept + constant)
-        return replace(policy, mix=rows, intercept=intercept), mixture.deviation
-    intercept = np.append(np.zeros(policy.n_experts), constant)
-    rows = np.vstack([np.eye(policy.n_experts), weights])
-    return MixedPolicy(rows, intercept, policy), mixture.deviation
+        own = policy.expected_errors(labels.X)
+        mixture = mix(own, estimates, labels.known_errors, labels.errors)
+        return _with_heads(policy, labels, estimates, mixture), mixture.deviation
+    own, estimates = policy.expected_costs(labels.X), policy.expected_costs(labels.reference)
+    weights, constant, deviation = mix(own, estimates, labels.known_costs, labels.costs)
+    if not isinstance(policy, LinearCostPolicy):
+        policy = MixedPolicy(np.eye(policy.n_experts), np.zeros(policy.n_experts), policy)
+    coef, intercept = weights @ policy.coef, weights @ policy.intercept + constant
+    return _with_rows(policy, coef=coef, intercept=intercept), deviation
 
 
-@dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(NamedTuple):
     """``weights . e(x) + intercept`` with ``e(x)`` the estimates of the known experts."""
 
     weights: FloatArray
@@ -114,35 +100,28 @@ def mix(own: FloatArray, reference: FloatArray, outcomes: FloatArray, y: FloatAr
     near /= near.sum()
     rest = y - level - Z @ near
     A = np.column_stack([np.ones(len(y)), common, Z - common[:, None]])
-    variance = max(float(y.var()), 0.25 / len(y))
-    best = (-np.inf, 0.0, np.empty(0), np.empty(0))
+    gram, moments = A.T @ A, A.T @ rest
+    variance, most = max(float(y.var()), 0.25 / len(y)), -np.inf
     for scale in VARIANCES:
         prior = np.r_[10.0 * variance, scale / 2, np.full(p, scale / p)]
-        kernel = (A * prior) @ A.T
-        for share in NOISE:
-            lower = np.linalg.cholesky(kernel + share * variance * np.eye(len(y)))
-            white = np.linalg.solve(lower, rest)
-            likelihood = float(-0.5 * white @ white - np.log(np.diag(lower)).sum())
-            if likelihood > best[0]:
-                best = (
-                    likelihood,
-                    share * variance,
-                    prior,
-                    prior * (A.T @ np.linalg.solve(lower.T, white)),
-                )
-    _, noise, prior, found = best
-    covariance = np.linalg.inv(A.T @ A / noise + np.diag(1 / prior))
+        for noise in variance * np.array(NOISE):
+            precision = gram / noise + np.diag(1 / prior)
+            mean = np.linalg.solve(precision, moments / noise)
+            spread = np.linalg.slogdet(precision)[1] + np.log(prior).sum()
+            spread += len(y) * np.log(noise)
+            likelihood = -0.5 * ((rest @ rest - moments @ mean) / noise + spread)
+            if likelihood > most:
+                most, found, chosen = likelihood, mean, precision
     weights = near + found[1] / p + found[2:] - found[2:].mean()
-    return Mixture(
-        weights, level + float(found[0]) - float(mu @ weights), float(np.sqrt(covariance[0, 0]))
-    )
+    deviation = float(np.sqrt(np.linalg.inv(chosen)[0, 0]))
+    return Mixture(weights, level + float(found[0]) - float(mu @ weights), deviation)
 
 
-def _with_head(
+def _with_heads(
     policy: PricedPolicy, labels: Labels, estimates: FloatArray, mixture: Mixture
-) -> PricedPolicy:
+) -> Policy:
     """The policy with a linear head that is nearest to a mixture of expected errors."""
-    weights, constant = mixture.weights, mixture.intercept
+    weights, constant, _ = mixture
     if policy.kind_of_error == "logistic":
         share = np.clip((estimates @ weights + constant) / policy.error_scale, 1e-3, 1 - 1e-3)
         odds = np.log(share / (1 - share))
@@ -153,15 +132,21 @@ def _with_head(
     # Its price follows those of the known experts: long queries cost more.
     known = policy.expected_prices(labels.X).mean()
     ratio = labels.price / known if known > 0 else 0.0
-    rows = {
-        "error_coef": weights @ policy.error_coef,
-        "error_intercept": weights @ policy.error_intercept + constant,
-        "price_coef": ratio * policy.price_coef.mean(axis=0),
-        "price_intercept": ratio * policy.price_intercept.mean(),
-        "betas": ratio * policy.betas.mean() if known > 0 else labels.price,
-    }
-    changed: dict[str, Any] = {}
+    return _with_rows(
+        policy,
+        error_coef=weights @ policy.error_coef,
+        error_intercept=weights @ policy.error_intercept + constant,
+        price_coef=ratio * policy.price_coef.mean(axis=0),
+        price_intercept=ratio * policy.price_intercept.mean(),
+        betas=ratio * policy.betas.mean() if known > 0 else labels.price,
+    )
+
+
+def _with_rows(policy: Any, **rows: Any) -> Policy:
+    """The policy with one more row of some of its arrays, in their own precision."""
+    changed = {}
     for name, row in rows.items():
         before = getattr(policy, name)
-        changed[name] = np.concatenate([before, np.asarray(row)[None]]).astype(before.dtype)
-    return replace(policy, **changed)
+        changed[name] = np.concatenate([before, np.asarray(row, before.dtype)[None]])
+    larger: Policy = replace(policy, **changed)
+    return larger

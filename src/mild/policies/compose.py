@@ -22,6 +22,7 @@ from mild.policies.base import (
     dense,
     in_blocks,
 )
+from mild.policies.costs import LinearCostPolicy
 
 
 class WrapperPolicy(Policy):
@@ -394,43 +395,30 @@ class BlendPolicy(CostPolicy, kind="blend"):
 
 
 @dataclass(eq=False)
-class MixedPolicy(CostPolicy, kind="mixed"):
-    """``E[c_k | x] = mix_k . e(x) + intercept_k`` with ``e(x)`` the expected costs of ``inner``.
+class MixedPolicy(LinearCostPolicy, kind="mixed"):
+    """``E[c_k | x] = coef_k . e(x) + intercept_k`` with ``e(x)`` the expected costs of ``inner``."""
 
-    It has the experts of ``inner``, and others that are expected to cost what a mixture of these does.
-    """
-
-    mix: FloatArray  # (n_experts, experts of inner)
-    intercept: FloatArray
     inner: Policy
 
     def __post_init__(self) -> None:
-        self.n_experts, self.n_features = len(self.mix), self.inner.n_features
+        self.n_experts, self.n_features = len(self.coef), self.inner.n_features
 
     def expected_costs(self, X: Any) -> FloatArray:
-        return self.inner.expected_costs(X) @ self.mix.T + self.intercept
+        return super().expected_costs(self.inner.expected_costs(X))
+
+    def slopes(self, x: FloatArray, chosen: int, other: int) -> None:
+        return None
 
     @property
     def parts(self) -> list[str]:
         return [self.kind, *self.inner.parts]
 
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> MixedPolicy:
-        return replace(
-            self, mix=slopes[:, None] * self.mix, intercept=slopes * self.intercept + offsets
-        )
-
-    def without(self, expert: int) -> MixedPolicy:
-        """The policy inside keeps every expert."""
-        keep = self._kept(expert)
-        return replace(self, mix=self.mix[keep], intercept=self.intercept[keep])
-
     def state(self) -> tuple[Settings, Tensors]:
-        return nested([self.inner], mix=self.mix, intercept=self.intercept)
+        return nested([self.inner], coef=self.coef, intercept=self.intercept)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        (inner,) = unnested(settings, tensors)
-        return cls(tensors["mix"], tensors["intercept"], inner)
+        return cls(tensors["coef"], tensors["intercept"], *unnested(settings, tensors))
 
 
 def believed_costs(policy: Policy, X: Any) -> FloatArray:

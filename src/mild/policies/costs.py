@@ -73,7 +73,7 @@ class LinearCostPolicy(CostPolicy, kind="linear_costs"):
         costs += self.intercept
         return costs
 
-    def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray:
+    def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
         return np.asarray(self.coef[other] - self.coef[chosen], np.float64)
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> LinearCostPolicy:

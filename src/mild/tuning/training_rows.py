@@ -55,7 +55,7 @@ class TrainingQueryIndex:
     @classmethod
     def of(cls, table: OutcomeTable, most: int = MAX_HASHES) -> TrainingQueryIndex:
         """Index of a table's queries."""
-        hashes = np.unique(_query_hashes(table))
+        hashes = np.unique(query_hashes(table))
         return cls(hashes[:most], hashes.size <= most)
 
     def __add__(self, other: TrainingQueryIndex) -> TrainingQueryIndex:
@@ -72,17 +72,18 @@ class TrainingQueryIndex:
 
     def seen(self, table: OutcomeTable) -> BoolArray:
         """Whether the query of each row (n,) is known to have been trained on."""
-        return np.isin(_query_hashes(table), self.hashes)
+        return np.isin(query_hashes(table), self.hashes)
 
     def overlap(self, table: OutcomeTable) -> dict[str, int]:
         """How many of a table's queries were trained on, of those that could be checked."""
-        asked = _query_hashes(table)
+        asked = query_hashes(table)
         if not self.complete and self.hashes.size:
             asked = asked[asked <= self.hashes[-1]]
         return {"queries": int(np.isin(asked, self.hashes).sum()), "checked": asked.size}
 
 
-def _query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
+def query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
+    """Hash (n,) of the query of each row."""
     if any(table.queries) or table.vectors is None:
         texts = (" ".join(text.split()) for text in table.queries)
         encoded = (text.encode("utf-8", "surrogatepass") for text in texts)

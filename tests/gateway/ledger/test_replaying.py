@@ -123,8 +123,7 @@ def test_a_router_that_asks_one_expert_is_compared_with_a_cascade_that_served(tm
         entry.propensity = 0.1
         if rng.random() < 0.7:
             entry.chosen, entry.propensity, entry.price = "cascade", 0.7, 0.05
-    path = write_log(tmp_path / "l.sqlite", records)
-    found = mild.replay(path, make_router(), confidence=0.99)
+    found = mild.replay(write_log(tmp_path / "l.sqlite", records), make_router())
     entry = found.estimates["cost"]
     assert entry["doubly_robust"]["low"] < true_cost(NEW) < entry["doubly_robust"]["high"]
     assert entry["serving"]["mean"] == pytest.approx(0.05, abs=0.002)

@@ -8,6 +8,7 @@ from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, expert, gateway, knowing, priced_router, solo
 from ledger_cases import record, write_all, writing
 from mild.endpoints.prices import UsageMeter, read_version
+from mild.endpoints.secrets import Secret
 from mild.gateway import drift as module
 from mild.gateway.config import DriftSettings, LedgerSettings
 from mild.gateway.ledger.reading import read_ledger
@@ -52,6 +53,15 @@ async def test_the_row_has_what_the_expert_reports(api, streamed, path):
         (row,) = g.ledger.records
         assert row.reported == "gpt-9-2026"
         assert b"gpt-9-2026" not in answer.body
+
+
+async def test_a_key_that_an_expert_reports_is_not_kept():
+    async with solo(one={"secret": Secret("sk-very-secret-key", "a test")}) as (up, g):
+        up.reports = "m-sk-very-secret-key"
+        async with Client(g.port) as client:
+            assert (await client.ask(ASK)).status == 200
+        (row,) = g.ledger.records
+        assert row.reported == "m-[secret]"
 
 
 async def test_without_an_answer_nothing_is_reported():

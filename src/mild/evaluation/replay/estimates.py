@@ -34,7 +34,6 @@ import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.metrics.intervals import linear_interval
-from mild.routers.pooled_heads import Cells, pooled_heads
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +156,10 @@ def measure_overlap(episodes: Episodes, expert_names: Sequence[str]) -> dict[str
 
 
 FOLDS = 5
+# Ridge strengths, as multiples of the mean variance of a feature.
+STRENGTHS = 10.0 ** np.arange(-4, 5)
+# With fewer rows of an expert only their mean is learned.
+MIN_RIDGE_ROWS = 10
 
 
 def expected_costs(
@@ -169,21 +172,52 @@ def expected_costs(
 ) -> FloatArray:
     """Expected cost (n, n_experts) of each expert on each row, by models fitted on other rows.
 
-    For every fold these are ``pooled_heads``, ridge regressions of the cost (n,) on the features (n, d),
-    fitted on the rows of the other folds. An expert with few rows there gets their mean, one with none the
-    mean over all experts. Rows of one group, an episode, are never on both sides of a split.
+    For every expert and fold this is a ridge regression of the cost (n,) on the features (n, d), fitted
+    on the rows of the other folds on which that expert was ``chosen``; its strength by generalised
+    cross-validation. An expert with few rows there gets their mean, one with none the mean over all
+    experts. Rows of one group, an episode, are never on both sides of a split.
     """
     scale = features.std(axis=0, dtype=np.float64)
-    X = (features - features.mean(axis=0, dtype=np.float64)) / np.where(scale > 0, scale, 1.0)
+    # Products of these columns (1, X, y) are all that a ridge regression needs.
+    columns = np.empty((len(costs), len(scale) + 2))
+    columns[:, 0], columns[:, -1] = 1.0, costs
+    columns[:, 1:-1] = features - features.mean(axis=0, dtype=np.float64)
+    columns[:, 1:-1] /= np.where(scale > 0, scale, 1.0)
     _, episode = np.unique(groups, return_inverse=True)
     count = int(episode.max(initial=-1)) + 1
     fold = (np.random.default_rng(seed).permutation(count) % FOLDS)[episode]
-    result = np.zeros((len(costs), n_experts))
-    for f in range(FOLDS):
-        rows = np.flatnonzero((fold != f) & (chosen >= 0))
-        if rows.size:
-            cells = Cells(rows, chosen[rows], costs[rows], np.ones(rows.size))
-            heads = pooled_heads(X, cells, n_experts, shrink_levels=False)
-            known = np.isin(np.arange(n_experts), chosen[rows])
-            result[fold == f] = np.where(known, heads.expected(X[fold == f]), costs[rows].mean())
+    result = np.empty((len(costs), n_experts))
+    drawn = chosen >= 0
+    for expert in range(n_experts):
+        for f in range(FOLDS):
+            own = columns[(chosen == expert) & (fold != f)]
+            model = _ridge(own.T @ own)
+            if model is None:
+                known = costs[drawn & (fold != f)]
+                model = np.append(known.mean() if known.size else 0.0, np.zeros(len(scale)))
+            rows = fold == f
+            result[rows, expert] = columns[rows, :-1] @ model
     return result
+
+
+def _ridge(products: FloatArray) -> FloatArray | None:
+    """Intercept and slope from the products of (1, X, y); None without any row."""
+    count = products[0, 0]
+    if count == 0:
+        return None
+    mean = products[0] / count
+    covariance = products / count - np.outer(mean, mean)
+    value, vector = np.linalg.eigh(covariance[1:-1, 1:-1])
+    value = np.clip(value, 0.0, None)
+    along = vector.T @ covariance[1:-1, -1]
+    unit = float(value.mean())
+    best, chosen = np.inf, np.zeros(len(value))
+    for strength in STRENGTHS * unit if count >= MIN_RIDGE_ROWS and unit > 0 else ():
+        slope = along / (value + strength)
+        residual = max(covariance[-1, -1] - 2 * slope @ along + slope**2 @ value, 0.0)
+        # The intercept is a parameter, too.
+        freedom = 1 - (1 + (value / (value + strength)).sum()) / count
+        if freedom > 0 and residual / freedom**2 < best:
+            best, chosen = residual / freedom**2, slope
+    slope = vector @ chosen
+    return np.append(mean[-1] - mean[1:-1] @ slope, slope)
