@@ -30,7 +30,7 @@ def test_hardly_any_answers_are_too_few_without_a_warning(place, options):
         warnings.simplefilter("error")
         found = mild.learn(place / "router", place / "l", **options)
     assert (found.promoted, found.reason) == (False, "too_few")
-    assert "of 100 graded answers" in found.sentence
+    assert "; 100 are needed" in found.sentence
     assert mild.versions(place / "router").serving == 1
 
 

@@ -81,12 +81,13 @@ class KnownRows:
         if table is None:
             none = np.empty((0, router.n_experts))
             return cls(np.empty((0, router.n_features), np.float32), none, none, none)
+        names = router.expert_names
         if not set(names) & set(table.expert_names):
             rule = f"must have scores of experts of the router: {listed(names)}"
             raise invalid("table", f"{rule}; got {listed(table.expert_names)}.")
         assert router.text is not None
         X = router.text.vectorize(contents(table, router.text))
-        scores, dollars, seconds = table.outcomes_of(router.expert_names)
+        scores, dollars, seconds = table.outcomes_of(names)
         return cls(X, 1 - scores, dollars, seconds)
 
 

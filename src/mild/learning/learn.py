@@ -250,8 +250,6 @@ class Learning:
 
     def _train(self, rows: BoolArray) -> Router:
         logged = self.logged.take(rows & ~self.logged.selected)
-        if not len(logged) and not len(self.known.X):
-            return self.serving  # there is nothing to learn from
         return fit_candidate(self.serving, self.known, logged, self.weights)
 
     def _judged(self, router: Router, rows: BoolArray, until: float | None) -> Learned:
@@ -321,7 +319,7 @@ class Learning:
                 f" {interval.estimate:+.4f} per request ({self.confidence:.0%} interval "
                 f"{interval.low:+.4f} to {interval.high:+.4f}, {counted(one.rows, 'graded answer')})"
             )
-        few = f"{one.rows:,} of {self.least:,} graded answers that are new to both routers"
+        few = f"{counted(one.rows, 'graded answer')} new to both routers; {self.least:,} are needed"
         if one.rows >= self.least:
             few = (
                 f"of {one.rows:,} graded answers, {one.changed_draws} show what the new router changes; "
