@@ -120,7 +120,7 @@ def test_rollback_follows_what_served_before(folder: Path) -> None:
     assert write_version(folder, _router(0), why="better") == 4
     assert rollback(folder).serving == 2
     assert rollback(folder).serving == 1
-    with pytest.raises(InvalidInputError) as failed:
+    with pytest.raises(InvalidInputError, match="no version served before version 1;") as failed:
         rollback(folder)
     assert failed.value.code == "invalid_to"
     assert rollback(folder, to=4, why="it was right").history[-1].why == "it was right"

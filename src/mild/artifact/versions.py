@@ -250,6 +250,9 @@ def rollback(
     """
     known = read_versions(folder)
     number = known[known.serving].base if to is None else to
+    if number is None:
+        rule = f"must be given, because no version served before version {known.serving}"
+        raise invalid("to", f"{rule}; mild versions lists them.")
     if number in (None, known.serving):
         rule = f"must be another version than {known.serving}, which serves; got {to!r}."
         raise invalid("to", rule)

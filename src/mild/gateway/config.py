@@ -383,6 +383,12 @@ def read_ledger_location(
     return ledger.path
 
 
+def read_port(path: str | os.PathLike[str]) -> int:
+    """The port that a file names, or the default."""
+    port = _open(path).content.get("port")
+    return port if type(port) is int else Settings.port
+
+
 def _open(path: str | os.PathLike[str]) -> ConfigFile:
     """A TOML file; in place of LiteLLM's, one that names that file and nothing else."""
     file = Path(path)

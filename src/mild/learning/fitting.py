@@ -10,8 +10,9 @@ import numpy as np
 
 from mild.artifact import Router
 from mild.artifact.info import EstimatorInfo, SharesInfo
-from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.data import OutcomeTable
+from mild.errors import listed
 from mild.learning.rows import LoggedOutcomes
 from mild.metrics import expert_shares
 from mild.policies import PricedPolicy
@@ -80,9 +81,13 @@ class KnownRows:
         if table is None:
             none = np.empty((0, router.n_experts))
             return cls(np.empty((0, router.n_features), np.float32), none, none, none)
+        names = router.expert_names
+        if not set(names) & set(table.expert_names):
+            rule = f"must have scores of experts of the router: {listed(names)}"
+            raise invalid("table", f"{rule}; got {listed(table.expert_names)}.")
         assert router.text is not None
         X = router.text.vectorize(contents(table, router.text))
-        scores, dollars, seconds = table.outcomes_of(router.expert_names)
+        scores, dollars, seconds = table.outcomes_of(names)
         return cls(X, 1 - scores, dollars, seconds)
 
 

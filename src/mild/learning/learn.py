@@ -319,17 +319,19 @@ class Learning:
                 f" {interval.estimate:+.4f} per request ({self.confidence:.0%} interval "
                 f"{interval.low:+.4f} to {interval.high:+.4f}, {counted(one.rows, 'graded answer')})"
             )
+        few = f"{counted(one.rows, 'graded answer')} new to both routers; {self.least:,} are needed"
+        if one.rows >= self.least:
+            few = (
+                f"of {one.rows:,} graded answers, {one.changed_draws} show what the new router changes; "
+                f"{ENOUGH_CHANGED} are needed"
+            )
         told = {
             "better": f"The new router costs less:{gap}.",
             "cheaper": f"The new router is cheaper, and its error is not worse. Cost:{gap}.",
             "worse": f"Not promoted: the new router costs more:{gap}.",
             "noise": f"Not promoted: it is not clear whether the new router is better:{gap}.",
             "same": "Not promoted: the new router decides like the serving one.",
-            "too_few": (
-                f"Not promoted: too few graded answers that are new to both routers ({one.rows:,} of "
-                f"{self.least:,}), or that show what the new router changes ({one.changed_draws:,} of "
-                f"{ENOUGH_CHANGED}). Grade or explore more."
-            ),
+            "too_few": f"Not promoted: {few}. Grade or explore more.",
         }[found.reason]
         if dry_run:
             return f"{told} Nothing was written (dry run)."

@@ -242,6 +242,8 @@ def _new_name(router: Router, table: OutcomeTable, name: str | None) -> str:
     others = [one for one in table.expert_names if one not in router.expert_names]
     if name is None and len(others) == 1:
         return others[0]
+    if name in router.expert_names:
+        raise invalid("name", f"must be new; {name!r} is an expert of the router already.")
     if name not in others:
         rule = f"must be an expert of the table that the router does not know: {listed(others) or 'none'}"
         raise invalid("name", f"{rule}; got {name!r}.")

@@ -129,6 +129,7 @@ class Learned:
     sentence: str = "The new router is surely better."
     version: int | None = 3
     left_out: dict = field(default_factory=lambda: {"without a query": 2})
+    notes: tuple = ("no table of outcomes was given.",)
 
     def as_dict(self):
         return asdict(self)
@@ -168,6 +169,7 @@ def test_learn_prints_a_line_and_exits_with_its_code(mild, learning, folder, res
     told = " No gateway on port 6060 was reloaded." * result.promoted
     assert (said.code, said.out) == (code, f"{result.sentence}{told}\n")
     assert "2 rows left out: without a query" in said.err
+    assert "no table of outcomes was given." in said.err
 
 
 def test_learn_passes_its_options_on(mild, learning, folder):
@@ -196,4 +198,12 @@ def test_learn_passes_its_options_on(mild, learning, folder):
 def test_learn_reads_the_ledger_of_the_configuration_here(mild, learning, folder):
     done = mild("learn", folder, "--port", "7070", "--json")
     assert learning.calls[0][0] == (folder, "mild.toml")
+    assert json.loads(done.out)["gateway"]["port"] == 7070
+
+
+def test_learn_tells_the_gateway_on_the_port_of_the_configuration(mild, learning, folder, tmp_path):
+    (tmp_path / "mild.toml").write_text("port = 7171\n")
+    done = mild("learn", folder, "--ledger", tmp_path / "mild.toml", "--json")
+    assert json.loads(done.out)["gateway"]["port"] == 7171
+    done = mild("learn", folder, "--ledger", tmp_path / "mild.toml", "--port", 7070, "--json")
     assert json.loads(done.out)["gateway"]["port"] == 7070

@@ -12,12 +12,16 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, say
 from mild.cli.gateway.feedback import LEDGER
 from mild.cli.gateway.ledger import Since, Until
-from mild.cli.gateway.versions import Port, tell_gateway, used
+from mild.cli.gateway.versions import tell_gateway, used
 from mild.errors import counted
 
 #: Exit codes besides 0, for a router that was promoted or would be, and 1, for an error.
 NOT_PROMOTED, TOO_FEW = 3, 4
 Accept = StrEnum("Accept", ("better", "cheaper"))
+PortOrNone = Annotated[
+    int | None,
+    Option(min=1, max=65535, help="Port of the gateway here. Default: that of mild.toml, or 6060."),
+]
 
 
 def learn(
@@ -43,7 +47,7 @@ def learn(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Judge, but write nothing and reload nothing.")
     ] = False,
-    port: Port = 6060,
+    port: PortOrNone = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Learn a new version of a router from a gateway's ledger, and promote it if it is surely better.
@@ -55,7 +59,7 @@ def learn(
     \b
     Exit codes, for cron:
       0   promoted; with --dry-run, it would be
-      1   an error
+      1   an error; 2 for a wrong option
       3   not promoted: not surely better
       4   too few judged answers
 
@@ -80,13 +84,22 @@ def learn(
     )
     report = found.as_dict()
     if found.version is not None:
-        report["gateway"] = tell_gateway(port)
+        report["gateway"] = tell_gateway(port or _port_of(ledger))
 
     def show() -> None:
         for reason, count in found.left_out.items():
             note(f"{counted(count, 'row')} left out: {reason}.")
+        for text in found.notes:
+            note(text)
         say(f"{found.sentence} {used(report['gateway']) if 'gateway' in report else ''}".strip())
 
     emit(report, as_json, show)
     if not found.promoted:
         raise typer.Exit(TOO_FEW if found.reason == "too_few" else NOT_PROMOTED)
+
+
+def _port_of(ledger: str) -> int:
+    """The port of the gateway, where its configuration names the ledger."""
+    from mild.gateway.config import read_port
+
+    return read_port(ledger) if ledger.endswith((".toml", ".yaml", ".yml")) else 6060
