@@ -63,11 +63,11 @@ def test_a_mixture_of_known_experts_is_found_and_its_interval_holds():
             reference = np.where(
                 np.isnan(values), estimates, estimates + (outcomes - estimates).mean(0)
             )
-            found = mix(reference[rows], reference, values[rows], new[rows])
-            mean = float(reference.mean(axis=0) @ found.weights + found.intercept)
+            weights, constant, error = mix(reference[rows], reference, values[rows], new[rows])
+            mean = float(reference.mean(axis=0) @ weights + constant)
             errors[kind].append(abs(mean - new.mean()))
             if kind == "outcomes":
-                inside.append(abs(mean - new.mean()) < 1.96 * found.deviation)
+                inside.append(abs(mean - new.mean()) < 1.96 * error)
     assert np.mean(inside) >= 0.85
     assert np.mean(errors["outcomes"]) < 0.8 * np.mean(errors["heads"])
 
@@ -244,7 +244,7 @@ def test_many_labels_take_time_in_proportion():
     rng = np.random.default_rng(0)
     estimates = rng.random((60_000, 3))
     found = mix(estimates, estimates, np.full_like(estimates, np.nan), estimates[:, 0])
-    assert_allclose(found.weights, [1, 0, 0], atol=0.05)
+    assert_allclose(found[0], [1, 0, 0], atol=0.05)
 
 
 def test_a_cascade_and_numbers_are_refused(table):
@@ -259,3 +259,11 @@ def test_a_cascade_and_numbers_are_refused(table):
     for router in (numbers, replace(text, policy=cascade)):
         with pytest.raises(UnsupportedError, match="no new expert"):
             add_expert(router, labels(table))
+
+
+@pytest.mark.parametrize("price", [-1.0, float("nan"), float("inf"), "1"])
+def test_a_price_is_finite_and_not_negative(table, known, price):
+    router = mild.fit(known, **ROUTERS["regression"])
+    with pytest.raises(InvalidInputError) as error:
+        add_expert(router, labels(table), price=price)
+    assert error.value.code == "invalid_price"

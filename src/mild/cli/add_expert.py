@@ -25,7 +25,6 @@ def add_expert(
         float | None, Option(help="Dollars per answer. Default: column cost__NAME.")
     ] = None,
     beta: Annotated[float, Option(help="What asking it costs, in wrong answers.")] = 0.0,
-    confidence: o.Confidence = 0.95,
     dry_run: Annotated[bool, Option("--dry-run", help="Write nothing.")] = False,
     as_json: o.AsJson = False,
     reading: o.ReadOptions,
@@ -46,7 +45,7 @@ def add_expert(
 
     router = load(folder)
     table = OutcomeSource(data, reading).read(findings=False)
-    found = add(router, table, name, known=known, price=price, beta=beta, confidence=confidence)
+    found = add(router, table, name, known=known, price=price, beta=beta)
     facts, version = found.as_dict(), None
     if not dry_run:
         why = f"{name} was added from {found.labels:,} labels"

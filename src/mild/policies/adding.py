@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import UnsupportedError
 from mild.policies.base import Policy
-from mild.policies.compose import (
-    MixedPolicy,
-    OrderedPolicy,
-    StandardizedPolicy,
-    TradeoffPolicy,
-)
+from mild.policies.compose import MixedPolicy, OrderedPolicy, StandardizedPolicy, TradeoffPolicy
 from mild.policies.costs import ConstantPolicy, LinearCostPolicy, PricedPolicy
 
 # Variances of the weights of the mixture, times the number of experts, and shares of the variance of the
@@ -61,8 +56,8 @@ def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
     if isinstance(policy, PricedPolicy):
         estimates = policy.expected_errors(labels.reference)
         own = policy.expected_errors(labels.X)
-        mixture = mix(own, estimates, labels.known_errors, labels.errors)
-        return _with_heads(policy, labels, estimates, mixture), mixture.deviation
+        weights, constant, deviation = mix(own, estimates, labels.known_errors, labels.errors)
+        return _with_heads(policy, labels, estimates, weights, constant), deviation
     own, estimates = policy.expected_costs(labels.X), policy.expected_costs(labels.reference)
     weights, constant, deviation = mix(own, estimates, labels.known_costs, labels.costs)
     if not isinstance(policy, LinearCostPolicy):
@@ -71,22 +66,14 @@ def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
     return _with_rows(policy, coef=coef, intercept=intercept), deviation
 
 
-class Mixture(NamedTuple):
-    """``weights . e(x) + intercept`` with ``e(x)`` the estimates of the known experts."""
+def mix(
+    own: FloatArray, reference: FloatArray, outcomes: FloatArray, y: FloatArray
+) -> tuple[FloatArray, float, float]:
+    """Weights (p,) of the known experts and a constant that estimate a new one, from its labels y (n,).
 
-    weights: FloatArray
-    intercept: float
-    deviation: float  # standard error of its mean over the reference rows
-
-
-def mix(own: FloatArray, reference: FloatArray, outcomes: FloatArray, y: FloatArray) -> Mixture:
-    """Estimate a new expert from those of the known ones and its labels y (n,).
-
-    Parameters
-    ----------
-    own : (n, p) estimates of the known experts on the labelled rows
-    reference : (m, p) the same on the rows that means are over
-    outcomes : (n, p) what the known experts did on the labelled rows, NaN where unknown
+    The third result is the standard error of the mean over the reference rows. ``own`` (n, p) and
+    ``reference`` (m, p) are estimates on the labelled rows and on those that means are over; ``outcomes``
+    (n, p) is what the known experts did on the labelled rows, NaN where that is unknown.
 
     With Z the outcomes less their means ``mu``, and estimates where they are unknown,
     ``y = level + Z . (k + a) + b + noise``; k are weights by how near the mean of an expert is to
@@ -114,14 +101,17 @@ def mix(own: FloatArray, reference: FloatArray, outcomes: FloatArray, y: FloatAr
                 most, found, chosen = likelihood, mean, precision
     weights = near + found[1] / p + found[2:] - found[2:].mean()
     deviation = float(np.sqrt(np.linalg.inv(chosen)[0, 0]))
-    return Mixture(weights, level + float(found[0]) - float(mu @ weights), deviation)
+    return weights, level + float(found[0]) - float(mu @ weights), deviation
 
 
 def _with_heads(
-    policy: PricedPolicy, labels: Labels, estimates: FloatArray, mixture: Mixture
+    policy: PricedPolicy,
+    labels: Labels,
+    estimates: FloatArray,
+    weights: FloatArray,
+    constant: float,
 ) -> Policy:
     """The policy with a linear head that is nearest to a mixture of expected errors."""
-    weights, constant, _ = mixture
     if policy.kind_of_error == "logistic":
         share = np.clip((estimates @ weights + constant) / policy.error_scale, 1e-3, 1 - 1e-3)
         odds = np.log(share / (1 - share))

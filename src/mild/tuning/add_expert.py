@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, fields, replace
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from mild.artifact import Router
-from mild.artifact.frames import html_table
 from mild.artifact.info import CostInfo, SharesInfo
-from mild.core.arrays import IntArray, as_python, check_number, check_share, invalid
+from mild.core.arrays import IntArray, as_python, check_strength, invalid
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.splits import folds
@@ -32,8 +30,9 @@ from mild.tuning.training_rows import TrainingQueryIndex, query_hashes, terms_of
 
 #: Labels from which on no warning is given, and above which a refit is as good.
 FEW, MANY = 30, 300
-# Parts of the labelled rows, each held out once, by which the gain is judged.
-FOLDS = 5
+# Parts of the labelled rows, each held out once, by which the gain is judged; standard errors to each side
+# in an interval of 95 %.
+FOLDS, Z = 5, 1.96
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,13 +47,10 @@ class AddedExpert:
     name: str  # of the new expert
     labels: int  # its graded answers
     share: float  # of the queries that the router sends to it
-    cost: tuple[float, float, float]  # its mean cost per query: estimate, and an interval
-    gain: tuple[float, float, float]  # estimate, and an interval
+    cost: tuple[float, float, float]  # its mean cost per query: estimate, 95 % interval
+    gain: tuple[float, float, float]  # estimate, 95 % interval
     trusted_at: int | None  # labels from which on it is, if the gain stays; None without a gain
-    confidence: float
-    by_scores: (
-        bool  # whether the router decided by scores; it now does by heads for error and price
-    )
+    by_scores: bool  # whether it decided by scores; it now does by its heads for error and price
 
     @property
     def trusted(self) -> bool:
@@ -64,21 +60,18 @@ class AddedExpert:
     @property
     def sentences(self) -> list[str]:
         """What was found, in words."""
-        level = f"{100 * self.confidence:g} % interval"
         (mean, low, high), (gain, least, most) = self.cost, self.gain
         certain = f"The gain is not certain; it would be at about {self.trusted_at or 0:,} labels."
         if self.trusted or self.trusted_at is None:
             certain = "The gain is certain." if self.trusted else "These labels show no gain."
         found = [
-            f"{self.name}: {self.labels:,} labels, mean cost {mean:.3f} ({level} {low:.3f} to {high:.3f}); "
-            f"the router sends it {100 * self.share:.0f} % of the queries.",
-            f"Gain over the router without it: {gain:.4f} per query ({level} {least:.4f} to {most:.4f}).",
+            f"{self.name}: {self.labels:,} labels, mean cost {mean:.3f} ({low:.3f} to {high:.3f}); the "
+            f"router sends it {100 * self.share:.0f} % of the queries.",
+            f"Gain over the router without it: {gain:.4f} per query ({least:.4f} to {most:.4f}, 95 %).",
             certain,
         ]
         if self.by_scores:
-            found.append(
-                "The router decided by scores; it now decides by expected errors and prices."
-            )
+            found.append("It decided by scores; it now decides by expected errors and prices.")
         if self.labels > MANY:
             found.append("With so many labels, tune a router on all outcomes (mild tune).")
         return found
@@ -92,10 +85,6 @@ class AddedExpert:
     def __repr__(self) -> str:
         return "\n".join([f"AddedExpert({self.name})", *self.sentences])
 
-    def _repr_html_(self) -> str:
-        shown = {"labels": self.labels, "share": self.share, "trusted": self.trusted}
-        return html_table(f"Added {self.name}", [shown], self.sentences)
-
 
 @check_arguments
 def add_expert(
@@ -106,7 +95,6 @@ def add_expert(
     known: Any = None,
     price: float | None = None,
     beta: float = 0.0,
-    confidence: float = 0.95,
 ) -> AddedExpert:
     """Add an expert to a router from graded answers, usually 30 to 300, without refitting it.
 
@@ -115,14 +103,12 @@ def add_expert(
     Parameters
     ----------
     router : one with text features that expects costs, or has separate heads for error and price
-    table : OutcomeTable, or whatever ``mild.read_outcomes`` takes, with scores of the new expert; scores of
-        known experts on the same queries make the estimate better
+    table : OutcomeTable, or whatever ``mild.read_outcomes`` takes, with scores of the new expert
     name : the new expert; by default the only expert of the table that the router does not know
-    known : the table that the router was fitted on. Outcomes on labelled queries are taken from it, and
-        means are over all its rows
-    price : dollars per answer, where the table has no prices of the new expert
+    known : the table that the router was fitted on; what the known experts did on the labelled queries is
+        taken from it where ``table`` does not say it, and means are over its rows
+    price : dollars per answer; by default those of the table
     beta : what asking it costs, in wrong answers, beside dollars and seconds
-    confidence : of the intervals
 
     Returns
     -------
@@ -140,7 +126,6 @@ def add_expert(
     >>> added.name, added.labels, added.router.expert_names == names
     ('rules', 100, True)
     """
-    check_share("confidence", confidence)
     if router.text is None or router.cascade is not None:
         what = "a router of columns of numbers" if router.text is None else "a cascade"
         remedy = "fit it again" if router.text is None else "add it to router.direct, or tune again"
@@ -158,7 +143,7 @@ def add_expert(
     )
     own = _labelled(table, known, names)
     if price is not None:
-        own.prices[:, -1] = check_number("price", price, price >= 0, "not negative")
+        own.prices[:, -1] = check_strength("price", price)
     costs = terms.costs(own, piece=True)
     in_dollars = info.price_head == "dollars" or bool(
         terms.price_weight and not (info.cost and info.cost.has_other_prices)
@@ -224,16 +209,14 @@ def add_expert(
         ),
     )
     gain, spread = _gain(router.policy, labels, own.groups())
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
     return AddedExpert(
         router=added,
         name=new,
         labels=own.rows,
         share=shares[-1],
-        cost=(expected[-1], expected[-1] - z * deviation, expected[-1] + z * deviation),
-        gain=(gain, gain - z * spread, gain + z * spread),
-        trusted_at=None if gain <= 0 else math.ceil(own.rows * (z * spread / gain) ** 2),
-        confidence=confidence,
+        cost=(expected[-1], expected[-1] - Z * deviation, expected[-1] + Z * deviation),
+        gain=(gain, gain - Z * spread, gain + Z * spread),
+        trusted_at=None if gain <= 0 else math.ceil(own.rows * (Z * spread / gain) ** 2),
         by_scores=by_scores,
     )
 
