@@ -171,8 +171,8 @@ def replay(
     # At a trade-off that meets a target, that is what a dollar is worth to the router.
     usual = None if target is None else target.t
     if usual is None and cost is not None:
-        usual = cost.price_weight
-    if price_weight is not None and loaded.has_prices:
+        usual = cost.price_weight or 0.0
+    if price_weight not in (None, usual) and loaded.has_prices:
         loaded = loaded.with_prices(price_weight=price_weight, in_dollars=True)
         target = None
     now, place = time.time(), ledger_location(ledger)
