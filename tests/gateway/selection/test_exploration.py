@@ -241,8 +241,14 @@ async def test_a_gateway_tries_the_candidate_of_its_router_out(tmp_path):
         selector = context.serving.selector
         return (await selector.select(ModelRequest(), "x", None, b"0" * 12, {}, 0)).draws[0]
 
+    restarts = []
+    context.drift.restart = lambda: restarts.append(1)
     assert await share() < 0.1
     write_version(folder, make(costs=(0.0, 1, 1)), why="learned", serve=False)
     await context.reload(lambda: load(folder))
     assert await share() >= 0.15
+    # A new candidate keeps the flags of drift; who reloads without one has seen them.
+    assert not restarts
+    await context.reload(lambda: load(folder))
+    assert restarts == [1]
     assert context.serving.fingerprint == load(folder, 1).info.fingerprint

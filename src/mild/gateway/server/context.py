@@ -46,6 +46,7 @@ class Serving:
 
     selector: ExpertSelector
     fingerprint: str
+    candidate: str | None = None  # fingerprint of the router that is tried out
 
 
 class AppContext:
@@ -226,14 +227,16 @@ class AppContext:
             except BaseException:
                 self.metrics.add("mild_reloads_total", "failed")
                 raise
-            self.serving = serving
+            before, self.serving = self.serving, serving
             self.ledger.register(serving.fingerprint, serving.selector.names)
             self._sessions.set_experts(serving.selector.names)
             if self.board is not None:
                 self.board.take(router)
             for client in self.clients.values():
                 client.end_cool_down()
-            self.drift.restart()
+            # A new candidate beside the same router says nothing about the flags.
+            if serving.fingerprint != before.fingerprint or serving.candidate == before.candidate:
+                self.drift.restart()
             self.metrics.add("mild_reloads_total", "ok")
             return serving.fingerprint
 
@@ -247,7 +250,8 @@ class AppContext:
         selector = ExpertSelector(
             router, routing, sessions, self._seed, self.settings.experts, candidate
         )
-        return Serving(selector, router.info.fingerprint or "unsaved")
+        tried = None if candidate is None else candidate.info.fingerprint
+        return Serving(selector, router.info.fingerprint or "unsaved", tried)
 
     async def _publish_forever(self) -> None:
         while True:
