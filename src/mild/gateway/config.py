@@ -60,7 +60,7 @@ def _or(word: str, rule: str, holds: Callable[[Any], bool]) -> PlainValidator:
 
     def check(value: object) -> object:
         if value != word and not holds(value):
-            problem(f'must be {rule} or "{word}"')
+            problem(f'must be {rule} or "{word}"; got {value}')
         return value
 
     return PlainValidator(check)

@@ -61,10 +61,13 @@ class FeedbackEndpoint:
                 is_lost = True
             if found is not None:
                 return JSONResponse(found)
-            if is_lost or ledger.trouble is not None:
-                message = "The ledger cannot be used at the moment; nothing was written."
-                raise Refusal(503, message, code="ledger_unavailable", retry_after=1.0)
+            if is_lost:
+                break
             await asyncio.sleep(pause)
+        # Trouble that lasts: the row may wait in memory.
+        if is_lost or ledger.trouble is not None:
+            message = "The ledger cannot be used at the moment; nothing was written."
+            raise Refusal(503, message, code="ledger_unavailable", retry_after=1.0)
         message = "The ledger has no request of this id; it may have been deleted."
         raise Refusal(404, message, code="unknown_request", param="request_id")
 
@@ -93,7 +96,7 @@ def _judge(place: Location, caller: Caller, given: Feedback) -> dict[str, Any] |
     """Write feedback on a request of this caller in one transaction; None if there is no such request."""
     row, known = decisions.c, feedback.c
     with (
-        closing(open_database(place, patience=1.0)) as database,
+        closing(open_database(place, patience=3.0)) as database,
         database.transaction() as connection,
     ):
         query = sa.select(row.key, row.expert, row.status)
