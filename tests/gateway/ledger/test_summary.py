@@ -43,15 +43,23 @@ def test_the_summary_adds_up(ledger_place):
 
 
 def test_draws_of_another_expert_than_the_first_choice_are_counted(ledger_place):
-    # Another expert may be drawn with a probability above 1 / 3. The last row is of an older version.
-    draws = [(0.6, "small"), (0.4, "large"), (0.65, "small"), (0.35, "large"), (1.0, "small"),
-             (0.4, None)]  # fmt: skip
+    # None: an expert that could not serve the request, and could not be drawn.
+    draws = [(0.8, [0.7, 0.2, 0.1]), (0.1, [0.7, 0.2, 0.1]), (0.65, [0.7, None, 0.3]),
+             (0.35, [0.7, None, 0.3]), (1.0, [0.7, None, None])]  # fmt: skip
+    records = [
+        record(i, time=START, propensity=p, probabilities=q) for i, (p, q) in enumerate(draws)
+    ]
+    recent = summarize(write_all(ledger_place, records))["recent"]
+    assert (recent["explored_share"], recent["not_preferred_share"]) == (0.8, 0.4)
+
+
+def test_what_was_preferred_is_read_where_the_row_says_it(ledger_place):
+    # Another expert may be drawn with a probability above 1 / 2.
+    draws = [(0.6, "small"), (0.6, "large"), (0.65, "small"), (0.35, "large"), (1.0, "small")]
     records = [
         record(i, time=START, propensity=p, preferred=first) for i, (p, first) in enumerate(draws)
     ]
-    recent = summarize(write_all(ledger_place, records))["recent"]
-    assert recent["explored_share"] == pytest.approx(5 / 6)
-    assert recent["not_preferred_share"] == 0.4
+    assert summarize(write_all(ledger_place, records))["recent"]["not_preferred_share"] == 0.4
 
 
 def test_a_span_without_rows_is_no_error(ledger_place):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from mild.core.propensities import is_preferred
 from mild.gateway.database import Address
 from mild.gateway.database.engine import Location, shown_place
 from mild.gateway.ledger.reading import ledger_columns, open_ledger
@@ -50,7 +52,7 @@ def summarize(
                 row.propensity,
                 row.text.is_not(None),
                 row.pinned_by.is_not(None),
-                *ledger_columns(database, ["chosen", "preferred"]),
+                *ledger_columns(database, ["chosen", "preferred", "probabilities"]),
             )
             .where(row.time >= first * 60.0, row.time < last * 60.0)
             .order_by(row.time.desc())
@@ -58,8 +60,13 @@ def summarize(
         ).all()
     latencies = sorted(line[0] for line in recent if line[0] is not None)
     drawn = [line for line in recent if line[1] is not None]
-    # Rows before schema 0006 do not say what was preferred.
-    others = [line.chosen != line.preferred for line in drawn if line.preferred is not None]
+    # Rows before schema 0006 do not say what was preferred; their probability does.
+    others = [
+        not is_preferred(line.propensity, _able(line.probabilities))
+        if line.preferred is None
+        else line.chosen != line.preferred
+        for line in drawn
+    ]
     return {
         "path": shown_place(path),
         "bytes": size,
@@ -91,6 +98,11 @@ def summarize(
             "pinned": sum(line[3] for line in recent),
         },
     }
+
+
+def _able(probabilities: str | None) -> int:
+    """Number of experts that could serve the request; 2 where it is not known."""
+    return sum(share is not None for share in json.loads(probabilities or "[]")) or 2
 
 
 def quantile(ordered: list[float], share: float) -> float | None:
