@@ -130,10 +130,10 @@ class FakeBoard:
 
 
 def expert(name, upstream, **more):
-    """Settings of an expert at a fake endpoint, in a hurry."""
+    """Settings of an expert at a fake endpoint; slow machines have time to answer."""
     url = upstream if isinstance(upstream, str) else upstream.base_url
-    quick = {"connect_seconds": 1.0, "first_byte_seconds": 1.0, "idle_seconds": 1.0}
-    return Expert(name, url, f"{name}-model", **{**quick, **more})
+    patient = {"connect_seconds": 10.0, "first_byte_seconds": 10.0, "idle_seconds": 10.0}
+    return Expert(name, url, f"{name}-model", **{**patient, **more})
 
 
 @contextlib.asynccontextmanager

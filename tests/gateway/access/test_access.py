@@ -71,7 +71,7 @@ def refused(caught, status, code):
 
 
 async def until(condition):
-    for _ in range(200):
+    for _ in range(1500):
         if condition():
             return
         await asyncio.sleep(0.02)

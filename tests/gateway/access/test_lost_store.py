@@ -36,7 +36,7 @@ def access_to(place, **limits):
     return Access(Settings(store=place, access=AccessSettings(**limits)))
 
 
-async def until(found, seconds=10.0):
+async def until(found, seconds=60.0):
     end = time.monotonic() + seconds
     while not found():
         assert time.monotonic() < end, "in vain"

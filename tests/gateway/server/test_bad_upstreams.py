@@ -9,7 +9,7 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, events, expert, gateway, rows
 
-QUICK = {"first_byte_seconds": 0.2, "idle_seconds": 0.2, "connect_seconds": 0.3, "retries": 0}
+QUICK = {"first_byte_seconds": 0.5, "idle_seconds": 0.5, "connect_seconds": 10.0, "retries": 0}
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\n\r\n"

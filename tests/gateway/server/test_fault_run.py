@@ -50,9 +50,9 @@ STREAM_FAULTS = (
 LINES = [
     "price_in = 100.0",
     "price_out = 100.0",
-    "first_byte_seconds = 0.5",
-    "idle_seconds = 0.5",
-    "connect_seconds = 1.0",
+    "first_byte_seconds = 1.5",
+    "idle_seconds = 1.5",
+    "connect_seconds = 10.0",
     "max_in_flight = 60",
 ]
 

@@ -19,7 +19,7 @@ from gateway.gateway_cases import (
 )
 from mild.gateway.config import AccessSettings
 
-QUICK = {"first_byte_seconds": 0.15, "idle_seconds": 0.15, "connect_seconds": 0.3, "retries": 0}
+QUICK = {"first_byte_seconds": 0.5, "idle_seconds": 0.5, "connect_seconds": 10.0, "retries": 0}
 BEFORE = ("empty", "error_first", "done_first", "plain")
 CASES = [
     *((fault, False) for fault in FAULTS if fault not in ("slow", "extra")),

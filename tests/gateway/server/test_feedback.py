@@ -1,6 +1,7 @@
 """Clients judge the answers that they got, and only those."""
 
 import asyncio
+import contextlib
 import json
 import os
 import sqlite3
@@ -16,6 +17,7 @@ from mild.gateway.access import Access, AccessStore
 from mild.gateway.access.managing import add_key
 from mild.gateway.config import AccessSettings, LedgerSettings, Settings
 from mild.gateway.ledger import LedgerWriter
+from mild.gateway.refusals import Refusal
 from mild.gateway.server import feedback as module
 
 PATH = "/v1/feedback"
@@ -28,6 +30,16 @@ def quick(monkeypatch):
 
 def judged(place):
     return [(one.request_id, one.expert, one.score) for one in read_feedback(place)]
+
+
+async def known(access, keys):
+    """Wait until the gateway has read these keys."""
+    for key in keys:
+        for _ in range(1500):
+            with contextlib.suppress(Refusal):
+                access.identify(f"Bearer {key}")
+                break
+            await asyncio.sleep(0.02)
 
 
 def run(place, talk, keep_text=False, keys=(), **more):
@@ -57,6 +69,7 @@ def run(place, talk, keep_text=False, keys=(), **more):
 
             for name, fields in dict(keys).items():
                 made[name] = add_key(store, name, **fields)
+            await known(access, made.values())
             await talk(g, post)
 
     asyncio.run(main())

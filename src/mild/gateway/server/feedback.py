@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Feedback that a key may send in a minute, over all workers, besides its limit of requests.
 PER_MINUTE = 600
+# Seconds to wait for a ledger that somebody else writes.
+PATIENCE = 10.0
 # Seconds between looks for a row that another worker may still hold.
 PAUSES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.5)
 
@@ -96,7 +98,7 @@ def _judge(place: Location, caller: Caller, given: Feedback) -> dict[str, Any] |
     """Write feedback on a request of this caller in one transaction; None if there is no such request."""
     row, known = decisions.c, feedback.c
     with (
-        closing(open_database(place, patience=3.0)) as database,
+        closing(open_database(place, patience=PATIENCE)) as database,
         database.transaction() as connection,
     ):
         query = sa.select(row.key, row.expert, row.status)
