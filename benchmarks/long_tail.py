@@ -1,7 +1,7 @@
 """Where unequal margins help, and where not: linear routers among experts with a long tail of shares.
 
 ``python -m benchmarks.long_tail`` draws every case 20 times, keeps all in ``results/long_tail.json`` and
-prints the tables of docs/demo.md. ``--jobs N`` works on N draws at a time.
+prints the tables of docs/science/digits.md. ``--jobs N`` works on N draws at a time.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ there is not run again. ``--encoder MODEL`` sees queries as a sentence encoder's
 hashed n-grams, and ``--text hashing+encoder`` as both. Every split is kept in ``build/routing/`` once it
 is done, so that a killed run goes on, and ``--jobs N`` works on N of them at a time. ``--tune`` runs the
 tuned router alone again, on the same splits, and leaves the other methods of a case as they are kept.
-Without a folder it prints what is kept, and the table of docs/llm.md; ``--recompute`` makes the kept
+Without a folder it prints what is kept, and the table of docs/science/real-tables.md; ``--recompute`` makes the kept
 intervals of partial tables again from the costs of the splits.
 """
 
@@ -375,7 +375,7 @@ def recompute(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def line(result: dict[str, Any]) -> str:
-    """A case as a line of the table in docs/llm.md."""
+    """A case as a line of the table in docs/science/real-tables.md."""
     means = {row["method"]: row["mean_cost"] for row in result["methods"]}
     found = {peer: against(result, peer) for peer in PEERS}
     names = {"ce": "CE", "tdef": "TDEF", "mild": "MILD", "knn": "kNN", "mlp": "MLP"}

@@ -1,4 +1,4 @@
-"""Fill the tables of docs/reproduction.md, and draw its figure, from the results files.
+"""Fill the tables of docs/science/reproduction.md, and draw its figure, from the results files.
 
     python -m experiments.page            rewrite the page
     python -m experiments.page --check    say whether it is up to date, and change nothing
@@ -20,7 +20,7 @@ from experiments.records import read_records
 from experiments.show import paired_t_interval
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "reproduction.md"
+PAGE = ROOT / "docs" / "science" / "reproduction.md"
 FIGURE = ROOT / "docs" / "figures" / "weight_decay.svg"
 NAMES = {
     "tdef": "TDEF",
@@ -390,7 +390,7 @@ def main() -> int:
     old = PAGE.read_text(encoding="utf-8")
     new = fill(old, data)
     if "--check" in sys.argv:
-        print("up to date" if new == old else "docs/reproduction.md is not what results/ says")
+        print("up to date" if new == old else "docs/science/reproduction.md is not what results/ says")
         return int(new != old)
     PAGE.write_text(new, encoding="utf-8")
     if "sweep.jsonl" in {path.name for path in (ROOT / "results").iterdir()}:

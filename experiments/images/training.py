@@ -114,7 +114,7 @@ class Protocol:
 
 #: "paper" is the paper's (section 6), which does not say whether it augmented the images, nor which kind of
 #: decay it used. The decay of "adamw" is the best of eight for TDEF on held-out training rows of setup I
-#: (docs/reproduction.md).
+#: (docs/science/reproduction.md).
 PROTOCOLS = {
     "adamw": Protocol("adamw", 50, 1024, 1e-3, 8.0, "one-cycle", augment=True, decay="decoupled"),
     "paper": Protocol("paper", 200, 1024, 1e-3, 1e-3, "constant", augment=True),

@@ -12,7 +12,7 @@ import typer
 from mild.cli.app import build_app
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # A command as it is written down: up to what ends it in a shell, or in a sentence.
 COMMAND = re.compile(r"\bmild ((?:[a-z][a-z0-9-]* ?)+)([^`#|;&\n]*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "gateway.md"
 BLOCKS = re.findall(r"```python\n(from (\w+) import .*?)```", PAGE.read_text(), re.DOTALL)
 
 

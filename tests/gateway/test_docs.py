@@ -14,7 +14,7 @@ from mild.gateway.config import read_settings
 from mild.gateway.metrics import Metrics
 from mild.gateway.upstream.json_edit import MAX_DEPTH, REQUEST_LIMITS
 
-PAGE = Path(__file__).parents[2] / "docs" / "gateway.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "gateway.md"
 
 
 def test_the_file_that_shows_everything_is_read(tmp_path):

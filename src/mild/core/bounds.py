@@ -1,6 +1,6 @@
 """Guarantees: the consistency inequality, Rademacher complexity and the margin bound.
 
-Derivations, proofs and what the bounds do not say are in docs/theory.md.
+Derivations, proofs and what the bounds do not say are in docs/science/theory.md.
 """
 
 from __future__ import annotations

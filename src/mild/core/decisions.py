@@ -4,7 +4,7 @@ At the minimiser of a smooth surrogate the gradient vanishes, so the reward dist
 ``sum_k p_k * grad loss_k(f) = 0``. For the logistic loss that makes p the stationary distribution
 of the Markov chain that leaves k for j at rate ``softmax_j(f / rho_k) / rho_k``. Stationary
 decoding solves for p and takes the largest entry. For unequal margins argmax of the scores is a
-different, inconsistent rule (docs/theory.md).
+different, inconsistent rule (docs/science/theory.md).
 
 Experts that share a margin are one state of the chain. Grassmann-Taksar-Heyman elimination subtracts
 nothing, so every entry keeps its relative accuracy; rows whose rates would underflow are done with

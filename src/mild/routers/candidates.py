@@ -22,7 +22,7 @@ from mild.routers.objective import tie_means, training_margins
 
 FAMILIES = ("linear", "regression", "knn", "groups", "mlp", "stack")
 #: What "auto" leaves out: the network changes the cost of the blend little (-0.0033 to +0.0006 over six
-#: draws, docs/published.md), and takes longer than all the others.
+#: draws, docs/science/published.md), and takes longer than all the others.
 RARELY_USEFUL = ("mlp",)
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 #: Numbers of clusters, and temperatures where the topics are known; all of them are blended.

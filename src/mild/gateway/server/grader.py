@@ -119,7 +119,7 @@ class Grader:
 
     def _lose(self, reason: str) -> None:
         self._context.metrics.add("mild_grading_failed_total", reason)
-        said = f"Answers that were picked are not graded: {reason} (docs/learning.md)."
+        said = f"Answers that were picked are not graded: {reason} (docs/guides/learning.md)."
         self._context.events.note(("grading", reason), said, code=f"grading_{reason}")
 
     def _subject(self, request: CompletionRequest) -> Any:
