@@ -151,7 +151,7 @@ class Expert:
     """An endpoint that speaks OpenAI's or Anthropic's API, or a program that reads a query on stdin and
     answers on stdout.
 
-    The file in docs/guides/gateway.md explains the keys of an endpoint. A price that is None is not known, a
+    docs/reference/config.md explains the keys of an endpoint. A price that is None is not known, a
     capability that is None counts as yes, and a limit that is None is none. ``command`` has the words of
     a program, in place of ``base_url`` and ``model``. For collect are ``tokens_per_minute``,
     ``backoff_s`` (the first pause between attempts), ``max_wait_s`` (the longest that a server may ask

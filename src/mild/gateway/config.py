@@ -1,4 +1,4 @@
-"""The gateway's configuration, ``mild.toml`` or LiteLLM's file; docs/guides/gateway.md explains the keys."""
+"""The gateway's configuration, ``mild.toml`` or LiteLLM's file; docs/reference/config.md has the keys."""
 
 from __future__ import annotations
 
