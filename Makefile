@@ -111,4 +111,4 @@ bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) .venv-wheel dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf $(VENV) $(CLIENTS) .venv-wheel dist build site docs/examples .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
