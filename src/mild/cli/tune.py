@@ -230,9 +230,9 @@ def _show_candidates(found: TuneResult, candidates: int) -> None:
     if len({entry["family"] for entry in ranked}) == 1:
         del columns["family"]
     best = min(candidates, len(ranked))
-    others = ["the target"] if found.target is not None else []
-    if found.cascade is not None and found.cascade.used:
-        others.append("the cascade")
+    has_cascade = found.cascade is not None and found.cascade.used
+    others = ["the cascade"] if has_cascade else []
+    others += ["the target"] if found.target is not None else []
     taken = f"would be taken without {' and '.join(others)}" if others else "is taken"
     title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {taken}"
     print_table(title, columns, left=("parameters",))
