@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
+import json
 import re
 import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+OPENAPI = Path(__file__).parents[1] / "docs" / "reference" / "openapi.json"
 MARKER = re.compile(r"^<!-- generated: ([a-z_]+) -->$", re.MULTILINE)
 
 
@@ -227,6 +231,64 @@ def ledger() -> str:
     return "\n\n".join(parts)
 
 
+# The HTTP API
+
+
+def http_paths() -> str:
+    """Every path of openapi.json with its parameters, bodies and answers."""
+    document = json.loads(OPENAPI.read_text("utf-8"))
+    parts = []
+    for path, methods in document["paths"].items():
+        for method, one in methods.items():
+            parts += [f"## {method.upper()} {path}", one["description"]]
+            parts.append("" if one["security"] else "No key is needed.")
+            rows = [
+                [f"`{found['name']}`", found["in"], found["description"]]
+                for found in (_resolved(document, entry) for entry in one["parameters"])
+            ]
+            parts += [make_table(["parameter", "in", "meaning"], rows)] if rows else []
+            if "requestBody" in one:
+                parts += ["**Body**", _schema_table(document, _json_schema(one["requestBody"]))]
+            for status, response in one["responses"].items():
+                found = _resolved(document, response)
+                if status != "default" and _json_schema(found) is not None:
+                    table = _schema_table(document, _json_schema(found))
+                    parts += [f"**Answer {status}:** {found['description']}", table]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _resolved(document: Mapping[str, Any], part: Mapping[str, Any]) -> Any:
+    """What a reference within the document points to."""
+    found: Any = part
+    while "$ref" in found:
+        place = found["$ref"].removeprefix("#/").split("/")
+        found = functools.reduce(lambda inner, key: inner[key], place, document)
+    return found
+
+
+def _json_schema(part: Mapping[str, Any]) -> Any:
+    return part["content"].get("application/json", {}).get("schema")
+
+
+def _schema_table(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """The fields of an object; of alternatives, those of the first."""
+    found = _resolved(document, schema)
+    found = _resolved(document, found["anyOf"][0]) if "anyOf" in found else found
+    required, rows = found.get("required", ()), []
+    for name, field in found.get("properties", {}).items():
+        one = _resolved(document, field)
+        kinds = one.get("type", "constant" if "const" in one else "any")
+        kind = " or ".join([kinds] if isinstance(kinds, str) else kinds)
+        text = field.get("description") or one.get("description", "")
+        if "const" in one or "enum" in one:
+            values = ", ".join(f"`{value}`" for value in one.get("enum", [one.get("const")]))
+            text += f" {'One of' if 'enum' in one else 'Always'} {values}."
+        if not text:
+            continue  # OpenAI's or Anthropic's own
+        rows.append([f"`{name}`", kind + ("" if name in required else ", optional"), text])
+    return make_table(["field", "type", "meaning"], rows) if rows else ""
+
+
 # Requests that are translated
 
 
@@ -386,4 +448,5 @@ PARTS: dict[str, Callable[[], str]] = {
     "metrics": metrics,
     "ledger": ledger,
     "fields": translated_fields,
+    "paths": http_paths,
 }
