@@ -22,7 +22,8 @@ LISTS = GUIDES / "gateway-lists.md"
 FILES = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 PAGES = [*sorted(GUIDES.glob("gateway/*.md"))]
 PAGES += [
-    GUIDES / f"{name}.md" for name in ("security", "machines", "from-litellm", "from-routellm")
+    GUIDES / f"{name}.md"
+    for name in ("learning", "security", "machines", "from-litellm", "from-routellm")
 ]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem}-{number}")
