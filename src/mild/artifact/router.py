@@ -421,7 +421,14 @@ class Router:
         novelty = None if self.novelty is None else self.novelty.without(index)
         pair = self.calibration
         left = None if pair is None else (np.delete(pair[0], index), np.delete(pair[1], index))
-        return replace(self, policy=policy, expert_names=names, novelty=novelty, calibration=left)
+        # Target and verdict are those of all experts. One that is met by always asking one of them
+        # says how its costs are meant, too, and stays.
+        target = self.info.target
+        kept = target if target is not None and target.expert is not None else None
+        info = replace(self.info, target=kept, verdict=None)
+        return replace(
+            self, policy=policy, expert_names=names, novelty=novelty, calibration=left, info=info
+        )
 
     def with_prices(
         self,
