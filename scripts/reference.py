@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import importlib
 import inspect
 import itertools
 import json
@@ -439,7 +440,49 @@ def escaped(text: str) -> str:
     return "`".join(parts)
 
 
+# Python
+
+GROUPS = {
+    "Tables": ("read_outcomes", "OutcomeTable", "collect_outcomes", "plan", "LabelPlan"),
+    "Tuning": ("tune", "TuneResult", "fit", "add_expert", "AddedExpert"),
+    "Evaluation": ("evaluate", "Evaluation", "compare", "Comparison", "Verdict"),
+    "The router": ("Router", "save", "load"),
+    "Learning from traffic": ("replay", "learn", "import_feedback", "versions", "rollback"),
+    "Estimators": (
+        "RouterCV", "LinearRouter", "CostRegressionRouter", "KNNRouter", "CascadeRouter",
+        "NeuralRouter", "ConstantRouter",
+    ),
+    "Losses and decisions": (
+        "cost_matrix", "rewards", "reward_distribution", "mild_loss", "expert_mass",
+        "theory_margins", "stationary_distribution", "decide", "deferral_loss",
+    ),
+}  # fmt: skip
+MODULES = {
+    "mild.nn": "The losses and decisions for torch.",
+    "mild.metrics": "Figures of choices: losses, shares, recall, curves and intervals.",
+    "mild.features": "Text to vectors, as scikit-learn transformers.",
+    "mild.data": "Reading, writing and splitting tables.",
+}
+
+
+def python_names() -> str:
+    """Directives of mkdocstrings for every public name, by subject."""
+    parts = []
+    for title, names in GROUPS.items():
+        parts += [f"## {title}", *(_directive(f"mild.{name}") for name in names)]
+    for module, text in MODULES.items():
+        names = importlib.import_module(module).__all__
+        parts += [f"## {module}", text]
+        parts += [_directive(f"{module}.{name}") for name in names if not name.isupper()]
+    return "\n\n".join(parts)
+
+
+def _directive(name: str) -> str:
+    return f"::: {name}\n    options: {{heading_level: 3, inherited_members: false}}"
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "python": python_names,
     "commands": command_line,
     "library_errors": library_errors,
     "gateway_errors": gateway_errors,

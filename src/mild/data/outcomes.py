@@ -121,6 +121,10 @@ def read_outcomes(
     answer_kind : how the answers in columns ``answer__<model>`` are compared, one of
         ``mild.core.answers.KINDS``; None detects it
 
+    Returns
+    -------
+    OutcomeTable
+
     Raises
     ------
     DataFileError
@@ -160,6 +164,20 @@ def is_outcome_table(path: str | os.PathLike[str]) -> bool:
 
     Otherwise it may be one of features and costs, for ``read_matrices``. A file that cannot be read counts
     as one of outcomes: ``read_outcomes`` has the better error messages.
+
+    Parameters
+    ----------
+    path : path of the file
+
+    Returns
+    -------
+    truth value
+
+    Examples
+    --------
+    >>> from mild.data.datasets import outcomes_file
+    >>> is_outcome_table(outcomes_file())
+    True
     """
     try:
         file = find_tables(path)[0]
