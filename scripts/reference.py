@@ -422,13 +422,31 @@ def _options(title: str, records: Sequence[tuple[str, str]]) -> str:
     for name, text in records:
         text, _, facts = text.partition("  [")
         said = [one.strip() for one in facts.removesuffix("]").split(";") if one.strip()]
-        known = [f"{one[0].upper()}{one[1:]}." for one in said]
+        known = [_fact(one) for one in said]
         rows.append([f"`{name}`", escaped(" ".join([text, *known]))])
     return make_table([title.lower(), "meaning"], rows)
 
 
+# A command with its option, or an option.
+CODE = re.compile(
+    r"(?<![\w-])(mild (?:fit|tune|add-expert|evaluate|compare|report|predict|explain|show|demo|route|plan|"
+    r"collect|serve|check|reload|replay|learn|versions|rollback|(?:keys|ledger|feedback|data)(?: [a-z]+)?)"
+    r"(?: --[a-z-]+)?|--[a-z][a-z-]*)(?![\w-])"
+)
+
+
+def _fact(text: str) -> str:
+    """What click says of an option, such as ``default: 5`` or ``0<=x<=9``, as a sentence."""
+    ranges = (
+        (r"(\S+)<=x<=(\S+)", r"From \1 to \2"), (r"x>=(\S+)", r"At least \1"), (r"x<=(\S+)", r"At most \1")
+    )  # fmt: skip
+    for pattern, words in ranges:
+        text = re.sub(pattern, words, text)
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def escaped(text: str) -> str:
-    """Plain text as Markdown: options as code, and nothing read as markup but what is in backticks.
+    """Plain text as Markdown: options and commands as code, nothing read as markup outside backticks.
 
     >>> escaped("--out, cost__<expert> and `a_*`")
     '`--out`, cost\\\\_\\\\_&lt;expert> and `a_*`'
@@ -436,7 +454,7 @@ def escaped(text: str) -> str:
     parts = text.split("`")
     for k in range(0, len(parts), 2):
         plain = re.sub(r"([*_])", r"\\\1", parts[k].replace("<", "&lt;"))
-        parts[k] = re.sub(r"(?<![\w-])(--[a-z][a-z-]*)", r"`\1`", plain)
+        parts[k] = CODE.sub(r"`\1`", plain)
     return "`".join(parts)
 
 

@@ -106,8 +106,8 @@ def read_outcomes(
         embeddings, vector or vectors
     choices : whether the choices of a column ``question``, in columns A, B, C, ... or in ``options`` or
         ``choices``, are appended to it, one per line as ``A. ...``: a router must see what the experts saw
-    tokens : columns of tokens in and out, for prices per token: "in_*,out_*", where * is the expert; None
-        takes ``tokens_in__<model>`` and ``tokens_out__<model>``
+    tokens : columns of tokens in and out, for prices per token: ``"in_*,out_*"`` with ``*`` for the expert;
+        None takes ``tokens_in__<model>`` and ``tokens_out__<model>``
     where : conditions ``"column=value"`` on the rows, a value may be a pattern; those on one column are
         alternatives, and all columns must fit
     part : "train" or "test" for only these rows where a column ``split``, ``partition`` or ``fold`` says
