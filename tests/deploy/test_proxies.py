@@ -50,7 +50,7 @@ def kind(request):
 
 class TlsClient(Client):
     async def __aenter__(self):
-        context = ssl.create_default_context()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         self.reader, self.writer = await asyncio.open_connection(
             "127.0.0.1", self.port, ssl=context, server_hostname="localhost"
