@@ -109,7 +109,8 @@ def _first_steps(settings: Settings, url: str) -> str:
 def stand_ins_app() -> Callable[[Any, Any, Any], Awaitable[None]]:
     """The stand-ins as one ASGI application: each at ``/NAME/v1``.
 
-    ``uvicorn --factory mild.gateway.demo.serving:stand_ins_app --lifespan off`` serves only them.
+    ``uvicorn --factory mild.gateway.demo.serving:stand_ins_app --lifespan off`` serves them without a
+    gateway.
     """
     # What it loads is loaded before the first question.
     STAND_INS["smollm2"]("")
