@@ -132,8 +132,8 @@ test-extras: $(TOOLS)/bin/uv
 
 # Known vulnerabilities in what the tests run with; asks PyPI.
 audit: $(VENV)/.test $(TOOLS)/bin/uv
-	$(TOOLS)/bin/uv pip freeze --python $(VENV) --exclude-editable > $(TOOLS)/installed.txt
-	$(TOOLS)/bin/pip-audit --disable-pip --no-deps --requirement $(TOOLS)/installed.txt
+	$(TOOLS)/bin/uv pip freeze --python $(VENV) --exclude-editable | sed "s/+cpu$$//" > $(TOOLS)/installed.txt
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --no-deps --requirement $(TOOLS)/installed.txt
 
 dist: $(TOOLS)/bin/uv
 	$(TOOLS)/bin/python scripts/release.py --only-build
