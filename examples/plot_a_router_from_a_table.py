@@ -34,7 +34,7 @@ train.describe()
 # worth two cents here. The search of this page is short; leave out `families`, `alphas` and `cv`
 # for the usual one.
 
-found = mild.tune(train, price_weight=50, families="linear", alphas=[0.001, 0.01], cv=3, n_jobs=1)
+found = mild.tune(train, price_weight=50, families="linear", alphas=[0.01], cv=3, n_jobs=1)
 found
 
 # %%

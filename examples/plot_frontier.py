@@ -26,24 +26,23 @@ found.verdict
 # `with_target` changes the limit of a tuned router. It reads what the search has kept, so that it
 # takes no time.
 
-limits = [0.3, 0.6, 0.9]
-judged = [mild.evaluate(found.router.with_target(max_dollars=limit), test) for limit in limits]
-routers = [one.to_frame().set_index("key").loc["router"] for one in judged]
-for limit, router in zip(limits, routers, strict=True):
-    print(
-        f"at most ${limit}: ${router['dollars_per_1000']:.2f} per 1,000 queries, "
-        f"{router['accuracy']:.1%} right"
-    )
+limits = {0.3: "C3", 0.6: "C4", 0.9: "C6"}  # dollars, and the colour of the picture
+judged = {
+    limit: mild.evaluate(found.router.with_target(max_dollars=limit), test)
+    for limit in limits
+}
 
 # %%
 # ## The picture
 #
-# Dotted lines are the limits. Crosses of the same colour are the quality and the dollars on new rows.
+# Dotted lines are the limits. Crosses of the same colour are quality and dollars on new rows.
 
-ax = judged[0].plot_frontier().ax_
-for limit, router, colour in zip(limits, routers, ["C3", "C4", "C5"], strict=True):
+ax = judged[0.3].plot_frontier().ax_
+for limit, colour in limits.items():
+    router = judged[limit].to_frame().set_index("key").loc["router"]
+    dollars, quality = router["dollars_per_1000"], router["accuracy"]
+    print(f"at most ${limit}: ${dollars:.2f} per 1,000 queries, {quality:.1%} right")
     ax.axvline(limit, color=colour, linestyle=":")
-    place = router["dollars_per_1000"], router["accuracy"]
-    ax.scatter(*place, color=colour, marker="x", s=80, zorder=4, label=f"at most ${limit}")
-ax.legend(loc="lower right")
+    ax.plot(dollars, quality, "x", color=colour, markersize=9, label=f"at most ${limit}")
+ax.legend(loc="center right")
 plt.show()

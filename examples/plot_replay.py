@@ -41,15 +41,12 @@ writer.start()
 feedback = []
 for row, preferred in enumerate(serving.route(traffic.queries)):
     asked = rng.choice(names) if rng.random() < explore else preferred
-    k = names.index(asked)
-    writer.write(
-        Record(
-            f"request-{row}", time.time(), "alice", "mild", expert=asked, chosen=asked,
-            propensity=explore / len(names) + (1 - explore) * (asked == preferred),
-            price=traffic.prices[row, k], text=traffic.queries[row],
-        )
-    )  # fmt: skip
-    feedback.append({"request_id": f"request-{row}", "score": traffic.scores[row, k]})
+    k, request = names.index(asked), f"request-{row}"
+    chance = explore / len(names) + (1 - explore) * (asked == preferred)
+    drawn = {"expert": asked, "chosen": asked, "propensity": chance}
+    paid = {"price": traffic.prices[row, k], "text": traffic.queries[row]}
+    writer.write(Record(request, time.time(), "alice", "mild", **drawn, **paid))
+    feedback.append({"request_id": request, "score": traffic.scores[row, k]})
 writer.close()
 
 # %%
@@ -65,16 +62,14 @@ found
 # does not have them.
 
 costs = traffic.costs(price_weight=50)
-truth = [
-    mild.deferral_loss(costs, router.predict_texts(traffic.queries)) for router in (serving, new)
-]
-estimates = [found.estimates["cost"][name] for name in ("serving", "doubly_robust")]
 fig, ax = plt.subplots(figsize=(6, 2.5), layout="constrained")
-for place, (one, true) in enumerate(zip(estimates, truth, strict=True)):
-    ax.plot([one["low"], one["high"]], [place, place], color="C0", linewidth=2)
-    ax.plot(one["mean"], place, "o", color="C0", label=None if place else "estimate, 95 % interval")
-    ax.plot(true, place, "x", color="C1", markersize=9, label=None if place else "truth")
+for place, (router, name) in enumerate([(serving, "serving"), (new, "doubly_robust")]):
+    found_cost = found.estimates["cost"][name]
+    true_cost = mild.deferral_loss(costs, router.predict_texts(traffic.queries))
+    ax.plot([found_cost["low"], found_cost["high"]], [place, place], color="C0")
+    ax.plot(found_cost["mean"], place, "o", color="C0")
+    ax.plot(true_cost, place, "x", color="C1", markersize=9)
 ax.set(xlabel="mean loss", ylim=(-0.6, 1.6))
 ax.set_yticks([0, 1], ["serving router", "new router"])
-ax.legend()
+ax.legend(["95 % interval", "estimate", "truth"])
 plt.show()

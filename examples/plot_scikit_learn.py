@@ -42,10 +42,17 @@ search
 results = search.cv_results_
 fig, ax = plt.subplots(layout="constrained")
 ax.errorbar(
-    dimensions, -results["mean_test_score"], results["std_test_score"], marker="o", label="router"
+    dimensions,
+    -results["mean_test_score"],
+    results["std_test_score"],
+    marker="o",
+    label="router",
 )
-ax.axhline(costs.mean(axis=0).min(), color="grey", linestyle=":", label="best single expert")
-ax.set(xlabel="directions of the text features", ylabel="mean cost", xscale="log")
+ax.axhline(
+    costs.mean(axis=0).min(), color="grey", linestyle=":", label="best single expert"
+)
+ax.set(xlabel="directions of the text features", ylabel="mean cost")
+ax.set_xscale("log", base=2)
 ax.set_xticks(dimensions, dimensions)
 ax.legend()
 plt.show()
