@@ -113,11 +113,15 @@ def release(root: Path, version: str, date: str, *, with_build: bool = True) -> 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("version", help="such as 0.9.1")
+    parser.add_argument("version", nargs="?", default="", help="such as 0.9.1")
     parser.add_argument("--date", default=datetime.datetime.now(datetime.UTC).date().isoformat())
     parser.add_argument("--no-build", action="store_true", help="only check, commit and tag")
+    parser.add_argument("--only-build", action="store_true", help="only build, as the tree is")
     given = parser.parse_args(arguments)
     try:
+        if given.only_build:
+            build(root)
+            return 0
         release(root, given.version, given.date, with_build=not given.no_build)
     except (ReleaseError, subprocess.CalledProcessError) as error:
         print(f"release: {error}", file=sys.stderr)

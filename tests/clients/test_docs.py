@@ -26,7 +26,6 @@ def test_the_recipes_are_found():
         "anthropic",
         "langchain_openai",
         "llama_index.llms.openai_like",
-        "litellm",
         "instructor",
         "openai",
     ]

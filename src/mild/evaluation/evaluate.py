@@ -226,7 +226,8 @@ class Evaluation:
 
     def plot_frontier(self, ax: Any = None) -> FrontierDisplay:
         """Plot quality against dollars: the experts, the router, and its other trade-offs."""
-        return FrontierDisplay(self._content["frontier"]).plot(ax)
+        content = self._content
+        return FrontierDisplay(content["frontier"], content["cascade"] is not None).plot(ax)
 
     def plot_calibration(self, ax: Any = None) -> CalibrationDisplay:
         """Plot each expert's predicted share of the reward against the share that it had."""
