@@ -12,7 +12,7 @@ from mild.gateway.config import read_settings
 from mild.gateway.metrics import Metrics
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
-OTHERS = ("security", "machines", "from-litellm", "from-routellm")
+OTHERS = ("learning", "security", "machines", "from-litellm", "from-routellm")
 PAGES = [*sorted(GUIDES.glob("gateway/*.md")), *(GUIDES / f"{name}.md" for name in OTHERS)]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem}-{number}")
