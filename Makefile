@@ -120,20 +120,20 @@ $(TOOLS)/bin/uv:
 	$(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check uv build cyclonedx-bom pip-audit
 
-# The lowest versions that pyproject.toml allows, on the oldest Python.
+# The lowest versions that pyproject.toml allows, on the oldest Python; they warn of newer versions of what they need.
 test-lowest: $(TOOLS)/bin/uv
 	$(TOOLS)/bin/uv venv --quiet --clear --python 3.11 .venv-lowest
 	$(TOOLS)/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable ".[$(LOWEST)]" \
 		"pandas>=2.1" "polars>=1.0" "pytest>=8" "hypothesis>=6.100" "anyio>=4.16"
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -q -m "not slow" $(LOWEST_TESTS)
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -q -m "not slow" -W ignore::DeprecationWarning $(LOWEST_TESTS)
 
 test-extras: $(TOOLS)/bin/uv
 	$(PYTHON) scripts/check_extras.py --uv $(TOOLS)/bin/uv
 
 # Known vulnerabilities in what the tests run with; asks PyPI.
 audit: $(VENV)/.test $(TOOLS)/bin/uv
-	$(TOOLS)/bin/uv pip freeze --python $(VENV) --exclude-editable > $(TOOLS)/installed.txt
-	$(TOOLS)/bin/pip-audit --disable-pip --no-deps --requirement $(TOOLS)/installed.txt
+	$(TOOLS)/bin/uv pip freeze --python $(VENV) --exclude-editable | sed "s/+cpu$$//" > $(TOOLS)/installed.txt
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --no-deps --requirement $(TOOLS)/installed.txt
 
 dist: $(TOOLS)/bin/uv
 	$(TOOLS)/bin/python scripts/release.py --only-build

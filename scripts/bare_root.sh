@@ -41,7 +41,8 @@ else:
     raise SystemExit("no answer; the log of the gateway is /tmp/served")
 print(answer["model"], answer["choices"][0]["message"]["content"])
 PYTHON
-echo "first answer after $(($(date +%s) - START)) s"
+echo "first answer after $(($(date +%s) - START)) s; processor time of the shell and of what it ran:"
+times
 SCRIPT
 
 for run in $(seq "$runs"); do

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import importlib
 import inspect
 import itertools
 import json
@@ -421,13 +422,31 @@ def _options(title: str, records: Sequence[tuple[str, str]]) -> str:
     for name, text in records:
         text, _, facts = text.partition("  [")
         said = [one.strip() for one in facts.removesuffix("]").split(";") if one.strip()]
-        known = [f"{one[0].upper()}{one[1:]}." for one in said]
+        known = [_fact(one) for one in said]
         rows.append([f"`{name}`", escaped(" ".join([text, *known]))])
     return make_table([title.lower(), "meaning"], rows)
 
 
+# A command with its option, or an option.
+CODE = re.compile(
+    r"(?<![\w-])(mild (?:fit|tune|add-expert|evaluate|compare|report|predict|explain|show|demo|route|plan|"
+    r"collect|serve|check|reload|replay|learn|versions|rollback|(?:keys|ledger|feedback|data)(?: [a-z]+)?)"
+    r"(?: --[a-z-]+)?|--[a-z][a-z-]*)(?![\w-])"
+)
+
+
+def _fact(text: str) -> str:
+    """What click says of an option, such as ``default: 5`` or ``0<=x<=9``, as a sentence."""
+    ranges = (
+        (r"(\S+)<=x<=(\S+)", r"From \1 to \2"), (r"x>=(\S+)", r"At least \1"), (r"x<=(\S+)", r"At most \1")
+    )  # fmt: skip
+    for pattern, words in ranges:
+        text = re.sub(pattern, words, text)
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def escaped(text: str) -> str:
-    """Plain text as Markdown: options as code, and nothing read as markup but what is in backticks.
+    """Plain text as Markdown: options and commands as code, nothing read as markup outside backticks.
 
     >>> escaped("--out, cost__<expert> and `a_*`")
     '`--out`, cost\\\\_\\\\_&lt;expert> and `a_*`'
@@ -435,11 +454,53 @@ def escaped(text: str) -> str:
     parts = text.split("`")
     for k in range(0, len(parts), 2):
         plain = re.sub(r"([*_])", r"\\\1", parts[k].replace("<", "&lt;"))
-        parts[k] = re.sub(r"(?<![\w-])(--[a-z][a-z-]*)", r"`\1`", plain)
+        parts[k] = CODE.sub(r"`\1`", plain)
     return "`".join(parts)
 
 
+# Python
+
+GROUPS = {
+    "Tables": ("read_outcomes", "OutcomeTable", "collect_outcomes", "plan", "LabelPlan"),
+    "Tuning": ("tune", "TuneResult", "fit", "add_expert", "AddedExpert"),
+    "Evaluation": ("evaluate", "Evaluation", "compare", "Comparison", "Verdict"),
+    "The router": ("Router", "save", "load"),
+    "Learning from traffic": ("replay", "learn", "import_feedback", "versions", "rollback"),
+    "Estimators": (
+        "RouterCV", "LinearRouter", "CostRegressionRouter", "KNNRouter", "CascadeRouter",
+        "NeuralRouter", "ConstantRouter",
+    ),
+    "Losses and decisions": (
+        "cost_matrix", "rewards", "reward_distribution", "mild_loss", "expert_mass",
+        "theory_margins", "stationary_distribution", "decide", "deferral_loss",
+    ),
+}  # fmt: skip
+MODULES = {
+    "mild.nn": "The losses and decisions for torch.",
+    "mild.metrics": "Figures of choices: losses, shares, recall, curves and intervals.",
+    "mild.features": "Text to vectors, as scikit-learn transformers.",
+    "mild.data": "Reading, writing and splitting tables.",
+}
+
+
+def python_names() -> str:
+    """Directives of mkdocstrings for every public name, by subject."""
+    parts = []
+    for title, names in GROUPS.items():
+        parts += [f"## {title}", *(_directive(f"mild.{name}") for name in names)]
+    for module, text in MODULES.items():
+        names = importlib.import_module(module).__all__
+        parts += [f"## {module}", text]
+        parts += [_directive(f"{module}.{name}") for name in names if not name.isupper()]
+    return "\n\n".join(parts)
+
+
+def _directive(name: str) -> str:
+    return f"::: {name}\n    options: {{heading_level: 3, inherited_members: false}}"
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "python": python_names,
     "commands": command_line,
     "library_errors": library_errors,
     "gateway_errors": gateway_errors,

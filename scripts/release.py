@@ -90,7 +90,9 @@ def build(root: Path) -> None:
     python, wheel = clean / "bin" / "python", next(dist.glob("*.whl"))
     install = [str(python), "-m", "pip", "install", "--quiet", f"{wheel}[gateway]"]
     subprocess.run([*install, "--constraint", "constraints.txt"], cwd=root, check=True)
-    subprocess.run([str(python), "-m", "pip", "uninstall", "--quiet", "--yes", "pip"], check=True)
+    subprocess.run(
+        [str(python), "-m", "pip", "uninstall", "--quiet", "--yes", "pip", "setuptools"], check=True
+    )
     sbom = ["environment", str(python), "--of", "JSON", "--pyproject", "pyproject.toml"]
     target = str(dist / "sbom.cdx.json")
     command = [sys.executable, "-m", "cyclonedx_py", *sbom, "--output-file", target]

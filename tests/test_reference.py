@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from functools import cached_property
 from pathlib import Path
+
+import pytest
 
 import mild
 from mild.errors import CODES, MildError
@@ -61,3 +65,45 @@ def test_every_code_has_a_cause_and_a_remedy():
     # After Ctrl-C there is no error: the command line prints this one itself.
     assert set(CODES) == codes_in_the_source() | own | {"interrupted"}
     assert all(cause and remedy for cause, remedy in CODES.values())
+
+
+def documented():
+    """Every public name, and the methods of the classes that people use most."""
+    for name in mild.__all__:
+        value = getattr(mild, name)
+        if not isinstance(value, str):
+            yield name, value
+    for kind in (mild.Router, mild.OutcomeTable, mild.TuneResult, mild.Evaluation):
+        for name, value in vars(kind).items():
+            if not name.startswith("_"):
+                yield f"{kind.__name__}.{name}", value
+
+
+@pytest.mark.parametrize(("name", "value"), [pytest.param(*one, id=one[0]) for one in documented()])
+def test_a_public_name_has_a_docstring_with_an_example(name, value):
+    if not inspect.isfunction(value) and not inspect.isclass(value):
+        # A property, or a field with a default.
+        assert not isinstance(value, property | cached_property) or inspect.getdoc(value)
+        return
+    text = inspect.getdoc(value) or ""
+    heads = set(re.findall(r"^(Parameters|Attributes|Returns|Examples)\n-+$", text, re.MULTILINE))
+    assert "Examples" in heads
+    assert ">>> " in text.split("Examples\n---")[1]
+    if inspect.isclass(value):
+        assert heads & {"Parameters", "Attributes"}
+        return
+    parameters = [one for one in inspect.signature(value).parameters if one != "self"]
+    assert "Returns" in heads
+    assert not parameters or "Parameters" in heads
+    listed = text.partition("Parameters\n")[2].partition("Returns\n")[0]
+    named = re.findall(r"^([\w, *]+) : ", listed, re.MULTILINE)
+    assert set(parameters) <= {
+        one for line in named for one in re.split(", ?", line.replace("*", ""))
+    }
+
+
+def test_every_public_name_is_on_the_page():
+    page = reference.python_names()
+    assert set(re.findall(r"^::: mild\.(\w+)$", page, re.MULTILINE)) == {
+        name for name in mild.__all__ if name != "__version__"
+    }

@@ -12,14 +12,33 @@ from mild.errors import ArtifactError, check_arguments
 
 @check_arguments
 def load(folder: str | os.PathLike[str], version: int | None = None) -> Router:
-    """Read a router that ``save`` wrote: of a folder with versions the one that serves, or ``version``.
+    """Read a router that ``save`` wrote.
 
     Nothing in the folder is executed or unpickled. scikit-learn, scipy and torch are not imported. Models
     outside the folder (static embeddings by reference, a sentence encoder) are looked up and must be those
     that the router was fitted with; an encoder is looked up on first use.
 
-    Raises ArtifactError for missing or damaged files, a newer schema, tensors that do not fit, and a pickle
-    in the folder.
+    Parameters
+    ----------
+    folder : folder of the router
+    version : version of a router with several; None for the one that serves
+
+    Returns
+    -------
+    Router
+
+    Raises
+    ------
+    ArtifactError
+        files are missing or damaged, the schema is newer, tensors do not fit, or there is a pickle
+
+    Examples
+    --------
+    >>> import mild, tempfile
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     loaded = mild.load(router.save(f"{parent}/router"))
+    >>> loaded.route(["Who wrote Emma?"])
+    ['large']
     """
     return Router(**read_parts(folder, version))
 

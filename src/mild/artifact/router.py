@@ -124,7 +124,17 @@ class Router:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``mild show --json`` prints about the router."""
+        """What ``mild show --json`` prints about the router.
+
+        Returns
+        -------
+        dict, JSON-ready
+
+        Examples
+        --------
+        >>> router.as_dict()["experts"]
+        ['small', 'large']
+        """
         info, names = self.info, self.expert_names
         steps = self.cascade and [[names[k] for k in step] for step in self.cascade.steps]
         return {
@@ -169,6 +179,10 @@ class Router:
         answers : the answers so far: texts, tool calls as JSON, ``mild.core.answers.Answer`` with a
             log-probability, or None for an expert that failed
 
+        Returns
+        -------
+        NextStep: the experts to ask, or the answer that is accepted
+
         Examples
         --------
         >>> from mild.policies import ConstantPolicy
@@ -209,6 +223,19 @@ class Router:
         """Experts that a cascade asks first, at the same time, for each row of X; None for other routers.
 
         ``predict`` gives the first of them.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+
+        Returns
+        -------
+        list of names for each row; None if the router is not a cascade
+
+        Examples
+        --------
+        >>> router.first_steps(router.features(["What is 3 + 3?"])) is None
+        True
         """
         if self.cascade is None:
             return None
@@ -223,6 +250,16 @@ class Router:
     def predict(self, X: Any) -> IntArray:
         """Index of the chosen expert for each row of X (n_samples, n_features).
 
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+
+        Returns
+        -------
+        (n_samples,) array of indices of ``expert_names``
+
+        Examples
+        --------
         >>> from mild.policies import LinearCostPolicy
         >>> router = Router(LinearCostPolicy(np.array([[1.0], [-1.0]]), np.zeros(2)), ["a", "b"])
         >>> router.predict([[-3.0], [2.0]])
@@ -233,6 +270,16 @@ class Router:
     def predict_proba(self, X: Any) -> FloatArray:
         """Estimate (n_samples, n_experts) of each expert's share of the expected reward.
 
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+
+        Returns
+        -------
+        (n_samples, n_experts) array; rows sum to 1
+
+        Examples
+        --------
         >>> from mild.policies import LinearCostPolicy
         >>> router = Router(LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 1.0])), ["a", "b"])
         >>> router.predict_proba([[3.0], [1.0]])
@@ -242,7 +289,22 @@ class Router:
         return self._collect("predict_proba", X)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Scores (n_samples, n_experts), larger is better."""
+        """Scores (n_samples, n_experts), larger is better.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+
+        Returns
+        -------
+        (n_samples, n_experts) array
+
+        Examples
+        --------
+        >>> X = router.features(["What is 3 + 3?", "Who wrote Emma?"])
+        >>> router.decision_function(X).argmax(axis=1)
+        array([0, 1])
+        """
         return self._collect("decision_function", X)
 
     def expected_costs(self, X: Any) -> FloatArray:
@@ -250,6 +312,16 @@ class Router:
 
         It is the number that ``explain``, ``mild route`` and the gateway show: within the possible range.
 
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+
+        Returns
+        -------
+        (n_samples, n_experts) array, in the units of the cost that the router was fitted with
+
+        Examples
+        --------
         >>> from mild.policies import LinearCostPolicy
         >>> router = Router(LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 1.0])), ["a", "b"])
         >>> router.expected_costs([[3.0]])
@@ -258,34 +330,119 @@ class Router:
         return self._collect("expected_costs", X)
 
     def decide(self, X: Any) -> Decisions:
-        """Choice, probabilities and expected costs of each row of X, in one pass."""
+        """Choice, probabilities and expected costs of each row of X, in one pass.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array or sparse matrix; for texts, what ``features`` gives
+
+        Returns
+        -------
+        Decisions, with ``chosen``, ``probabilities`` and ``costs`` (None if unknown)
+
+        Examples
+        --------
+        >>> router.decide(router.features(["What is 3 + 3?", "Who wrote Emma?"])).chosen
+        array([0, 1])
+        """
         inputs = self._check_inputs(X)
         self._check_finite(inputs, 0)
         return self.decide_features(inputs)
 
     def decide_features(self, X: FloatArray) -> Decisions:
-        """``decide`` for what ``features`` gives, unchecked; all that is served, shown and logged."""
+        """``decide`` for what ``features`` gives, unchecked; all that is served, shown and logged.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) float array that ``features`` gave
+
+        Returns
+        -------
+        Decisions
+
+        Examples
+        --------
+        >>> X = router.features(["What is 3 + 3?", "Who wrote Emma?"])
+        >>> router.decide_features(X).chosen
+        array([0, 1])
+        """
         found = self.policy.decide(X)
         if found.costs is None:
             return found
         return replace(found, costs=self._possible(X, found.costs))
 
     def decide_one(self, x: FloatArray) -> int:
-        """Expert for one float vector (n_features,). Nothing is checked: this is the fast path."""
+        """Expert for one float vector (n_features,). Nothing is checked: this is the fast path.
+
+        Parameters
+        ----------
+        x : (n_features,) float array
+
+        Returns
+        -------
+        index of ``expert_names``
+
+        Examples
+        --------
+        >>> x = router.features(["Who wrote Emma?"])[0]
+        >>> router.decide_one(x)
+        1
+        """
         return self.policy.decide_one(x)
 
     def decide_text(self, text: str) -> int:
-        """Expert for one text: the fast path."""
+        """Expert for one text: the fast path.
+
+        Parameters
+        ----------
+        text : the query
+
+        Returns
+        -------
+        index of ``expert_names``
+
+        Examples
+        --------
+        >>> router.decide_text("Who wrote Emma?")
+        1
+        """
         return self.policy.decide_one(self._text_step().transform_one(text))
 
     def features(self, texts: Iterable[str]) -> FloatArray:
-        """Features (n_texts, n_features) of texts, for the methods that take X."""
+        """Features (n_texts, n_features) of texts, for the methods that take X.
+
+        Parameters
+        ----------
+        texts : list, Series, column of a table, or generator of texts
+
+        Returns
+        -------
+        (n_texts, n_features) float array
+
+        Examples
+        --------
+        >>> router.features(["What is 3 + 3?", "Who wrote Emma?"]).shape == (2, router.n_features)
+        True
+        """
         return self._text_step().vectorize(_as_texts(texts))
 
     def predict_texts(self, texts: Iterable[str]) -> IntArray:
         """Index of the chosen expert for each text.
 
         Texts are read block by block, so a generator of any length takes constant memory.
+
+        Parameters
+        ----------
+        texts : list, Series, column of a table, or generator of texts
+
+        Returns
+        -------
+        (n_texts,) array of indices of ``expert_names``
+
+        Examples
+        --------
+        >>> router.predict_texts(["What is 3 + 3?", "Who wrote Emma?"])
+        array([0, 1])
         """
         step = self._text_step()
         if isinstance(texts, (str, bytes)) or is_table(texts) or not isinstance(texts, Iterable):
@@ -298,7 +455,18 @@ class Router:
     def route(self, texts: Iterable[str]) -> list[str]:
         """Name of the chosen expert for each text.
 
-        ``texts`` is a list, a Series, a column of a table, or a generator of any length.
+        Parameters
+        ----------
+        texts : list, Series, column of a table, or generator of texts
+
+        Returns
+        -------
+        list of names
+
+        Examples
+        --------
+        >>> router.route(["What is 3 + 3?", "Who wrote Emma?"])
+        ['small', 'large']
         """
         return [self.expert_names[k] for k in self.predict_texts(texts).tolist()]
 
@@ -308,6 +476,19 @@ class Router:
         It is a frame of the library that ``texts`` are a column of (pandas, polars or pyarrow; a pandas
         index is kept), else a dict of columns: ``expert``, ``p__<name>`` and ``expected_cost__<name>``.
         For a cascade, ``first_step`` lists the experts that are asked first, and ``expert`` is one of them.
+
+        Parameters
+        ----------
+        texts : list of texts, or a column of a table
+
+        Returns
+        -------
+        frame, or dict of columns
+
+        Examples
+        --------
+        >>> router.route_table(["What is 3 + 3?", "Who wrote Emma?"])["expert"]
+        ['small', 'large']
         """
         return self._table(self.features(texts), like=texts)
 
@@ -343,6 +524,21 @@ class Router:
 
         With ``answers``, by expert and as in ``next``, it is the path of a cascade: what was asked, what
         was accepted, and why. Without them, it is the first step and which agreement would be accepted.
+
+        Parameters
+        ----------
+        text : the query; a vector for a router that was fitted on vectors
+        most : number of pieces of evidence at most
+        answers : answers so far, by expert, for a cascade
+
+        Returns
+        -------
+        Explanation; its ``repr`` is a sentence
+
+        Examples
+        --------
+        >>> router.explain("Who wrote Emma?").expert
+        'large'
         """
         if self.text is None:
             raise UnsupportedError(
@@ -358,6 +554,19 @@ class Router:
         """What can be expected of the experts on texts, or vectors, and how far it can be trusted.
 
         Expected costs are those of ``decide``. What is right is not known of a novel text.
+
+        Parameters
+        ----------
+        texts : list of texts, or of vectors
+
+        Returns
+        -------
+        Estimates, with ``costs``, ``right``, ``novelty`` and ``novel``; None where unknown
+
+        Examples
+        --------
+        >>> router.estimate(["Who wrote Emma?"]).costs.round(1)
+        array([[1. , 0.1]], dtype=float32)
         """
         step, X, known = self._text_step(), self.features(texts), self.novelty
         costs = trusted = self.decide_features(X).costs
@@ -392,6 +601,20 @@ class Router:
         """Whether each text is farther from the training texts than 99 % of held-out ones were.
 
         ``X`` are the features of the texts, if they are known.
+
+        Parameters
+        ----------
+        texts : list of texts
+        X : features of the texts, if they are known
+
+        Returns
+        -------
+        (n_texts,) array of truth values
+
+        Examples
+        --------
+        >>> router.is_novel(["Who wrote Emma, act 1?"])
+        array([False])
         """
         if self.novelty is None:
             raise UnsupportedError(
@@ -406,6 +629,16 @@ class Router:
     def without(self, expert: int | str) -> Router:
         """The router without one expert, given by index or name.
 
+        Parameters
+        ----------
+        expert : name or index of the expert
+
+        Returns
+        -------
+        Router
+
+        Examples
+        --------
         >>> from mild.policies import ConstantPolicy
         >>> router = Router(ConstantPolicy(np.array([0.5, 0.2, 0.4]), 1), ["a", "b", "c"])
         >>> router.without("b")
@@ -421,7 +654,14 @@ class Router:
         novelty = None if self.novelty is None else self.novelty.without(index)
         pair = self.calibration
         left = None if pair is None else (np.delete(pair[0], index), np.delete(pair[1], index))
-        return replace(self, policy=policy, expert_names=names, novelty=novelty, calibration=left)
+        # Target and verdict are those of all experts. One that is met by always asking one of them
+        # says how its costs are meant, too, and stays.
+        target = self.info.target
+        kept = target if target is not None and target.expert is not None else None
+        info = replace(self.info, target=kept, verdict=None)
+        return replace(
+            self, policy=policy, expert_names=names, novelty=novelty, calibration=left, info=info
+        )
 
     def with_prices(
         self,
@@ -438,6 +678,10 @@ class Router:
             not named cost nothing. A sequence has one price per expert, in their order.
         price_weight : wrong answers that one unit of the price head is worth, usually a dollar
         in_dollars : whether a new weight is refused where prices are not recorded as dollars
+
+        Returns
+        -------
+        Router
 
         Examples
         --------
@@ -486,6 +730,21 @@ class Router:
         Targets are ``keep_quality``, ``max_quality_loss``, ``max_dollars``, ``strong_share`` and
         ``save_dollars``. They are met there by a margin, so that on as many new rows they are met with
         ``target_probability`` (0.8), by an estimate; ``info.target`` has the margins.
+
+        Parameters
+        ----------
+        target : ``mild.artifact.targets.Target``, instead of named targets
+        wanted : targets by name, such as ``max_dollars=2``
+
+        Returns
+        -------
+        Router
+
+        Examples
+        --------
+        >>> cheaper = router.with_target(max_dollars=1)
+        >>> cheaper.info.target.expert
+        'small'
         """
         for name in wanted:
             check_option("target", name, [field.name for field in fields(Target)])
@@ -502,6 +761,17 @@ class Router:
     def save(self, folder: str | os.PathLike[str], overwrite: bool = False) -> Path:
         """Write the router to a folder, as JSON and safetensors; ``mild.load`` reads it.
 
+        Parameters
+        ----------
+        folder : folder to write
+        overwrite : whether a router that is there is replaced
+
+        Returns
+        -------
+        path of the folder
+
+        Examples
+        --------
         >>> import tempfile
         >>> from mild.policies import ConstantPolicy
         >>> router = Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"])

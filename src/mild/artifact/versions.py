@@ -131,6 +131,10 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
     ----------
     folder : of a saved router; one that was only saved has version 1
 
+    Returns
+    -------
+    Versions, with ``serving`` and ``versions``
+
     Examples
     --------
     >>> import tempfile
@@ -247,6 +251,20 @@ def rollback(
     folder : of a saved router
     to : the version; None for the one that served before the current one
     why : for the history
+
+    Returns
+    -------
+    Versions
+
+    Examples
+    --------
+    >>> import mild, tempfile
+    >>> from mild.gateway.demo import demo_router
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     folder = demo_router().save(f"{parent}/router")
+    ...     number = write_version(folder, demo_router(), why="a trial")
+    ...     number, mild.rollback(folder).serving
+    (2, 1)
     """
     known = read_versions(folder)
     number = known[known.serving].base if to is None else to

@@ -39,11 +39,29 @@ class LabelPlan:
     level. ``planned`` are the number of queries and calls, the dollars, and the regret that is removed;
     ``random`` are those of random experts about random queries for the same dollars, ``all_experts`` of
     every expert about random queries.
+
+    Attributes
+    ----------
+    columns : query, expert and expected dollars, a row per call
+    spend : dollars that were asked for
+    regret : mean loss of the decisions as they are, against those that know each expert's level
+    planned : queries, calls, dollars and the regret that is removed
+    random : the same for random calls
+    all_experts : the same for every expert about random queries
+    like : library of the frames that are returned
+
+    Examples
+    --------
+    >>> columns = {"query": ["Who wrote Emma?"], "expert": ["large"], "dollars": [0.01]}
+    >>> bought = {"queries": 1, "calls": 1, "dollars": 0.01, "removed": 0.1}
+    >>> nothing = {**bought, "removed": 0.0}
+    >>> LabelPlan(columns, 0.01, 0.2, bought, nothing, nothing).sentence[:66]
+    '1 call for $0.010: expected to remove 50.0% of the decision regret'
     """
 
-    columns: dict[str, list[Any]]  # query, expert and expected dollars, a row per call
+    columns: dict[str, list[Any]]
     spend: float
-    regret: float  # of the decisions as they are
+    regret: float
     planned: dict[str, float]
     random: dict[str, float]
     all_experts: dict[str, float]
@@ -151,6 +169,10 @@ def plan(
     beta, price_weight, latency_weight : the cost of a choice, as in ``mild.tune``
     text : features, as in ``mild.fit``
     random_state : seed
+
+    Returns
+    -------
+    LabelPlan
 
     Examples
     --------

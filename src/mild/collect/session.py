@@ -223,6 +223,10 @@ def collect_outcomes(
     on_stop : called at the first Ctrl-C with the number of requests in flight, which are then waited for;
         None drops them
 
+    Returns
+    -------
+    Collected, with ``table`` and ``spent``
+
     Raises
     ------
     DataFileError

@@ -48,6 +48,10 @@ def cost_matrix(
     labels : (n_samples,) array of true labels
     betas : (n_experts,) non-negative, optional: price of asking each expert, in units of one error
 
+    Returns
+    -------
+    (n_samples, n_experts) array
+
     Examples
     --------
     >>> cost_matrix([[1, 2], [0, 0]], [1, 0], betas=[0.7, 0.2])
@@ -128,6 +132,10 @@ def rewards(
         wrong for batches
     strength : for ``baseline``: a number >= 0
 
+    Returns
+    -------
+    (n_samples, n_experts) array
+
     Examples
     --------
     >>> rewards([[1.0, 0.0, 0.5]], "others")
@@ -169,6 +177,14 @@ def reward_distribution(rewards: ArrayLike) -> FloatArray:
     """Rewards divided by their row sum: ``p(k | x) = reward_k / C(x)`` (paper, section 3).
 
     A row whose rewards are all zero stays all zero.
+
+    Parameters
+    ----------
+    rewards : (n_samples, n_experts) array of non-negative numbers
+
+    Returns
+    -------
+    (n_samples, n_experts) array
 
     Examples
     --------

@@ -68,6 +68,10 @@ def decide(
     rule : "stationary" (consistent) or "argmax" (the paper's)
     surrogate : the surrogate the scores were trained with
 
+    Returns
+    -------
+    (n_samples,) array of expert indices
+
     Examples
     --------
     The exact minimiser for rewards (0.55, 0.45): argmax picks the wrong expert.
@@ -136,6 +140,10 @@ def stationary_distribution(
     scores : (n_samples, n_experts) array
     margins : (n_experts,) positive; None for all ones
     surrogate : any but the hinge and tau >= 2, which have no unique decoding and are refused
+
+    Returns
+    -------
+    (n_samples, n_experts) array; rows sum to 1
 
     Examples
     --------

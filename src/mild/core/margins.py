@@ -25,8 +25,17 @@ def expert_mass(
 ) -> FloatArray:
     """Mass of each expert, in samples: the ``m_k`` of the margin bound.
 
-    ``counts="reward"``: ``sum over i of p(k | x_i)``. ``counts="best"``: how often expert k is
-    cheapest, ties to the lowest index. ``strength`` is that of ``baseline`` rewards.
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array
+    rewards : kind of the rewards, as in ``mild.rewards``
+    counts : "reward": ``sum over i of p(k | x_i)``; "best": how often expert k is cheapest, ties to
+        the lowest index
+    strength : strength of ``baseline`` rewards
+
+    Returns
+    -------
+    (n_experts,) array
 
     Examples
     --------
@@ -88,6 +97,10 @@ def theory_margins(
     norms : (n_experts,) positive, optional: feature norms ``X_k``
     total : sum of the margins; by default the number of experts, so that the mean is 1
     share_below : experts with less than this share of the mass get the margin of their mean mass
+
+    Returns
+    -------
+    (n_experts,) array of positive margins
 
     Examples
     --------

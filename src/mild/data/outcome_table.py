@@ -38,6 +38,24 @@ class OutcomeTable:
 
     ``mild.read_outcomes`` makes one from a file or a frame.
 
+    Attributes
+    ----------
+    queries : (n,) texts; empty ones where the table has vectors and no query
+    expert_names : (p,) different names
+    scores : (n, p) float64 in [0, 1], NaN where an expert was never asked
+    prices : (n, p) dollars per query, NaN where unknown; None if there are none
+    latencies : (n, p) seconds, to the nanosecond; None if there are none
+    columns : Arrow table of all other columns, same rows
+    vectors : (n, n_features) float32
+    form : format of the source, one of FORMS
+    explanation : how the source was read, in one sentence
+    findings : what its user should know about it
+    recipe : which columns make the query, and how
+    row_numbers : (n,) row numbers in the file, from 0, if not 0 to n - 1
+    library : "pandas", "polars" or "pyarrow" if the source was such a frame
+    answer_kind : how answers are compared, one of KINDS; None detects it
+    kind_detected : whether that was detected, and not set
+
     Examples
     --------
     >>> import pyarrow as pa
@@ -56,21 +74,21 @@ class OutcomeTable:
            [0.  , 1.25]])
     """
 
-    queries: list[str]  # (n,) texts; empty ones where the table has vectors and no query
-    expert_names: list[str]  # (p,) different names
-    scores: FloatArray  # (n, p) float64 in [0, 1], NaN where an expert was never asked
-    prices: FloatArray | None  # (n, p) dollars per query, NaN where unknown; None if there are none
-    latencies: FloatArray | None  # (n, p) seconds, to the nanosecond; None if there are none
-    columns: Any  # Arrow table of all other columns, same rows
-    vectors: FloatArray | None = None  # (n, n_features) float32
-    form: str = "wide"  # format of the source, one of FORMS
-    explanation: str = ""  # how the source was read, in one sentence
-    findings: tuple[Finding, ...] = ()  # what its user should know about it
-    recipe: Recipe | None = None  # which columns make the query, and how
-    row_numbers: IntArray | None = None  # (n,) row numbers in the file, from 0, if not 0 to n - 1
-    library: str | None = None  # "pandas", "polars" or "pyarrow" if the source was such a frame
-    answer_kind: str | None = None  # how answers are compared, one of KINDS; None detects it
-    kind_detected: bool = True  # whether that was detected, and not set
+    queries: list[str]
+    expert_names: list[str]
+    scores: FloatArray
+    prices: FloatArray | None
+    latencies: FloatArray | None
+    columns: Any
+    vectors: FloatArray | None = None
+    form: str = "wide"
+    explanation: str = ""
+    findings: tuple[Finding, ...] = ()
+    recipe: Recipe | None = None
+    row_numbers: IntArray | None = None
+    library: str | None = None
+    answer_kind: str | None = None
+    kind_detected: bool = True
 
     def __repr__(self) -> str:
         experts = listed(self.expert_names, 4)
@@ -110,14 +128,36 @@ class OutcomeTable:
         return found
 
     def kind_of_answers(self) -> str:
-        """How answers are compared: as set, or as detected."""
+        """How answers are compared: as set, or as detected.
+
+        Returns
+        -------
+        one of ``mild.core.answers.KINDS``
+
+        Examples
+        --------
+        >>> import mild, pyarrow as pa
+        >>> columns = {"prompt": ["2 + 2?"], "correct__small": [1], "answer__small": ["4"]}
+        >>> mild.read_outcomes(pa.table(columns)).kind_of_answers()
+        'number'
+        """
         if self.answer_kind is not None:
             return self.answer_kind
         some = self.sample_rows()
         return kind_by_scores(self._answer_rows(some), self.scores[some])
 
     def sample_rows(self) -> IntArray:
-        """Rows all over the table that tell of what kind its answers are."""
+        """Rows all over the table that tell of what kind its answers are.
+
+        Returns
+        -------
+        row numbers
+
+        Examples
+        --------
+        >>> table.sample_rows().shape
+        (40,)
+        """
         return np.arange(self.rows)[:: max(1, self.scores.size // KIND_SAMPLE)]
 
     def _answer_rows(self, rows: IntArray | None = None) -> list[tuple[Any, ...]]:
@@ -134,6 +174,24 @@ class OutcomeTable:
 
         The first wording replaces the others. For free text, ``equal`` may compare embeddings or ask a
         judge.
+
+        Parameters
+        ----------
+        equal : called with two answers; whether they are the same
+
+        Returns
+        -------
+        OutcomeTable
+
+        Examples
+        --------
+        >>> import mild, pyarrow as pa
+        >>> columns = {"prompt": ["Hi?"], "correct__a": [1], "correct__b": [1]}
+        >>> columns |= {"answer__a": ["Hello"], "answer__b": ["hello!"]}
+        >>> given = mild.read_outcomes(pa.table(columns), answer_kind="free_text")
+        >>> same = given.with_equal_answers(lambda one, other: one[0].lower() == other[0].lower())
+        >>> same.column("answer__b")
+        ['Hello']
         """
         kind, rows = self.kind_of_answers(), []
         for row in self._answer_rows():
@@ -161,7 +219,21 @@ class OutcomeTable:
         return table
 
     def take(self, rows: ArrayLike) -> OutcomeTable:
-        """Some of the rows, by number or by a mask, in that order, without the findings."""
+        """Some of the rows, by number or by a mask, in that order, without the findings.
+
+        Parameters
+        ----------
+        rows : row numbers from 0, or a mask
+
+        Returns
+        -------
+        OutcomeTable
+
+        Examples
+        --------
+        >>> table.take([0, 39]).queries
+        ['What is 2 + 1?', 'Who wrote Dracula, act 4?']
+        """
         index = np.asarray(rows)
         if index.dtype == np.bool_ and index.shape == (self.rows,):
             index = np.flatnonzero(index)
@@ -190,6 +262,19 @@ class OutcomeTable:
         """The table with these experts, in this order, and the findings about them.
 
         Rows in which none of them was asked are left out.
+
+        Parameters
+        ----------
+        names : names of experts of the table
+
+        Returns
+        -------
+        OutcomeTable
+
+        Examples
+        --------
+        >>> table.with_experts(["large"])
+        OutcomeTable(40 queries, 1 experts: large, with prices)
         """
         if list(names) == self.expert_names:
             return self
@@ -227,7 +312,22 @@ class OutcomeTable:
         return table._carry(chosen, lambda answers: answers.of_experts(order))
 
     def outcomes_of(self, names: Sequence[str]) -> list[FloatArray]:
-        """Scores, dollars and seconds (n, len(names)) of experts, NaN where they are unknown."""
+        """Scores, dollars and seconds (n, len(names)) of experts, NaN where they are unknown.
+
+        Parameters
+        ----------
+        names : names of experts; unknown ones have no outcomes
+
+        Returns
+        -------
+        list of three (n, len(names)) arrays
+
+        Examples
+        --------
+        >>> scores, dollars, seconds = table.outcomes_of(["large"])
+        >>> dollars[0]
+        array([0.01])
+        """
         count = len(self.expert_names)
         known = {name: k for k, name in enumerate(self.expert_names)}
         places, found = [known.get(name, count) for name in names], []
@@ -239,7 +339,22 @@ class OutcomeTable:
         return found
 
     def in_order(self, order: IntArray) -> OutcomeTable:
-        """The table with its experts in another order (n_experts,) of their indices."""
+        """The table with its experts in another order (n_experts,) of their indices.
+
+        Parameters
+        ----------
+        order : (n_experts,) array of indices
+
+        Returns
+        -------
+        OutcomeTable
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> table.in_order(np.array([1, 0])).expert_names
+        ['large', 'small']
+        """
         prices, latencies = (
             None if values is None else values[:, order] for values in (self.prices, self.latencies)
         )
@@ -267,6 +382,22 @@ class OutcomeTable:
         """Cost (n, p) of each outcome in wrong answers: the ``y`` of a router's ``fit``.
 
         ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``.
+
+        Parameters
+        ----------
+        beta : cost of asking an expert, by name, in wrong answers
+        price_weight : wrong answers that one dollar is worth
+        latency_weight : wrong answers that one second is worth
+
+        Returns
+        -------
+        (n, p) array; NaN where an expert was not asked
+
+        Examples
+        --------
+        >>> table.costs(price_weight=10)[[0, 39]]
+        array([[0.01, 0.1 ],
+               [1.01, 0.1 ]])
         """
         return CostTerms(beta, price_weight, latency_weight).costs(self)
 
@@ -277,11 +408,42 @@ class OutcomeTable:
         price_weight: float | None = None,
         latency_weight: float | None = None,
     ) -> Description:
-        """Figures of the experts, of the best single expert and of perfect choice under a cost."""
+        """Figures of the experts, of the best single expert and of perfect choice under a cost.
+
+        Parameters
+        ----------
+        beta : cost of asking an expert, by name, in wrong answers
+        price_weight : wrong answers that one dollar is worth
+        latency_weight : wrong answers that one second is worth
+
+        Returns
+        -------
+        Description; its ``repr`` is a text
+
+        Examples
+        --------
+        >>> large = table.describe(price_weight=10).as_dict()["experts"][1]
+        >>> round(large["mean_cost"], 2)
+        0.1
+        """
         return describe(self, CostTerms(beta, price_weight, latency_weight))
 
     def groups(self, column: str | None = None) -> IntArray:
-        """Number (n,) of the rows that must stay together: equal queries, and equal values of a column."""
+        """Number (n,) of the rows that must stay together: equal queries, and equal values of a column.
+
+        Parameters
+        ----------
+        column : column whose equal values stay together as well
+
+        Returns
+        -------
+        (n,) array of whole numbers
+
+        Examples
+        --------
+        >>> table.groups("subject")[[0, 1, 39]]
+        array([0, 0, 1])
+        """
         if self.vectors is None or self.has_queries:
             labels: list[Any] = [duplicate_groups(self.queries)]
         else:
@@ -291,7 +453,22 @@ class OutcomeTable:
         return joined_groups(*labels)
 
     def labels(self, name: str, parameter: str = "group") -> list[Hashable]:
-        """Values of a column that divides the rows into kinds: plain ones, at least two different."""
+        """Values of a column that divides the rows into kinds: plain ones, at least two different.
+
+        Parameters
+        ----------
+        name : name of the column
+        parameter : name that an error message uses
+
+        Returns
+        -------
+        list of n values
+
+        Examples
+        --------
+        >>> table.labels("subject")[:2]
+        ['maths', 'maths']
+        """
         values = self.column(name)
         aim = "balance" if parameter == "balance" else "group"
         if any(not isinstance(value, Hashable) for value in values):
@@ -309,7 +486,23 @@ class OutcomeTable:
         return values
 
     def times(self, name: str) -> np.ndarray[Any, Any]:
-        """A column of numbers, dates or dates as text (ISO 8601), ready to be sorted, (n,)."""
+        """A column of numbers, dates or dates as text (ISO 8601), ready to be sorted, (n,).
+
+        Parameters
+        ----------
+        name : name of the column
+
+        Returns
+        -------
+        (n,) array
+
+        Examples
+        --------
+        >>> import mild, pyarrow as pa
+        >>> columns = {"prompt": ["a", "b"], "correct__x": [1, 0], "day": ["2026-01-02", "2026-01-01"]}
+        >>> mild.read_outcomes(pa.table(columns)).times("day").argsort()
+        array([1, 0])
+        """
         self.column(name)  # raises an error that lists the columns if there is no such one
         return time_values(name, self.columns[name])
 
@@ -333,6 +526,16 @@ class OutcomeTable:
         time : column of times; the test table is the latest part, and test rows whose query or group is
             in the past are left out
         random_state : seed of a random split
+
+        Returns
+        -------
+        the table to train on and the table to test on
+
+        Examples
+        --------
+        >>> train, test = table.split(test_size=0.25, random_state=0)
+        >>> train.rows, test.rows
+        (30, 10)
         """
         found = self.split_rows(test_size, groups=groups, time=time, random_state=random_state)
         return self.take(found.train), self.take(found.test)
@@ -345,7 +548,24 @@ class OutcomeTable:
         time: str | None = None,
         random_state: int = 0,
     ) -> Split:
-        """The numbers of the rows of ``split``, and how many are in neither part."""
+        """The numbers of the rows of ``split``, and how many are in neither part.
+
+        Parameters
+        ----------
+        test_size : share of the rows in the test table
+        groups : column whose equal values are kept on one side
+        time : column of times; the test rows are the latest ones
+        random_state : seed of a random split
+
+        Returns
+        -------
+        Split, with ``train`` and ``test``
+
+        Examples
+        --------
+        >>> len(table.split_rows(test_size=0.25).test)
+        10
+        """
         check_integer("random_state", random_state, 0)
         together = self.groups(groups)
         if time is None:
@@ -359,6 +579,15 @@ class OutcomeTable:
 
         It is a frame of the library that the table was made from; of a table that was read from a file, a
         pandas frame if pandas is installed, otherwise a pyarrow table.
+
+        Returns
+        -------
+        pandas, polars or pyarrow frame
+
+        Examples
+        --------
+        >>> table.to_frame().num_columns
+        6
         """
         table = pa.table(self.wide_columns())
         library = self.library or default_library()
@@ -367,7 +596,17 @@ class OutcomeTable:
         return table if library == "pyarrow" else importlib.import_module(library).from_arrow(table)
 
     def wide_columns(self) -> dict[str, Any]:
-        """Columns of the wide format by name: query, vectors, other columns, then the experts'."""
+        """Columns of the wide format by name: query, vectors, other columns, then the experts'.
+
+        Returns
+        -------
+        dict of name to Arrow array
+
+        Examples
+        --------
+        >>> list(table.wide_columns())[:3]
+        ['prompt', 'subject', 'correct__small']
+        """
         columns: dict[str, Any] = {}
         if any(self.queries):
             columns[QUERY] = pa.array(self.queries, pa.large_string())
@@ -400,7 +639,21 @@ class OutcomeTable:
         return html_table(repr(self), self.describe().as_dict()["experts"])
 
     def column(self, name: str) -> list[Any]:
-        """Values of one of the other columns."""
+        """Values of one of the other columns.
+
+        Parameters
+        ----------
+        name : name of the column
+
+        Returns
+        -------
+        list of n values
+
+        Examples
+        --------
+        >>> table.column("subject")[0]
+        'maths'
+        """
         others = self.columns.column_names
         if not isinstance(name, str):
             got = type(name).__name__
@@ -417,13 +670,36 @@ class OutcomeTable:
         return values
 
     def row_number(self, row: int) -> int:
-        """Number of a row in the file, from 1, for messages."""
+        """Number of a row in the file, from 1, for messages.
+
+        Parameters
+        ----------
+        row : row of this table, from 0
+
+        Returns
+        -------
+        number in the file, from 1
+
+        Examples
+        --------
+        >>> table.take([5]).row_number(0)
+        6
+        """
         return row_number(row, self.row_numbers)
 
     def fingerprint(self) -> str:
         """SHA-256 over queries, experts, scores, prices, latencies and vectors, as 64 digits.
 
         It does not depend on the file that the outcomes came from, nor on other columns.
+
+        Returns
+        -------
+        64 hexadecimal digits
+
+        Examples
+        --------
+        >>> table.fingerprint() == table.take(range(40)).fingerprint()
+        True
         """
         digest = hashlib.sha256()
         for texts in (self.expert_names, self.queries):

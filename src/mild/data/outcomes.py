@@ -106,8 +106,8 @@ def read_outcomes(
         embeddings, vector or vectors
     choices : whether the choices of a column ``question``, in columns A, B, C, ... or in ``options`` or
         ``choices``, are appended to it, one per line as ``A. ...``: a router must see what the experts saw
-    tokens : columns of tokens in and out, for prices per token: "in_*,out_*", where * is the expert; None
-        takes ``tokens_in__<model>`` and ``tokens_out__<model>``
+    tokens : columns of tokens in and out, for prices per token: ``"in_*,out_*"`` with ``*`` for the expert;
+        None takes ``tokens_in__<model>`` and ``tokens_out__<model>``
     where : conditions ``"column=value"`` on the rows, a value may be a pattern; those on one column are
         alternatives, and all columns must fit
     part : "train" or "test" for only these rows where a column ``split``, ``partition`` or ``fold`` says
@@ -120,6 +120,10 @@ def read_outcomes(
         ..., if one is there and does not number the rows
     answer_kind : how the answers in columns ``answer__<model>`` are compared, one of
         ``mild.core.answers.KINDS``; None detects it
+
+    Returns
+    -------
+    OutcomeTable
 
     Raises
     ------
@@ -160,6 +164,20 @@ def is_outcome_table(path: str | os.PathLike[str]) -> bool:
 
     Otherwise it may be one of features and costs, for ``read_matrices``. A file that cannot be read counts
     as one of outcomes: ``read_outcomes`` has the better error messages.
+
+    Parameters
+    ----------
+    path : path of the file
+
+    Returns
+    -------
+    truth value
+
+    Examples
+    --------
+    >>> from mild.data.datasets import outcomes_file
+    >>> is_outcome_table(outcomes_file())
+    True
     """
     try:
         file = find_tables(path)[0]

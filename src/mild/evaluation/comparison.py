@@ -477,6 +477,30 @@ class Row:
 class Comparison:
     """All methods on the same splits.
 
+    Attributes
+    ----------
+    rows : the best constant first, the others in the order of METHODS
+    chosen : key of the method that the verdict is about
+    verdict : whether routing pays
+    expert_names : names of the experts
+    oracle : mean cost of the cheapest expert of every test row
+    oracle_shares : (n_experts,) how often each expert is the cheapest; ties as in
+        ``Outcomes.oracle``
+    baselines : ``baselines`` of the chosen method, means over splits
+    n_rows : rows in all
+    n_train : training rows per split, on average
+    n_test : test rows per split, on average
+    n_splits : number of splits
+    confidence : confidence of the intervals, which hold for all methods at once
+    left_out : methods whose package is missing
+    dropped : test rows left out because their text is in the training rows
+    not_compared : which test rows were left out because an expert was not asked, in a sentence; or
+        None
+    interrupted : whether Ctrl-C ended it before the last split
+    settings : cost, text, group, time, topic, balance of a table of outcomes; empty for numbers
+    table : None for numbers
+    notes : what to know about the rows that were used
+
     Examples
     --------
     >>> import mild
@@ -488,28 +512,25 @@ class Comparison:
     'better'
     """
 
-    rows: tuple[Row, ...]  # the best constant first, the others in the order of METHODS
-    chosen: str  # key of the method that the verdict is about
-    verdict: metrics.Verdict  # whether routing pays
-    expert_names: tuple[str, ...]  # names of the experts
-    oracle: float  # mean cost of the cheapest expert of every test row
-    # (n_experts,) how often each expert is the cheapest; ties as in ``Outcomes.oracle``
+    rows: tuple[Row, ...]
+    chosen: str
+    verdict: metrics.Verdict
+    expert_names: tuple[str, ...]
+    oracle: float
     oracle_shares: FloatArray
-    baselines: list[dict[str, Any]]  # ``baselines`` of the chosen method, means over splits
-    n_rows: int  # rows in all
-    n_train: float  # rows per split, on average
+    baselines: list[dict[str, Any]]
+    n_rows: int
+    n_train: float
     n_test: float
     n_splits: int
-    confidence: float  # of the intervals, which hold for all methods at once
-    left_out: tuple[str, ...] = ()  # methods whose package is missing
-    dropped: int = 0  # test rows left out because their text is in the training rows
-    # which test rows were left out because an expert was not asked, in a sentence; or None
+    confidence: float
+    left_out: tuple[str, ...] = ()
+    dropped: int = 0
     not_compared: str | None = None
-    interrupted: bool = False  # whether Ctrl-C ended it before the last split
-    # cost, text, group, time, topic, balance of a table of outcomes; empty for numbers
+    interrupted: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
-    table: OutcomeTable | None = None  # None for numbers
-    notes: tuple[str, ...] = ()  # what to know about the rows that were used
+    table: OutcomeTable | None = None
+    notes: tuple[str, ...] = ()
 
     def row(self, key: str) -> Row:
         """The row of a method."""

@@ -44,6 +44,13 @@ from mild.tuning.training_rows import scores_at_fit, terms_of, without_seen
 class Evaluation:
     """What a router did on rows with known outcomes, beside what it is compared with.
 
+    Attributes
+    ----------
+    figures : the figures behind the verdict
+    judged : the router and the rows
+    random_state : seed of the intervals
+    notes : what to know about the rows that were used
+
     Examples
     --------
     >>> import mild
@@ -57,9 +64,9 @@ class Evaluation:
     """
 
     figures: RoutingFigures
-    judged: JudgedRows  # the router and the rows
+    judged: JudgedRows
     random_state: int = 0
-    notes: tuple[str, ...] = ()  # what to know about the rows that were used
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -91,7 +98,17 @@ class Evaluation:
         return None if self.judged.task is None else self.judged.task.formula
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields."""
+        """JSON-ready fields.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> judged.as_dict()["verdict"]["pays"]
+        True
+        """
         task = self.judged.task
         about = {} if task is None else {"cost": task.cost, "balance": task.balance}
         found = {**about, **self.figures.as_dict(), **as_python(self.overlap)}
@@ -101,6 +118,15 @@ class Evaluation:
         """The router, the best single expert, the same mix at random and perfect choice, one row each.
 
         A cascade has one more: the same router without answers.
+
+        Returns
+        -------
+        pandas, polars or pyarrow frame
+
+        Examples
+        --------
+        >>> judged.to_frame()["key"].to_pylist()[:2]
+        ['router', 'best_single']
         """
         task = self.judged.task
         library = None if task is None else task.table.library
@@ -126,6 +152,15 @@ class Evaluation:
         split : how the rows were chosen, in words
         title : title of the page
         queries : number of queries with the largest regret; 0 leaves all texts out
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> judged.document(title="Week 1")["title"]
+        'Week 1'
         """
         judged, found = self.judged, self.figures
         router, task, X = judged.router, judged.task, judged.X
@@ -209,7 +244,25 @@ class Evaluation:
     def write_report(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any
     ) -> Path:
-        """Write an HTML page that needs no network; ``options`` are those of ``document``."""
+        """Write an HTML page that needs no network.
+
+        Parameters
+        ----------
+        path : file to write, ending with .html
+        overwrite : whether a file that is there is replaced
+        options : those of ``document``
+
+        Returns
+        -------
+        path of the file
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     judged.write_report(f"{folder}/report.html").name
+        'report.html'
+        """
         target = check_report(path, overwrite)
         write_report(self.document(**options), target, overwrite)
         return target
@@ -217,7 +270,21 @@ class Evaluation:
     def save(self, folder: str | os.PathLike[str], **options: Any) -> Path:
         """Write evaluation.json into a router's folder, for ``mild report``.
 
-        ``options`` are those of ``document``; the default title names the folder.
+        Parameters
+        ----------
+        folder : folder of the router
+        options : those of ``document``; the default title names the folder
+
+        Returns
+        -------
+        path of the file
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     judged.save(router.save(f"{folder}/router")).name
+        'evaluation.json'
         """
         if not isinstance(folder, (str, os.PathLike)):
             raise invalid("folder", f"must be the folder of the router; got {folder!r}.")
@@ -225,12 +292,40 @@ class Evaluation:
         return write_document(document, find_version(folder)[0] / EVALUATION_FILE)
 
     def plot_frontier(self, ax: Any = None) -> FrontierDisplay:
-        """Plot quality against dollars: the experts, the router, and its other trade-offs."""
+        """Plot quality against dollars: the experts, the router, and its other trade-offs.
+
+        Parameters
+        ----------
+        ax : axes of matplotlib; None for a new figure
+
+        Returns
+        -------
+        FrontierDisplay, with ``ax_`` and ``figure_``
+
+        Examples
+        --------
+        >>> judged.plot_frontier().ax_.get_ylabel()
+        'quality (mean score)'
+        """
         content = self._content
         return FrontierDisplay(content["frontier"], content["cascade"] is not None).plot(ax)
 
     def plot_calibration(self, ax: Any = None) -> CalibrationDisplay:
-        """Plot each expert's predicted share of the reward against the share that it had."""
+        """Plot each expert's predicted share of the reward against the share that it had.
+
+        Parameters
+        ----------
+        ax : axes of matplotlib; None for a new figure
+
+        Returns
+        -------
+        CalibrationDisplay, with ``ax_`` and ``figure_``
+
+        Examples
+        --------
+        >>> judged.plot_calibration().ax_.get_xlabel()
+        'predicted share of the reward'
+        """
         content = self._content
         if content["calibration"] is None:
             raise invalid(
@@ -239,7 +334,21 @@ class Evaluation:
         return CalibrationDisplay(content["calibration"], content["experts"]).plot(ax)
 
     def plot_shares(self, ax: Any = None) -> SharesDisplay:
-        """Plot how often the router, and perfect choice, ask each expert."""
+        """Plot how often the router, and perfect choice, ask each expert.
+
+        Parameters
+        ----------
+        ax : axes of matplotlib; None for a new figure
+
+        Returns
+        -------
+        SharesDisplay, with ``ax_`` and ``figure_``
+
+        Examples
+        --------
+        >>> len(judged.plot_shares().ax_.patches) > 0
+        True
+        """
         figures = self._content["figures"]
         return SharesDisplay(
             self._content["experts"], figures["shares"], figures["oracle_shares"]

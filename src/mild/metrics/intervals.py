@@ -377,6 +377,20 @@ def grouped_rows(rows: ArrayLike, groups: ArrayLike) -> FloatArray:
 
     ``mean_j + G / n * (S_gj - n_g * mean_j)`` for G groups, S the sums and n_g the sizes. The spread of
     these rows gives the cluster-robust standard error. A constant column stays that constant.
+
+    Parameters
+    ----------
+    rows : (n_samples, m) array
+    groups : (n_samples,) array of groups
+
+    Returns
+    -------
+    (n_groups, m) array
+
+    Examples
+    --------
+    >>> float(grouped_rows([[1.0], [3.0], [5.0]], [0, 0, 1]).mean())
+    3.0
     """
     array = np.asarray(rows, dtype=np.float64)
     labels = np.asarray(groups)

@@ -32,7 +32,22 @@ class BestConstant(NamedTuple):
 
 
 def chosen_costs(costs: ArrayLike, chosen: ArrayLike) -> FloatArray:
-    """``costs[i, chosen[i]]``: (n_samples,) float64, NaN where the chosen expert was never asked."""
+    """``costs[i, chosen[i]]``: (n_samples,) float64, NaN where the chosen expert was never asked.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices
+
+    Returns
+    -------
+    (n_samples,) array
+
+    Examples
+    --------
+    >>> chosen_costs([[0.0, 1.0], [1.0, 0.5], [1.0, 0.0]], [0, 0, 1])
+    array([0., 1., 0.])
+    """
     array = evaluated_costs(costs)
     experts = check_labels(chosen, array.shape, "chosen")
     return array[np.arange(len(array)), experts].astype(np.float64, copy=False)
@@ -50,6 +65,10 @@ def deferral_loss(
     sample_weight : (n_samples,) array of non-negative numbers, optional
     missing : "error" refuses rows that chose an expert that was never asked; "skip" leaves them out,
         which is unbiased only if costs and missingness are independent
+
+    Returns
+    -------
+    the mean cost
 
     Examples
     --------
@@ -81,6 +100,22 @@ def balanced_deferral_loss(
     ``mean over k of sum_i w_i 1[best_i = k] costs[i, chosen_i] / sum_i w_i 1[best_i = k]``. Rows that
     chose an expert never asked are left out; NaN if no chosen cost is known. ``best`` (n_samples,) is the
     cheapest expert, by default the one of lowest index.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+    best : (n_samples,) array of the cheapest experts; by default those of lowest index
+
+    Returns
+    -------
+    the mean cost; NaN if no chosen cost is known
+
+    Examples
+    --------
+    >>> balanced_deferral_loss([[0.0, 1.0], [1.0, 0.5], [1.0, 0.0]], [0, 0, 1])
+    0.25
     """
     array = evaluated_costs(costs)
     paid = chosen_costs(array, chosen)
@@ -96,6 +131,20 @@ def constant_losses(costs: ArrayLike, sample_weight: Weights = None) -> FloatArr
     """Mean cost (n_experts,) of always asking expert k, over the rows on which k was asked.
 
     ``L_k = sum_i w_i c_ik / sum_i w_i`` over i with known ``c_ik``; NaN for an expert never asked.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+
+    Returns
+    -------
+    (n_experts,) array
+
+    Examples
+    --------
+    >>> constant_losses([[0.0, 1.0], [1.0, 0.5], [1.0, 0.0]])
+    array([0.66666667, 0.5       ])
     """
     array = evaluated_costs(costs)
     return mean_known_costs(array, row_weights(sample_weight, len(array)))
@@ -108,6 +157,21 @@ def best_constant(
 
     With NaN costs, experts asked about easier rows look better than they are: see ``common_constant``.
     ``ties`` may be ``prices``, ``scores`` and ``names`` (n_experts,), which then decide, in this order.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+    ties : ``prices``, ``scores`` and ``names`` (n_experts,), which decide between equal means
+
+    Returns
+    -------
+    BestConstant: index and mean cost
+
+    Examples
+    --------
+    >>> best_constant([[0.0, 1.0], [1.0, 0.5], [1.0, 0.0]])
+    BestConstant(expert=1, cost=0.5)
     """
     losses = constant_losses(costs, sample_weight)
     rules: dict[str, Any] = ties
@@ -117,7 +181,22 @@ def best_constant(
 
 
 def oracle_loss(costs: ArrayLike, sample_weight: Weights = None) -> float:
-    """Mean cost of the cheapest asked expert of each row: ``sum_i w_i min_k c_ik / sum_i w_i``."""
+    """Mean cost of the cheapest asked expert of each row: ``sum_i w_i min_k c_ik / sum_i w_i``.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+
+    Returns
+    -------
+    the mean cost
+
+    Examples
+    --------
+    >>> oracle_loss([[0.0, 1.0], [1.0, 0.5]])
+    0.25
+    """
     array = evaluated_costs(costs)
     weights = row_weights(sample_weight, len(array))
     lowest = np.nanmin(array, axis=1).astype(np.float64, copy=False)
@@ -130,6 +209,21 @@ def shuffled_control(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights
     ``sum_k share_k * constant_losses_k``, the exact expectation over all shuffles. A router that does
     no better has learned how often to ask each expert but not when. NaN if an expert that was chosen
     was never asked in any row.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+
+    Returns
+    -------
+    the expected mean cost
+
+    Examples
+    --------
+    >>> shuffled_control([[0, 1], [1, 0]], [0, 1])
+    0.5
     """
     array = evaluated_costs(costs)
     experts = check_labels(chosen, array.shape, "chosen")
@@ -139,7 +233,23 @@ def shuffled_control(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights
 
 
 def expert_shares(chosen: ArrayLike, n_experts: int, sample_weight: Weights = None) -> FloatArray:
-    """(n_experts,) shares of the rows: ``share_k = sum_i w_i 1[chosen_i = k] / sum_i w_i``."""
+    """(n_experts,) shares of the rows: ``share_k = sum_i w_i 1[chosen_i = k] / sum_i w_i``.
+
+    Parameters
+    ----------
+    chosen : (n_samples,) array of expert indices
+    n_experts : number of experts
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+
+    Returns
+    -------
+    (n_experts,) array that sums to 1
+
+    Examples
+    --------
+    >>> expert_shares([0, 0, 1, 0], 2)
+    array([0.75, 0.25])
+    """
     n_samples = np.size(chosen)
     if n_samples == 0:
         raise invalid("chosen", "must have at least one row to average over; got 0.")
@@ -152,13 +262,41 @@ def oracle_shares(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray
     """Share of the rows on which each expert is the cheapest asked one, ties to the lowest index.
 
     Where many rows tie, these shares depend on the order of the experts: list the preferred first.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+
+    Returns
+    -------
+    (n_experts,) array that sums to 1
+
+    Examples
+    --------
+    >>> oracle_shares([[0, 1], [1, 0], [1, 0], [1, 0]])
+    array([0.25, 0.75])
     """
     array = evaluated_costs(costs)
     return expert_shares(cheapest_of(array), array.shape[1], sample_weight)
 
 
 def share_entropy(shares: ArrayLike) -> float:
-    """``-sum_k s_k log s_k / log(n_experts)``: 0 if one expert gets everything, 1 for an even split."""
+    """``-sum_k s_k log s_k / log(n_experts)``: 0 if one expert gets everything, 1 for an even split.
+
+    Parameters
+    ----------
+    shares : (n_experts,) array that sums to 1
+
+    Returns
+    -------
+    number in [0, 1]
+
+    Examples
+    --------
+    >>> share_entropy([0.5, 0.5])
+    1.0
+    """
     s = number_vector("shares", shares)
     if len(s) == 0 or (s < 0).any() or abs(s.sum() - 1) > 1e-6:
         raise invalid("shares", f"must be non-negative and sum to 1; got {s.tolist()}.")
@@ -196,12 +334,44 @@ def expert_recall(
 
 
 def balanced_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
-    """Mean of ``expert_recall`` over the experts that are cheapest somewhere."""
+    """Mean of ``expert_recall`` over the experts that are cheapest somewhere.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+
+    Returns
+    -------
+    share in [0, 1]
+
+    Examples
+    --------
+    >>> balanced_recall([[0.0, 1.0], [1.0, 0.5], [1.0, 0.0]], [0, 0, 1])
+    0.75
+    """
     return float(np.nanmean(expert_recall(costs, chosen, sample_weight)))
 
 
 def worst_recall(costs: ArrayLike, chosen: ArrayLike, sample_weight: Weights = None) -> float:
-    """Least of ``expert_recall`` over the experts that are cheapest somewhere: ``min_k recall_k``."""
+    """Least of ``expert_recall`` over the experts that are cheapest somewhere: ``min_k recall_k``.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    chosen : (n_samples,) array of expert indices
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+
+    Returns
+    -------
+    share in [0, 1]
+
+    Examples
+    --------
+    >>> worst_recall([[0.0, 1.0], [1.0, 0.5], [1.0, 0.0]], [0, 0, 1])
+    0.5
+    """
     return float(np.nanmin(expert_recall(costs, chosen, sample_weight)))
 
 
@@ -267,7 +437,23 @@ def common_rows(costs: ArrayLike, chosen: ArrayLike | None = None) -> CommonRows
 def common_constant(
     costs: ArrayLike, sample_weight: Weights = None, **ties: ArrayLike | None
 ) -> int:
-    """The expert of least mean cost on the rows of ``common_rows``, ties as in ``best_constant``."""
+    """The expert of least mean cost on the rows of ``common_rows``, ties as in ``best_constant``.
+
+    Parameters
+    ----------
+    costs : (n_samples, n_experts) array; NaN where an expert was never asked
+    sample_weight : (n_samples,) array of non-negative numbers, optional
+    ties : ``prices``, ``scores`` and ``names`` (n_experts,), which decide between equal means
+
+    Returns
+    -------
+    index of the expert
+
+    Examples
+    --------
+    >>> common_constant([[0.0, 1.0], [1.0, 0.5], [1.0, 0.0]])
+    1
+    """
     array = evaluated_costs(costs)
     rows = common_rows(array).rows
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)

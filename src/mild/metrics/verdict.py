@@ -589,7 +589,22 @@ def target_of_choices(
 
 
 def count_judged(known: BoolArray, groups: ArrayLike) -> tuple[int, int]:
-    """Rows and groups behind a difference of columns: those of the column with fewer known rows."""
+    """Rows and groups behind a difference of columns: those of the column with fewer known rows.
+
+    Parameters
+    ----------
+    known : (n_samples, n_columns) array: whether a value is known
+    groups : (n_samples,) array of groups
+
+    Returns
+    -------
+    number of rows, number of groups
+
+    Examples
+    --------
+    >>> count_judged(np.array([[True, True], [True, False]]), [0, 0])
+    (1, 1)
+    """
     labels = np.asarray(groups)
     rows = int(known.sum(axis=0).min())
     return rows, min(len(np.unique(labels[column])) for column in known.T)

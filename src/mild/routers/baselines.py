@@ -29,6 +29,8 @@ class ConstantRouter(BaseRouter):
     ----------
     expert : index or name of the expert; None for the one of least mean cost
 
+    Examples
+    --------
     >>> router = ConstantRouter().fit([[0.0], [1.0]], [[0.0, 0.5], [2.0, 0.5]])
     >>> router.predict([[5.0]]), router.mean_costs_
     (array([1]), array([1. , 0.5]))

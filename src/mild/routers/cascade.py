@@ -47,6 +47,8 @@ class CascadeRouter(BaseRouter):
     ----------
     prices_ : (n_experts,) array, zeros without ``prices``
 
+    Examples
+    --------
     >>> X, costs = [[0.0], [1.0], [2.0], [3.0]], [[0.1, 0.5], [0.1, 0.5], [1.1, 0.5], [1.1, 0.5]]
     >>> CascadeRouter(order=[0, 1]).fit(X, costs).predict([[-1.0], [4.0]])
     array([0, 1])

@@ -34,6 +34,8 @@ class CostRegressionRouter(BaseRouter):
     ----------
     alpha : float, L2 strength
 
+    Examples
+    --------
     >>> router = CostRegressionRouter(alpha=0.0).fit([[0.0], [1.0]], [[0.0, 3.0], [1.0, 2.0]])
     >>> router.predict([[0.5], [2.5]]), router.expected_costs([[0.5]]).round(6)
     (array([0, 1]), array([[0.5, 2.5]]))
@@ -64,6 +66,8 @@ class KNNRouter(BaseRouter):
     ----------
     n_neighbors : int; with fewer training rows than this, all of them are neighbours
 
+    Examples
+    --------
     >>> router = KNNRouter(n_neighbors=1).fit([[0.0], [10.0]], [[0.0, 1.0], [1.0, 0.2]])
     >>> router.predict([[0.5], [10.5]]), router.expected_costs([[10.5]])
     (array([0, 1]), array([[1. , 0.2]]))

@@ -122,6 +122,15 @@ class RouterCV(BaseRouter):
     interrupted_ : whether the search was stopped early
     skipped_families_ : families left out because a package is missing
     dropped_margins_ : margin vectors left out: not positive in the paper's grid, or beyond max_margins
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.linspace(-1, 1, 40).reshape(-1, 1)
+    >>> costs = np.hstack([X > 0, X <= 0]).astype(float)
+    >>> search = RouterCV(alphas=[0.01], cv=2).fit(X, costs)
+    >>> search.best_family_, search.predict([[-0.5], [0.5]]).tolist()
+    ('linear', [0, 1])
     """
 
     estimator: LinearRouter | None = None

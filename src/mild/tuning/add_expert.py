@@ -41,16 +41,37 @@ class AddedExpert:
 
     The gain is what the router with the new expert costs less than the one without it, per query, on
     labelled rows that were held out. It is trusted when its interval is above 0.
+
+    Attributes
+    ----------
+    router : the router with the new expert
+    name : name of the new expert
+    labels : number of its graded answers
+    share : share of the queries that the router sends to it
+    cost : its mean cost per query: estimate, 95 % interval
+    gain : what the router gains per query: estimate, 95 % interval
+    trusted_at : number of labels from which on the gain is certain, if it stays; None without a
+        gain
+    by_scores : whether the router decided by scores before
+
+    Examples
+    --------
+    >>> import mild
+    >>> known = table.with_experts(["large"])
+    >>> router = mild.fit(known, router="regression")
+    >>> added = mild.add_expert(router, table)
+    >>> added.name, added.router.expert_names
+    ('small', ['large', 'small'])
     """
 
     router: Router
-    name: str  # of the new expert
-    labels: int  # its graded answers
-    share: float  # of the queries that the router sends to it
-    cost: tuple[float, float, float]  # its mean cost per query: estimate, 95 % interval
-    gain: tuple[float, float, float]  # estimate, 95 % interval
-    trusted_at: int | None  # labels from which on it is, if the gain stays; None without a gain
-    by_scores: bool  # whether it decided by scores; it now does by its heads for error and price
+    name: str
+    labels: int
+    share: float
+    cost: tuple[float, float, float]
+    gain: tuple[float, float, float]
+    trusted_at: int | None
+    by_scores: bool
 
     @property
     def trusted(self) -> bool:

@@ -396,6 +396,32 @@ class TuneResult:
     the candidates are what would be taken without a target. Without a target, the verdict is on the
     candidate that was taken. Where ``routes_as_constant``, the router always asks one expert instead.
 
+    Attributes
+    ----------
+    router : decides as the verdict or the target says; ``router.save(folder)`` writes it
+    verdict : whether the router does what was asked for, on held-out rows
+    family : kind of the router that was found
+    params : its parameters
+    rows : candidates: family, params, mean_cost, ..., taken
+    choice : why it was taken: "lowest mean cost", "one standard error", "stack"
+    routes_as_constant : whether the router always asks one expert
+    target : the setting that meets the target; None without a target
+    prices_unused : prices that the loss leaves out: what they could save, and a sentence; None
+        where there are none
+    cascade : the cascade that was considered; None if there is none
+    answers_unused : what a cascade would keep and save, and a sentence; None with ``cascade``, or
+        without answers
+    cost : terms of the cost; None for a table of numbers
+    text : kind of the text features
+    topic : column of topics
+    balance : column whose values count alike
+    n_folds : number of folds
+    skipped_families : families whose package is missing
+    dropped_margins : margin vectors that were left out
+    interrupted : whether Ctrl-C ended the search early
+    notes : what to know about the rows that were used
+    library : library of the frames that are returned
+
     Examples
     --------
     >>> import mild
@@ -407,29 +433,27 @@ class TuneResult:
     ['family', 'params', 'mean_cost']
     """
 
-    router: Router  # decides as the verdict or the target says; ``router.save(folder)`` writes it
-    verdict: Verdict  # whether the router does what was asked for, on held-out rows
-    family: str  # kind of the router that was found
-    params: Mapping[str, Any]  # its parameters
-    rows: tuple[Mapping[str, Any], ...]  # candidates: family, params, mean_cost, ..., taken
-    choice: str | None = None  # why it was taken: "lowest mean cost", "one standard error", "stack"
-    routes_as_constant: bool = False  # whether the router always asks one expert
-    target: Solution | None = None  # the setting that meets the target; None without a target
-    # prices that the loss leaves out: what they could save, and a sentence; None where there are none
+    router: Router
+    verdict: Verdict
+    family: str
+    params: Mapping[str, Any]
+    rows: tuple[Mapping[str, Any], ...]
+    choice: str | None = None
+    routes_as_constant: bool = False
+    target: Solution | None = None
     prices_unused: Mapping[str, Any] | None = None
-    cascade: TunedCascade | None = None  # the cascade that was considered; None if there is none
-    # what a cascade would keep and save, and a sentence; None with ``cascade``, or without answers
+    cascade: TunedCascade | None = None
     answers_unused: Mapping[str, Any] | None = None
-    cost: Mapping[str, Any] | None = None  # terms of the cost; None for a table of numbers
-    text: str | None = None  # kind of the text features
-    topic: str | None = None  # column of topics
-    balance: str | None = None  # column whose values count alike
+    cost: Mapping[str, Any] | None = None
+    text: str | None = None
+    topic: str | None = None
+    balance: str | None = None
     n_folds: int = 0
-    skipped_families: tuple[str, ...] = ()  # families whose package is missing
+    skipped_families: tuple[str, ...] = ()
     dropped_margins: int = 0
-    interrupted: bool = False  # whether Ctrl-C ended the search early
-    notes: tuple[str, ...] = ()  # what to know about the rows that were used
-    library: str | None = None  # of the frames that are returned
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+    library: str | None = None
 
     @property
     def candidates(self) -> Any:
@@ -437,7 +461,17 @@ class TuneResult:
         return self.to_frame()
 
     def to_frame(self) -> Any:
-        """One row per candidate, best first."""
+        """One row per candidate, best first.
+
+        Returns
+        -------
+        pandas, polars or pyarrow frame
+
+        Examples
+        --------
+        >>> found.to_frame().num_rows
+        6
+        """
         return as_frame(self.ranked, self.library or default_library())
 
     @property
@@ -480,7 +514,17 @@ class TuneResult:
         return [*found, *(one["sentence"] for one in unused if one is not None)]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields; None where a number is not finite."""
+        """JSON-ready fields; None where a number is not finite.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> found.as_dict()["best_family"]
+        'regression'
+        """
         about = {} if self.cost is None else {"text": self.text, "cost": self.cost}
         if self.cost is not None:
             about |= {"topic": self.topic, "balance": self.balance}

@@ -59,10 +59,31 @@ def import_feedback(
         picked at random. Without it the scores train, but do not judge a router
     id_column : column of the request id
 
+    Returns
+    -------
+    FeedbackImport, with the numbers ``written``, ``unknown`` and ``unanswered``
+
     Raises
     ------
     DataFileError
         the table cannot be read, or the ledger cannot be written
+
+    Examples
+    --------
+    >>> import pyarrow as pa, tempfile, time
+    >>> from pathlib import Path
+    >>> from mild.gateway.config import LedgerSettings
+    >>> from mild.gateway.ledger import LedgerWriter, Record
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings = LedgerSettings(Path(folder, "ledger.sqlite"))
+    ...     writer = LedgerWriter(settings, ["small"])
+    ...     writer.start()
+    ...     writer.write(Record("r1", time.time(), "alice", "mild", expert="small"))
+    ...     writer.close()
+    ...     judged = pa.table({"request_id": ["r1", "r2"], "score": [1.0, 0.5]})
+    ...     found = import_feedback(settings.path, judged)
+    >>> found.written, found.unknown
+    (1, 1)
     """
     place, now = ledger_location(ledger), time.time()
     # In the order of the table: those who read feedback go by time.

@@ -132,6 +132,10 @@ def replay(
     confidence : of the intervals
     random_state : seed of the cost model's folds
 
+    Returns
+    -------
+    Replay, with ``rows``, the estimates and the ``verdict``
+
     Raises
     ------
     DataFileError
