@@ -15,6 +15,7 @@ import mild
 from mild.data import Matrices
 from mild.data.datasets import load_outcomes
 from mild.errors import InvalidInputError, OutputExistsError
+from mild.evaluation.displays import FrontierDisplay
 from mild.report import render
 from outcome_cases import make_columns
 
@@ -285,3 +286,21 @@ def test_means_over_different_rows_have_no_share_of_the_gain():
     found = mild.evaluate(router, X, costs)
     assert found.figures.left_out is not None
     assert found.as_dict()["summary"]["headroom_captured"] is None
+
+
+def test_the_curve_beside_a_cascade_is_that_of_the_router_without_answers():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    points = [
+        {"kind": kind, "name": kind, "dollars": dollars, "quality": quality}
+        for kind, dollars, quality in (
+            ("operating", 1.0, 0.5),
+            ("router", 2.0, 0.9),
+            ("operating", 3.0, 0.7),
+        )
+    ]
+    frontier = {"axis": "dollars", "label": "dollars", "points": points}
+    ax = FrontierDisplay(frontier, cascade=True).plot().ax_
+    assert list(ax.lines[0].get_xdata()) == [1.0, 3.0]
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["router without answers", "cascade"]
+    plt.close(ax.figure)

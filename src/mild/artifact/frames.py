@@ -57,7 +57,11 @@ def as_frame(table: Table, like: Any) -> Any:
 
 
 def html_table(title: str, table: Table, notes: Sequence[str] = ()) -> str:
-    """A table of results as HTML for notebooks: title, rows, and sentences below it."""
+    """A table of results as HTML for notebooks: title, rows, and sentences below it.
+
+    >>> html_table("", [{"is_best": True, "params": {"alpha": 0.5}}])
+    '<p></p><table><tr><th>is best</th><th>params</th></tr><tr><td>yes</td><td>alpha 0.5</td></tr></table>'
+    """
     columns = _columns(table)
     cells = [[_cell(value) for value in values] for values in columns.values()]
     head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in columns)
