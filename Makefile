@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := .venv-clients
+TOOLS := .venv-tools
+LOWEST := gateway,collect,plot,excel,otel,postgres,onnx
+LOWEST_TESTS := tests/core tests/metrics tests/policies tests/artifact tests/data tests/tuning tests/evaluation tests/gateway/test_config.py tests/gateway/server tests/cli/test_fit.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-paper test test-real test-clients quick lint types layers docs unit coverage wheel tables bench serve-real clean
+.PHONY: help demo demo-paper test test-real test-clients quick lint types layers docs unit coverage wheel tables bench serve-real test-lowest test-extras audit dist release clean
 
 help:
 	@echo "make demo    install what the demo needs (no torch) and run it: under a minute"
@@ -19,6 +22,8 @@ help:
 	@echo "make test-clients  real clients (openai, anthropic, LangChain, ...) against the gateway's demo"
 	@echo "make docs    build the documentation's site in site/"
 	@echo "make bench   measure against the peers (minutes); results in docs/science/benchmarks.md"
+	@echo "make test-lowest test-extras audit   lowest versions of dependencies, each extra by itself, known vulnerabilities"
+	@echo "make release VERSION=x.y.z   changelog, version, sdist, wheel, SBOM, commit and tag; nothing is pushed"
 	@echo "make clean   remove what the other targets made"
 
 $(VENV)/bin/python:
@@ -110,5 +115,31 @@ bench: $(VENV)/.test
 	$(PIP) --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
+# uv and other tools that mild does not need, in an environment of their own.
+$(TOOLS)/bin/uv:
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check uv build cyclonedx-bom pip-audit
+
+# The lowest versions that pyproject.toml allows, on the oldest Python.
+test-lowest: $(TOOLS)/bin/uv
+	$(TOOLS)/bin/uv venv --quiet --clear --python 3.11 .venv-lowest
+	$(TOOLS)/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable ".[$(LOWEST)]" \
+		"pandas>=2.1" "polars>=1.0" "pytest>=8" "hypothesis>=6.100" "anyio>=4.16"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -q -m "not slow" $(LOWEST_TESTS)
+
+test-extras: $(TOOLS)/bin/uv
+	$(PYTHON) scripts/check_extras.py --uv $(TOOLS)/bin/uv
+
+# Known vulnerabilities in what the tests run with; asks PyPI.
+audit: $(VENV)/.test $(TOOLS)/bin/uv
+	$(TOOLS)/bin/uv pip freeze --python $(VENV) --exclude-editable > $(TOOLS)/installed.txt
+	$(TOOLS)/bin/pip-audit --disable-pip --no-deps --requirement $(TOOLS)/installed.txt
+
+dist: $(TOOLS)/bin/uv
+	$(TOOLS)/bin/python scripts/release.py --only-build
+
+release: $(TOOLS)/bin/uv
+	$(TOOLS)/bin/python scripts/release.py "$(VERSION)"
+
 clean:
-	rm -rf $(VENV) $(CLIENTS) .venv-wheel dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf $(VENV) $(CLIENTS) $(TOOLS) .venv-wheel .venv-lowest dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

@@ -1,0 +1,49 @@
+"""
+# A frontier with targets
+
+One router has many trade-offs between quality and dollars. This example draws them, sets a limit
+on dollars without a new search, and marks where the limits lead.
+"""
+
+# %%
+# ## One search
+#
+# With `max_dollars`, the search finds the best answers for at most so many dollars per 1,000
+# queries.
+
+import matplotlib.pyplot as plt
+
+import mild
+from mild.data.datasets import load_outcomes
+
+train, test = load_outcomes().split(test_size=0.3, random_state=0)
+found = mild.tune(train, max_dollars=0.6, families="linear", alphas=[0.01], cv=3, n_jobs=1)
+found.verdict
+
+# %%
+# ## Other limits
+#
+# `with_target` changes the limit of a tuned router. It reads what the search has kept, so that it
+# takes no time.
+
+limits = [0.3, 0.6, 0.9]
+judged = [mild.evaluate(found.router.with_target(max_dollars=limit), test) for limit in limits]
+routers = [one.to_frame().set_index("key").loc["router"] for one in judged]
+for limit, router in zip(limits, routers, strict=True):
+    print(
+        f"at most ${limit}: ${router['dollars_per_1000']:.2f} per 1,000 queries, "
+        f"{router['accuracy']:.1%} right"
+    )
+
+# %%
+# ## The picture
+#
+# Dotted lines are the limits. Crosses of the same colour are the quality and the dollars on new rows.
+
+ax = judged[0].plot_frontier().ax_
+for limit, router, colour in zip(limits, routers, ["C3", "C4", "C5"], strict=True):
+    ax.axvline(limit, color=colour, linestyle=":")
+    place = router["dollars_per_1000"], router["accuracy"]
+    ax.scatter(*place, color=colour, marker="x", s=80, zorder=4, label=f"at most ${limit}")
+ax.legend(loc="lower right")
+plt.show()
