@@ -495,6 +495,16 @@ class Router:
     def predict_table(self, X: Any) -> Any:
         """``route_table`` for a router that was fitted on numbers, of each row of X.
 
+        Parameters
+        ----------
+        X : (n_samples, n_features) array, or frame
+
+        Returns
+        -------
+        frame, or dict of columns
+
+        Examples
+        --------
         >>> from mild.policies import LinearCostPolicy
         >>> router = Router(LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 1.0])), ["a", "b"])
         >>> router.predict_table([[3.0]])["expected_cost__a"]
@@ -789,6 +799,10 @@ class Router:
         license : identifier of a licence on the Hub, such as "apache-2.0"; None if it is not known
         source : the folder or repository that the card's example loads
 
+        Returns
+        -------
+        text in Markdown
+
         Examples
         --------
         >>> from mild.policies import ConstantPolicy
@@ -812,6 +826,16 @@ class Router:
         self, folder: str | os.PathLike[str], overwrite: bool = False, license: str | None = None
     ) -> Path:
         """Write the router to a folder with its model card, README.md; ``from_pretrained`` reads it.
+
+        Parameters
+        ----------
+        folder : folder to write
+        overwrite : whether a router that is there is replaced
+        license : identifier of a licence on the Hub, such as "apache-2.0", for the card
+
+        Returns
+        -------
+        path of the folder
 
         Examples
         --------
@@ -848,6 +872,18 @@ class Router:
         token : of the Hub; None for the one of ``hf auth login``, False for none
         cache_dir : where downloads are kept; None for the cache of huggingface_hub
         local_files_only : whether only the cache is read
+
+        Returns
+        -------
+        Router
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as parent:
+        ...     loaded = Router.from_pretrained(router.save_pretrained(parent + "/router"))
+        >>> loaded.route(["Who wrote Emma?"])
+        ['large']
         """
         place = find_folder(path_or_repo, revision, token, cache_dir, local_files_only)
         return cls(**read_parts(place))
@@ -880,6 +916,15 @@ class Router:
         Returns
         -------
         Address of the commit
+
+        Examples
+        --------
+        ``router.push_to_hub("owner/name", license="apache-2.0")`` uploads it. A name is checked first:
+
+        >>> router.push_to_hub("owner/my router")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        mild.errors.InvalidInputError: repo_id must be a name or owner/name, ...
         """
         check_repository(repo_id)
         if not isinstance(commit_message, str) or not commit_message.strip():
