@@ -55,7 +55,7 @@ CODES = {
     "no_labels": ("The table has no scores of the new expert.", "Grade some of its answers."),
     "nothing_to_ask": ("Nothing is left to plan.", "Give more queries, or other experts."),
     "version_changed": ("Another process changed the router that serves.", "Run the command again."),
-    "repository_not_found": ("The Hub has no such repository, or hides it.", "Correct the name, or log in."),
+    "repository_not_found": ("The Hub has no such repository, or hides it.", "Check the name, or log in."),
     "revision_not_found": ("The repository has no such branch, tag or commit.", "Name another revision."),
     "not_a_router": ("The repository or model holds no router.", "Push a router, or load another one."),
     "hub_refused": ("The Hub does not allow it.", "Log in, or give a token that may do it."),
