@@ -21,6 +21,7 @@ from mild.policies import ConstantPolicy
 from onnx_cases import build_features
 from transformer_cases import build_tokenizer
 
+huggingface_hub = pytest.importorskip("huggingface_hub")
 # huggingface_hub gives its HTTP client a file in a way that is out of date there.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 TEXTS = [EASY, HARD, "Who wrote Faust?"]
@@ -149,6 +150,21 @@ def test_a_download_that_breaks_off_is_refused_and_can_be_repeated(router, hub, 
     assert code_of(read, "anna/router", cache_dir=tmp_path) == "hub_unreachable"
     hub.fail_on = None
     assert same(read("anna/router", cache_dir=tmp_path), router)
+
+
+def test_a_push_beside_another_one_is_refused(router, hub, monkeypatch):
+    hub.commit("anna/router", "main", {"notes.txt": b""})
+    send = huggingface_hub.HfApi.create_commit
+
+    def send_late(*words, **options):
+        hub.commit("anna/router", "main", {"router.json": b"{}"})
+        return send(*words, **options)
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_commit", send_late)
+    with pytest.raises(MildError, match=r"status 412 \(A commit has happened since\)") as caught:
+        router.push_to_hub("anna/router", token=TOKEN)
+    assert caught.value.code == "hub_failed"
+    assert hub.files("anna/router") == {"router.json": b"{}"}
 
 
 def test_errors_have_codes(router, hub, tmp_path):

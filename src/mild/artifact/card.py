@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from mild.artifact.info import RouterInfo
 from mild.core.arrays import invalid
@@ -263,7 +263,7 @@ def _router_rows(facts: Mapping[str, str]) -> dict[str, object]:
     return {name: facts[name] for name in names if name in facts}
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

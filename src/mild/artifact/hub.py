@@ -151,8 +151,10 @@ def _translated(hub: Any, what: str, revision: str | None, error: BaseException)
     while (cause := causes[-1].__cause__) is not None and cause not in causes:
         causes.append(cause)
     # The first error says less than what caused it, such as that an upload failed.
-    reason = " ".join(str(causes[-1]).split()).rstrip(".") or type(causes[-1]).__name__
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    answered = next((one for one in causes if getattr(one, "response", None) is not None), None)
+    status = getattr(getattr(answered, "response", None), "status_code", None)
+    said = getattr(answered, "server_message", None) or str(causes[-1])
+    reason = " ".join(said.split()).rstrip(".") or type(causes[-1]).__name__
     log_in = "Log in with `hf auth login`, or give a token."
     if isinstance(error, known.HFValidationError):
         return invalid("repo_id", f"must be the name of a repository; {reason}.")
