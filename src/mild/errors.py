@@ -55,21 +55,12 @@ CODES = {
     "no_labels": ("The table has no scores of the new expert.", "Grade some of its answers."),
     "nothing_to_ask": ("Nothing is left to plan.", "Give more queries, or other experts."),
     "version_changed": ("Another process changed the router that serves.", "Run the command again."),
-<<<<<<< HEAD
     "not_a_router": ("A repository or an MLflow model holds no router.", "Name another one."),
     "repository_not_found": ("A repository does not exist, or is private.", "Check its name; log in."),
     "revision_not_found": ("A repository has no such revision.", "Name a branch, tag or commit of it."),
     "hub_refused": ("The Hub refused access.", "Log in with `hf auth login`, or give a token."),
     "hub_unreachable": ("The Hub cannot be reached.", "Check the network, or load a local copy."),
     "hub_failed": ("The Hub answered with an error.", "Try again later."),
-=======
-    "repository_not_found": ("The Hub has no such repository, or hides it.", "Check the name, or log in."),
-    "revision_not_found": ("The repository has no such branch, tag or commit.", "Name another revision."),
-    "not_a_router": ("The repository or model holds no router.", "Push a router, or load another one."),
-    "hub_refused": ("The Hub does not allow it.", "Log in, or give a token that may do it."),
-    "hub_unreachable": ("There is no connection to the Hub.", "Try again, or load from a folder."),
-    "hub_failed": ("The Hub answered with an error.", "Follow the message, or try again."),
->>>>>>> hub
     "moved_to_experiments": ("A command has moved out of the package.", "Run the command of the message."),
 }  # fmt: skip
 P = ParamSpec("P")
