@@ -1,7 +1,7 @@
 # An image of the gateway: docker build -t mild .
 #
 # It serves with NumPy. Learning (mild tune, fit, learn, replay) and Parquet files need the packages that
-# are removed below, 300 MB more: docker build --build-arg LEARNING=yes -t mild:learning .
+# are removed below, 320 MB more: docker build --build-arg LEARNING=yes -t mild:learning .
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE constraints.txt ./

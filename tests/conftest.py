@@ -33,6 +33,8 @@ REMEDIES = {
     "postgresql": "apt install postgresql",
     "psycopg": "pip install '.[postgres]'",
     "openssl": "apt install openssl",
+    "nginx": "apt install nginx-light",
+    "caddy": "apt install caddy",
     "openai": "pip install openai",
     "anthropic": "pip install anthropic",
     "real model": "make test-real",
