@@ -142,4 +142,4 @@ release: $(TOOLS)/bin/uv
 	$(TOOLS)/bin/python scripts/release.py "$(VERSION)"
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(TOOLS) .venv-wheel .venv-lowest dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf $(VENV) $(CLIENTS) $(TOOLS) .venv-wheel .venv-lowest dist build site docs/examples .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*

@@ -1,36 +1,52 @@
-"""Run every benchmark, print the tables and keep them: ``python -m benchmarks [name ...]``.
+"""Run benchmarks, keep what they measured and write it into the page: ``python -m benchmarks [name ...]``.
 
-Those that need tables of your own, ``routing`` and ``targets``, print what they keep; ``python -m
-benchmarks.targets FOLDER`` measures.
+What was measured is kept in ``results/benchmarks``; ``python -m benchmarks page`` writes the tables and
+figures of docs/science/benchmarks.md from it and measures nothing. Those that need tables of outcomes,
+``routing``, ``targets``, ``cascades`` and ``learning``, are started by themselves.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
+import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.measure import Report
+
 NAMES = ("fit", "tuning", "decide", "startup", "text", "gateway")
-HEADER = """# Benchmarks
+ROOT = Path(__file__).parent.parent
+KEPT = ROOT / "results" / "benchmarks"
+PAGE = ROOT / "docs" / "science" / "benchmarks.md"
+FIGURES = ROOT / "docs" / "figures" / "benchmarks"
 
-Every figure is a ratio to a peer measured in the same run; single seconds depend on the machine and its
-load, ratios much less. `make bench` measures them again and writes this page.
 
-"""
+def write_page() -> None:
+    """Put what is kept between the marks of the page, and draw the figures."""
+    text = PAGE.read_text(encoding="utf-8")
+    for path in sorted(KEPT.glob("*.json")):
+        report = Report(**json.loads(path.read_text(encoding="utf-8")))
+        report.draw(FIGURES / f"{path.stem}.svg")
+        picture = f"![{report.title}](../figures/benchmarks/{path.stem}.svg)\n"
+        first, last = f"<!-- {path.stem} -->\n", f"<!-- end of {path.stem} -->"
+        block = first + report.markdown() + "\n" + picture + last
+        pattern = re.escape(first) + ".*?" + re.escape(last)
+        text = re.sub(pattern, lambda _, block=block: block, text, flags=re.DOTALL)
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
     asked = sys.argv[1:] or list(NAMES)
-    parts = []
-    for name in asked:
-        text = importlib.import_module(f"benchmarks.{name}").run().markdown()
-        print(text, flush=True)
-        parts.append(text)
-    if asked == list(NAMES):
-        page = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-        draft = page.with_suffix(".tmp")
-        draft.write_text(HEADER + "\n".join(parts), encoding="utf-8")
-        draft.replace(page)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for name in asked if asked != ["page"] else ():
+        report = importlib.import_module(f"benchmarks.{name}").run()
+        print(report.markdown(), flush=True)
+        (KEPT / f"{name}.json").write_text(
+            json.dumps(asdict(report), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+    write_page()
 
 
 if __name__ == "__main__":

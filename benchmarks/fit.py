@@ -188,6 +188,11 @@ def run(repeats: int = 5, with_vowpal: bool = True) -> Report:
     )
     second = median_ratio(times["mild"], times["torch"])
     report.add("mild / torch", ratio_spread(times["mild"], times["torch"]), "≤ 0.6", second <= 0.6)
+    report.contenders = {
+        "mild": list(times["mild"].seconds),
+        "torch L-BFGS": list(times["torch"].seconds),
+        "scikit-learn": list(times["sklearn"].seconds),
+    }
     share = peak / X.nbytes
     report.add("peak extra memory in fit / size of X", f"{share:.3f}", "≤ 0.25", share <= 0.25)
     mine = best.predict(X_test)
@@ -204,6 +209,7 @@ def run(repeats: int = 5, with_vowpal: bool = True) -> Report:
     if with_vowpal:
         writing, learning, chosen = vowpal(X, costs, X_test)
         loss = deferral_loss(costs_test, chosen)
+        report.contenders["Vowpal Wabbit, 3 passes"] = [learning]
         report.add(
             "Vowpal Wabbit csoaa, 3 passes: learn (and write its text format)",
             f"{learning:.3g} s ({writing:.3g} s); deferral loss {loss:.4f}",

@@ -262,6 +262,12 @@ def _add_rows(report: Report, figures: dict[str, Figures], start_seconds: list[f
     _add(report, what, added(CASCADE, calls=2), "ms", most=5.0)
     if LITELLM in figures:
         _add(report, f"{SQLITE}: {theirs} {LITELLM}", over(SQLITE, LITELLM), least=15)
+    report.unit = "requests/s"
+    report.contenders = {
+        name: figures[name]["many", "rate"]
+        for name in (SQLITE, POSTGRES, RELAY, LITELLM)
+        if name in figures
+    }
     for name in figures:
         _add(
             report, f"{name}: requests/s, {CONNECTIONS} connections", figures[name]["many", "rate"]

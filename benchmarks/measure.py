@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 
 __all__ = ["Report", "Timing", "environment", "interleave", "seconds"]
 
@@ -32,11 +33,16 @@ class Timing:
 
 @dataclass
 class Report:
-    """A table of results: what, figure, bar, met or not."""
+    """A table of results: what, figure, bar, met or not.
+
+    ``contenders`` are what the figure shows, the first of them ours: one value a round, in ``unit``.
+    """
 
     title: str
     notes: list[str] = field(default_factory=list)
     rows: list[tuple[str, str, str, str]] = field(default_factory=list)
+    unit: str = "seconds"
+    contenders: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, what: str, figure: str, bar: str = "", met: bool | None = None) -> None:
         self.rows.append((what, figure, bar, "" if met is None else "yes" if met else "**no**"))
@@ -46,6 +52,28 @@ class Report:
         lines += ["| what | measured | bar | met |", "|---|---|---|---|"]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
         return "\n".join(lines) + "\n"
+
+    def draw(self, path: Path) -> None:
+        """The contenders as multiples of ours: medians, with the range of the rounds."""
+        from matplotlib.figure import Figure
+
+        names = list(self.contenders)[::-1]
+        ours = statistics.median(next(iter(self.contenders.values())))
+        figure = Figure(figsize=(7, 0.9 + 0.4 * len(names)), layout="constrained")
+        axes = figure.subplots()
+        for place, name in enumerate(names):
+            values = [value / ours for value in self.contenders[name]]
+            middle = statistics.median(values)
+            ends = [[middle - min(values)], [max(values) - middle]]
+            color = "tab:orange" if place == len(names) - 1 else "tab:gray"
+            axes.barh(place, middle, xerr=ends, color=color, capsize=3)
+            axes.text(max(values), place, f"  {middle:.3g} x", va="center")
+        axes.set_yticks(range(len(names)), names)
+        axes.margins(x=0.12)
+        axes.set_xlabel(f"{self.unit}, as a multiple of {names[-1]}")
+        axes.spines[["top", "right"]].set_visible(False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Date": None})
 
 
 def seconds(action: Callable[[], object]) -> float:

@@ -6,8 +6,8 @@ there is not run again. ``--encoder MODEL`` sees queries as a sentence encoder's
 hashed n-grams, and ``--text hashing+encoder`` as both. Every split is kept in ``build/routing/`` once it
 is done, so that a killed run goes on, and ``--jobs N`` works on N of them at a time. ``--tune`` runs the
 tuned router alone again, on the same splits, and leaves the other methods of a case as they are kept.
-Without a folder it prints what is kept, and the table of docs/science/real-tables.md; ``--recompute`` makes the kept
-intervals of partial tables again from the costs of the splits.
+Without a folder it prints what is kept, and the table of docs/science/real-tables.md; ``--recompute``
+makes the kept intervals of partial tables again from the costs of the splits.
 """
 
 from __future__ import annotations

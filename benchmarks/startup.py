@@ -38,6 +38,7 @@ def run(repeats: int = 21) -> Report:
         ("load", "`import mild; mild.load` (loads safetensors)"),
     ):
         report.add(label, str(times[name]))
+    report.contenders = {f"import {name}": list(times[name].seconds) for name in ("mild", "numpy")}
     ratio = median_ratio(times["mild"], times["numpy"])
     report.add("mild / numpy", ratio_spread(times["mild"], times["numpy"]), "≤ 1.3", ratio <= 1.3)
     ratio = median_ratio(times["decide"], times["numpy"])

@@ -390,7 +390,9 @@ def main() -> int:
     old = PAGE.read_text(encoding="utf-8")
     new = fill(old, data)
     if "--check" in sys.argv:
-        print("up to date" if new == old else "docs/science/reproduction.md is not what results/ says")
+        print(
+            "up to date" if new == old else "docs/science/reproduction.md is not what results/ says"
+        )
         return int(new != old)
     PAGE.write_text(new, encoding="utf-8")
     if "sweep.jsonl" in {path.name for path in (ROOT / "results").iterdir()}:

@@ -41,6 +41,22 @@ __all__ = [
     "listed",
 ]
 
+#: Code -> cause and remedy, of codes that do not name a parameter.
+CODES = {
+    "error": ("Any other error of mild.", "Follow the message."),
+    "invalid_input": ("An array, a number or a column breaks its rule.", "Correct the value."),
+    "unknown_option": ("An option has a value that mild does not know.", "Use one of the values named."),
+    "unsupported": ("This router cannot do what was asked.", "Use a router that can do it."),
+    "missing_extra": ("An optional package is needed.", "Run the `pip install` command of the message."),
+    "invalid_artifact": ("A saved router is damaged, or cannot be trusted.", "Save it again."),
+    "invalid_data_file": ("A file cannot be read as asked.", "Correct the file, or name its columns."),
+    "output_exists": ("Writing would replace what is there.", "Write elsewhere, or add `--overwrite`."),
+    "interrupted": ("Ctrl-C.", "Run the command again; the message says what was saved."),
+    "no_labels": ("The table has no scores of the new expert.", "Grade some of its answers."),
+    "nothing_to_ask": ("Nothing is left to plan.", "Give more queries, or other experts."),
+    "version_changed": ("Another process changed the router that serves.", "Run the command again."),
+    "moved_to_experiments": ("A command has moved out of the package.", "Run the command of the message."),
+}  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -58,7 +58,13 @@ def test_a_disagreement_goes_on_to_the_last_step() -> None:
     assert (len(waiting.path), waiting.next_step) == (1, ("large",))
     assert "Next, large would be asked." in waiting.sentences
     half = ROUTER.explain(EASY, answers={"small": "1"})
-    assert (half.path, half.next_step) == ((), ("medium",))
+    assert (half.path, half.next_step, half.unread) == ((), ("medium",), ())
+
+
+def test_answers_of_experts_that_are_not_asked_are_named() -> None:
+    early = ROUTER.explain(EASY, answers={"large": "2"})
+    assert (early.path, early.unread) == ((), ("large",))
+    assert "The cascade does not ask large here: its answer is not read." in early.sentences
 
 
 def test_experts_without_an_answer_disagree() -> None:

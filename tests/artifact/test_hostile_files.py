@@ -7,7 +7,7 @@ import os
 import pytest
 
 from gateway.gateway_cases import priced_router
-from mild.artifact import load, reading, save
+from mild.artifact import content, load, save
 from mild.errors import ArtifactError
 
 SPARSE_BYTES = 40 * 1024**3
@@ -43,7 +43,7 @@ def test_a_sparse_file_is_refused_unread(folder, name, monkeypatch):
         os.truncate(folder / name, SPARSE_BYTES)
     except OSError as error:
         pytest.skip(f"no sparse files here: {error.strerror}")
-    monkeypatch.setattr(reading.Path, "read_bytes", None)
+    monkeypatch.setattr(content.Path, "read_bytes", None)
     with pytest.raises(ArtifactError, match=f"{SPARSE_BYTES:,}"):
         load(folder)
 
@@ -52,7 +52,7 @@ def test_a_file_larger_than_the_memory_is_refused():
     size = 2**62
     status = os.stat_result((0o100600, 0, 0, 1, 0, 0, size, 0, 0, 0), {"st_blocks": size // 512})
     with pytest.raises(ArtifactError, match=f"{size:,}"):
-        reading._check_size("tensors.safetensors", status)
+        content._check_size("tensors.safetensors", status)
 
 
 def test_a_manifest_nested_deeply_is_refused(folder):

@@ -173,6 +173,7 @@ def test_a_router_decides_at_the_trade_off_of_a_target():
     assert cheap.policy.price_weight == 5.0
     assert cheap.info.target.t == 5.0
     assert router.info.target is None, "the router itself is as before"
+    assert cheap.without(0).info.target is None, "the target was that of all experts"
 
 
 def test_an_old_router_without_errors_takes_no_margin_and_says_so():

@@ -11,8 +11,9 @@ import pytest
 import mild
 
 VERBS = [
-    "fit", "tune", "add-expert", "evaluate", "compare", "report", "predict", "explain", "show", "demo",
-    "route", "plan", "collect", "serve", "check", "reload", "replay", "learn", "versions", "rollback",
+    "fit", "tune", "add-expert", "evaluate", "compare", "report", "predict", "explain", "show", "card",
+    "demo", "route", "plan", "collect", "serve", "check", "reload", "replay", "learn",
+    "versions", "rollback",
 ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ litellm = pytest.importorskip("litellm")
 from mild.gateway.demo import demo_router  # noqa: E402
 from mild.gateway.litellm_plugin import MildPlugin  # noqa: E402
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "gateway.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "from-litellm.md"
 NAMES = ("smollm2", "gemma3", "rules")
 
 

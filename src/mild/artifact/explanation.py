@@ -100,6 +100,7 @@ class Explanation:
     next_step: tuple[str, ...] = ()  # experts that it asks after them
     possible: tuple[CascadeStep, ...] = ()  # what may follow the first step, without answers
     threshold: float | None = None  # probability from which a cascade accepts an answer
+    unread: tuple[str, ...] = ()  # experts whose answers were given, but which are not asked
 
     @property
     def sentence(self) -> str:
@@ -142,6 +143,10 @@ class Explanation:
         steps = [step.sentence(self.threshold or 0.0) for step in (*self.path, *self.possible)]
         if self.next_step and self.next_step != self.first_step:
             steps.append(f"Next, {' and '.join(self.next_step)} would be asked.")
+        if self.unread:
+            whose = "its answer is" if len(self.unread) == 1 else "their answers are"
+            names = " and ".join(self.unread)
+            steps.append(f"The cascade does not ask {names} here: {whose} not read.")
         return (self.sentence, *steps, *self._novelty_words)
 
     @property
@@ -241,11 +246,18 @@ def explain(
     cascade, first = cascade_of(policy), None
     told: dict[str, Any] = {}
     if cascade is not None:
-        steps = cascade.steps[int(cascade.first_steps(X)[0])]
-        first, other, values = tuple(expert_names[k] for k in steps), None, found.probabilities[0]
+        named_steps = [tuple(expert_names[k] for k in step) for step in cascade.steps]
+        first = named_steps[int(cascade.first_steps(X)[0])]
+        other, values = None, found.probabilities[0]
         path, following = path_of(cascade, X[0], answers or {}, expert_names)
         possible = () if answers else possible_steps(cascade, X[0], expert_names)[:most]
         told = {"path": path, "next_step": following, "possible": possible}
+        # A step of which some experts have answered waits for the others.
+        waiting = next((step for step in named_steps if set(following) & set(step)), ())
+        read = {name for step in path for name in step.asked}.union(waiting)
+        told["unread"] = tuple(
+            expert_names[k] for k in answers or {} if expert_names[k] not in read
+        )
         told["threshold"] = cascade.threshold
     return Explanation(
         expert=expert_names[chosen],

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as to_safetensors
 
 from mild._version import __version__
+from mild.artifact.card import CARD_FILE, is_card
 from mild.artifact.files import sync_folder, writing_problem
 from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE, manifest_json, names_problem
@@ -52,8 +53,13 @@ def write_folder(
     query_hashes: NDArray[np.uint64] | None,
     novelty: Novelty | None,
     calibration: tuple[FloatArray, FloatArray] | None,
+    card: str | None = None,
+    portable: bool = False,
 ) -> Path:
     """Write a router, as JSON and safetensors; its parts are those of ``Router``.
+
+    With a ``card``, it is written beside them. A ``portable`` folder does not name the folders of models
+    outside it, which are of this machine.
 
     The folder is written under a temporary name beside the target and then renamed. On ``overwrite`` the
     old one is first renamed away; a process killed between the two renames leaves the old router as
@@ -65,7 +71,7 @@ def write_folder(
     if feature_names is not None:
         _check_names("feature_names", feature_names, policy.n_features)
     settings, tensors = _policy_state(policy)
-    described = None if text is None else _text_state(text, policy, tensors)
+    described = None if text is None else _text_state(text, policy, tensors, portable)
     hashes = check_query_hashes(query_hashes)
     if hashes is not None:
         tensors[HASHES_TENSOR] = hashes
@@ -94,6 +100,8 @@ def write_folder(
     }
     try:
         beside = {} if text is None else text.files()
+        if card is not None:
+            beside = {**beside, CARD_FILE: card.encode()}
         content = {TENSORS_FILE: packed, **beside, MANIFEST_FILE: manifest_json(manifest).encode()}
         if os.path.lexists(target / VERSIONS_FOLDER):
             with adding_version(
@@ -134,7 +142,10 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
             f"{target} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
         )
     beside = {name for features in FEATURES.values() for name in features.FILES}
-    foreign = sorted(present - {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS, *VERSION_FILES})
+    # A README.md that mild did not write is somebody's work.
+    card = {CARD_FILE} if is_card(target / CARD_FILE) else set()
+    ours = {MANIFEST_FILE, TENSORS_FILE, *beside, *COMPANIONS, *VERSION_FILES, *card}
+    foreign = sorted(present - ours)
     if foreign:
         raise OutputExistsError(
             f"{target} holds more than a router ({foreign[0]!r}), and replacing it would delete "
@@ -166,7 +177,7 @@ def _policy_state(policy: Policy) -> tuple[dict[str, Any], dict[str, NDArray[Any
 
 
 def _text_state(
-    text: TextFeatures, policy: Policy, tensors: dict[str, NDArray[Any]]
+    text: TextFeatures, policy: Policy, tensors: dict[str, NDArray[Any]], portable: bool
 ) -> dict[str, Any]:
     """Kind and settings of the text features; their arrays join ``tensors``, behind a prefix."""
     if not isinstance(text, TextFeatures) or FEATURES.get(text.kind) is not type(text):
@@ -178,6 +189,8 @@ def _text_state(
     if not text.__sklearn_is_fitted__():
         raise InvalidInputError("text must be fitted before it is saved; call fit(texts) first.")
     settings, arrays = text.state()
+    if portable:
+        settings = _without_paths(settings)
     if text.n_features_ != policy.n_features:
         raise InvalidInputError(
             f"text must give {counted(policy.n_features, 'feature')}, as many as the router was "
@@ -191,6 +204,18 @@ def _text_state(
         raise ArtifactError(f"these {text.kind} features cannot be saved: {error}") from error
     tensors.update({f"{TEXT_PREFIX}{name}": array for name, array in own.items()})
     return {"kind": text.kind, "settings": settings}
+
+
+def _without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of text features, and of their parts, without folders of this machine."""
+    return {
+        name: None
+        if name == "path"
+        else _without_paths(value)
+        if isinstance(value, Mapping)
+        else value
+        for name, value in settings.items()
+    }
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:

@@ -60,7 +60,7 @@ def html_table(title: str, table: Table, notes: Sequence[str] = ()) -> str:
     """A table of results as HTML for notebooks: title, rows, and sentences below it."""
     columns = _columns(table)
     cells = [[_cell(value) for value in values] for values in columns.values()]
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in columns)
     rows = "".join(
         f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>"
         for row in zip(*cells, strict=True)
@@ -72,6 +72,12 @@ def html_table(title: str, table: Table, notes: Sequence[str] = ()) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{escape(str(name))} {_cell(one)}" for name, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(_cell, value))
     return escape(f"{value:.4g}" if isinstance(value, float) else str(value))
 
 

@@ -9,22 +9,26 @@ from html import escape
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.artifact.card import model_card
+from mild.artifact.content import read_parts
 from mild.artifact.estimates import Estimates, chances, possible_costs
 from mild.artifact.expert_names import match_values
 from mild.artifact.explanation import Explanation, explain
 from mild.artifact.facts import router_facts
 from mild.artifact.folder import write_folder
 from mild.artifact.frames import as_frame
+from mild.artifact.hub import check_repository, find_folder, push_folder
 from mild.artifact.info import CostInfo, RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
-from mild.errors import UnsupportedError, check_option, counted
+from mild.errors import UnsupportedError, check_arguments, check_option, counted
 from mild.features import TextFeatures
 from mild.features.base import is_table
 from mild.policies import AnswerCascadePolicy, Ask, Decisions, Policy, cascade_of
@@ -305,9 +309,20 @@ class Router:
         index is kept), else a dict of columns: ``expert``, ``p__<name>`` and ``expected_cost__<name>``.
         For a cascade, ``first_step`` lists the experts that are asked first, and ``expert`` is one of them.
         """
-        X = self.features(texts)
-        found, first = self.decide(X), self.first_steps(X)
-        names = self.expert_names
+        return self._table(self.features(texts), like=texts)
+
+    def predict_table(self, X: Any) -> Any:
+        """``route_table`` for a router that was fitted on numbers, of each row of X.
+
+        >>> from mild.policies import LinearCostPolicy
+        >>> router = Router(LinearCostPolicy(np.array([[1.0], [0.0]]), np.array([0.0, 1.0])), ["a", "b"])
+        >>> router.predict_table([[3.0]])["expected_cost__a"]
+        [3.0]
+        """
+        return self._table(X, like=X)
+
+    def _table(self, X: Any, like: Any) -> Any:
+        found, first, names = self.decide(X), self.first_steps(X), self.expert_names
         columns: dict[str, Any] = {"expert": [names[k] for k in found.chosen.tolist()]}
         if first is not None:
             columns["first_step"] = first
@@ -316,9 +331,9 @@ class Router:
                 columns |= {
                     f"{prefix}{name}": values[:, k].tolist() for k, name in enumerate(names)
                 }
-        frame = as_frame(columns, like=texts)
-        if hasattr(frame, "iloc") and hasattr(texts, "index"):
-            frame.index = texts.index
+        frame = as_frame(columns, like=like)
+        if hasattr(frame, "iloc") and hasattr(like, "index"):
+            frame.index = like.index
         return frame
 
     def explain(
@@ -406,7 +421,14 @@ class Router:
         novelty = None if self.novelty is None else self.novelty.without(index)
         pair = self.calibration
         left = None if pair is None else (np.delete(pair[0], index), np.delete(pair[1], index))
-        return replace(self, policy=policy, expert_names=names, novelty=novelty, calibration=left)
+        # Target and verdict are those of all experts. One that is met by always asking one of them
+        # says how its costs are meant, too, and stays.
+        target = self.info.target
+        kept = target if target is not None and target.expert is not None else None
+        info = replace(self.info, target=kept, verdict=None)
+        return replace(
+            self, policy=policy, expert_names=names, novelty=novelty, calibration=left, info=info
+        )
 
     def with_prices(
         self,
@@ -494,6 +516,123 @@ class Router:
         ...     sorted(file.name for file in router.save(parent + "/router").iterdir())
         ['router.json', 'tensors.safetensors']
         """
+        return self._write(folder, overwrite)
+
+    def card(self, license: str | None = None, source: str = "owner/name") -> str:
+        """The model card, as Markdown: what is known about the router, and what is not.
+
+        Parameters
+        ----------
+        license : identifier of a licence on the Hub, such as "apache-2.0"; None if it is not known
+        source : the folder or repository that the card's example loads
+
+        Examples
+        --------
+        >>> from mild.policies import ConstantPolicy
+        >>> router = Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"])
+        >>> router.card(license="mit").splitlines()[1:3]
+        ['library_name: mild', 'license: mit']
+        """
+        known = self.query_hashes
+        return model_card(
+            self.policy,
+            self.expert_names,
+            self.info,
+            self.facts,
+            None if self.text is None else self.text.outside_model,
+            0 if known is None else len(known),
+            license,
+            source,
+        )
+
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], overwrite: bool = False, license: str | None = None
+    ) -> Path:
+        """Write the router to a folder with its model card, README.md; ``from_pretrained`` reads it.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from mild.policies import ConstantPolicy
+        >>> router = Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"])
+        >>> with tempfile.TemporaryDirectory() as parent:
+        ...     Router.from_pretrained(router.save_pretrained(parent + "/router"))
+        Router(constant, 1 features, experts small, large)
+        """
+        source = os.fspath(folder) if isinstance(folder, (str, os.PathLike)) else ""
+        return self._write(folder, overwrite, self.card(license, Path(source).resolve().name))
+
+    @classmethod
+    @check_arguments
+    def from_pretrained(
+        cls,
+        path_or_repo: str | os.PathLike[str],
+        revision: str | None = None,
+        *,
+        token: str | bool | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        local_files_only: bool = False,
+    ) -> Router:
+        """Read a router from a folder, or from a repository of the Hugging Face Hub (extra ``hub``).
+
+        A folder goes before a repository of the same name. Of a repository, only the files of a router are
+        downloaded; they are checked as ``mild.load`` checks them, and nothing is unpickled.
+
+        Parameters
+        ----------
+        path_or_repo : folder, or repository such as "owner/name"
+        revision : branch, tag or commit of the repository; None for its main branch
+        token : of the Hub; None for the one of ``hf auth login``, False for none
+        cache_dir : where downloads are kept; None for the cache of huggingface_hub
+        local_files_only : whether only the cache is read
+        """
+        place = find_folder(path_or_repo, revision, token, cache_dir, local_files_only)
+        return cls(**read_parts(place))
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | bool | None = None,
+        revision: str | None = None,
+        commit_message: str = "Upload a router",
+        license: str | None = None,
+    ) -> str:
+        """Write the router and its model card to a repository of the Hugging Face Hub (extra ``hub``).
+
+        There is one commit, after which the repository holds this router only: files of another router that
+        were there are deleted, and so is what was written into its README.md by hand. Models outside the
+        router, such as a sentence encoder, are not uploaded; they are named without their folder.
+
+        Parameters
+        ----------
+        repo_id : such as "owner/name"; it is created if there is none
+        private : whether it is private if it is created; None for the default of the account
+        token : of the Hub; None for the one of ``hf auth login``
+        revision : branch, which is created if there is none; None for the main branch
+        commit_message : of the commit
+        license : identifier of a licence on the Hub, for the card
+
+        Returns
+        -------
+        Address of the commit
+        """
+        check_repository(repo_id)
+        if not isinstance(commit_message, str) or not commit_message.strip():
+            raise invalid("commit_message", f"must be a text; got {commit_message!r}.")
+        card = self.card(license, repo_id)
+        with TemporaryDirectory() as parent:
+            folder = self._write(Path(parent) / "router", False, card, portable=True)
+            return push_folder(folder, repo_id, private, token, revision, commit_message)
+
+    def _write(
+        self,
+        folder: str | os.PathLike[str],
+        overwrite: bool,
+        card: str | None = None,
+        portable: bool = False,
+    ) -> Path:
         return write_folder(
             folder,
             overwrite,
@@ -505,6 +644,8 @@ class Router:
             self.query_hashes,
             self.novelty,
             self.calibration,
+            card,
+            portable,
         )
 
     def __repr__(self) -> str:

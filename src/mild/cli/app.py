@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from mild.cli.add_expert import add_expert
+from mild.cli.card import card
 from mild.cli.collect import collect
 from mild.cli.compare import compare
 from mild.cli.console import MildCommand
@@ -30,8 +31,8 @@ from mild.cli.show import show
 from mild.cli.tune import tune
 
 COMMANDS: list[Callable[..., None]] = [
-    fit, tune, add_expert, evaluate, compare, report, predict, explain, show, demo, route, plan,
-    collect, serve, check, reload, replay, learn, versions, rollback,
+    fit, tune, add_expert, evaluate, compare, report, predict, explain, show, card, demo, route,
+    plan, collect, serve, check, reload, replay, learn, versions, rollback,
 ]  # fmt: skip
 # A group's docstring is its help.
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {

@@ -10,6 +10,7 @@ from typer import Argument, Option
 from mild.cli import options as o
 from mild.cli.console import emit, say
 from mild.cli.outcomes import OutcomeSource
+from mild.errors import counted
 from mild.money import amount
 
 
@@ -66,7 +67,7 @@ def plan(
 
     def show() -> None:
         for name, one in result["experts"].items():
-            say(f"{name}: {one['calls']:,} calls, ${amount(one['dollars'])}")
+            say(f"{name}: {counted(one['calls'], 'call')}, ${amount(one['dollars'])}")
         say(found.sentence)
         if out is not None:
             say(f"Written to {result['out']}.")

@@ -230,9 +230,10 @@ def _show_candidates(found: TuneResult, candidates: int) -> None:
     if len({entry["family"] for entry in ranked}) == 1:
         del columns["family"]
     best = min(candidates, len(ranked))
-    taken = "is taken" if found.target is None else "would be taken without the target"
-    if found.cascade is not None and found.cascade.used:
-        taken = "would be taken without the cascade"
+    has_cascade = found.cascade is not None and found.cascade.used
+    others = ["the cascade"] if has_cascade else []
+    others += ["the target"] if found.target is not None else []
+    taken = f"would be taken without {' and '.join(others)}" if others else "is taken"
     title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {taken}"
     print_table(title, columns, left=("parameters",))
     if found.why_taken is not None and found.target is None:

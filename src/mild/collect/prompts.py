@@ -25,10 +25,17 @@ class Prompts:
     """A template per kind of question: the table ``[prompts]`` of a file."""
 
     choice: _Choice = "{query}\n\n{options}\n\nAnswer with one letter ({letters}) and nothing else."
+    """For questions with options. `{options}` stands for the options, one per line with its
+    letter, and `{letters}` for the letters.
+    """
     exact: _Template = "{query}\n\nAnswer with the answer alone, as short as possible."
+    """For questions whose answer must be equal to the right one."""
     contains: _Template = "{query}"
+    """For questions whose answer must contain the right one."""
     numeric: _Template = "{query}\n\nEnd with the answer as a number."
+    """For questions whose answer is a number."""
     command: _Template = "{query}"
+    """For questions that a command grades."""
 
 
 PROMPTS: Mapping[str, str] = asdict(Prompts())

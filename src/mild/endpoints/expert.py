@@ -141,9 +141,15 @@ class BreakerSettings:
     """
 
     failures: Annotated[int, whole(1)] = 5
+    """Failures within the window after which the expert is not asked, if they are at least half of
+    its calls.
+    """
     window_seconds: Positive = 30.0
+    """Length of the window in which failures are counted."""
     open_seconds: Positive = 15.0
+    """How long the expert is then not asked."""
     max_cool_down_seconds: Positive = 30.0
+    """Longest pause that an expert can ask for with `Retry-After`."""
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -151,64 +157,107 @@ class Expert:
     """An endpoint that speaks OpenAI's or Anthropic's API, or a program that reads a query on stdin and
     answers on stdout.
 
-    The file in docs/guides/gateway.md explains the keys of an endpoint. A price that is None is not known, a
-    capability that is None counts as yes, and a limit that is None is none. ``command`` has the words of
-    a program, in place of ``base_url`` and ``model``. For collect are ``tokens_per_minute``,
-    ``backoff_s`` (the first pause between attempts), ``max_wait_s`` (the longest that a server may ask
-    for) and ``samples`` (how often each question is asked). The reader of the file sets ``secret``, the
-    key itself, and ``place``, file and line for messages.
+    A price that is None is not known, a capability that is None counts as yes, and a limit that is None
+    is none. The reader of the file sets ``secret``, the key itself, and ``place``, file and line for
+    messages. The docstrings of the settings are their documentation.
     """
 
     internal: ClassVar = ("name", "secret", "place")
     other_keys: ClassVar = tuple(ALIASES.values())
     name: str
     base_url: Annotated[str, Rule("must be text in quotes"), AfterValidator(check_base_url)] = ""
+    """Address of the endpoint, before `/chat/completions` or `/messages`."""
     model: Text = ""
+    """Name of the model at the endpoint."""
     api: Literal["openai", "anthropic"] = Field(default="openai", kw_only=True)
+    """The API that the endpoint speaks."""
     embeddings: Flag = Field(default=False, kw_only=True)
+    """Whether the endpoint has `/embeddings`."""
     command: Annotated[
         tuple[str, ...],
         BeforeValidator(_command_words),
         Rule('must be a command such as "python rules.py", or a list of its words', bool),
     ] | None = None  # fmt: skip
+    """Only `mild collect`: a program in place of `base_url` and `model`. It reads the query on
+    standard input and writes the answer on standard output.
+    """
     api_key_env: _Variable | None = None
+    """Environment variable that holds the key."""
     api_key_file: Text | None = None
+    """File with mode 0600 or 0400 that holds the key."""
     api_key_header: (
         Annotated[Text, Rule("must be the name of a header", _HEADER.fullmatch)] | None
     ) = None
+    """Header that carries the key. Without it, `Authorization: Bearer KEY`, or `x-api-key` with
+    `api = "anthropic"`.
+    """
     # Some headers are secrets too.
     headers: dict[_HeaderName, _HeaderValue] = Field(default_factory=dict, repr=False)
+    """Headers that are sent with every request; none may be a secret."""
     price_in: Amount | None = None
+    """Dollars per million input tokens."""
     price_out: Amount | None = None
+    """Dollars per million output tokens."""
     price_cached_in: Amount | None = None
+    """Dollars per million input tokens from the endpoint's prompt cache. Without it, `price_in`."""
     price_per_query: Amount | None = None
+    """Dollars per request, besides the tokens."""
     role: Literal["routed", "fallback"] = "routed"
+    """`"fallback"`: only asked where the other experts fail."""
     vision: Flag | None = None
+    """Whether requests may hold images. A capability that is not declared is assumed."""
     tools: Flag | None = None
+    """Whether requests may hold tools."""
     json_schema: Flag | None = None
+    """Whether requests may ask for an answer by a JSON schema."""
     reasoning: Flag | None = None
+    """Whether requests may set `reasoning_effort`."""
     context: Annotated[int, whole(1)] | None = None
+    """Most input tokens. Without it, no limit."""
     max_output: Annotated[int, whole(1)] | None = None
+    """Most tokens of an answer. Without it, no limit."""
     max_tokens: Annotated[int, whole(1)] = 4096
+    """Longest answer. The gateway reserves this much money where a request names no limit; `mild
+    collect` asks for at most this many tokens.
+    """
     max_in_flight: Annotated[int, whole(1)] | None = _alias("max_in_flight", None)
+    """Requests at a time. Without it, no limit."""
     requests_per_minute: Positive | None = None
+    """Requests per minute. Without it, no limit."""
     tokens_per_minute: Positive | None = None
+    """Only `mild collect`: tokens per minute. Without it, no limit."""
     connect_seconds: Positive = _alias("connect_seconds", 5.0)
+    """Time to get a connection."""
     first_byte_seconds: Positive = 60.0
+    """Time to the first byte of the answer."""
     idle_seconds: Positive = 60.0
+    """Longest pause between two parts of the answer."""
     total_seconds: Positive = _alias("total_seconds", 600.0)
+    """Longest time of one attempt, from the connection to the last byte."""
     retries: Annotated[int, whole(0, 10)] = 1
+    """Further attempts at this expert before the next one is asked."""
     stream_usage: Flag = True
+    """Whether streamed answers are asked for their usage; false for endpoints that refuse this."""
     breaker: BreakerSettings = BreakerSettings()
+    """When the expert is not asked for a while."""
     backoff_s: Amount = 0.5
+    """Only `mild collect`: longest first pause between attempts; it doubles each time."""
     max_wait_s: Positive = 120.0
+    """Only `mild collect`: longest pause that an endpoint may ask for."""
     system: Text | None = None
+    """Sent before the system prompt of a request."""
     temperature: Amount | None = None
+    """Sent where a request gives none."""
     extra: Annotated[
         dict[Annotated[str, AfterValidator(_extra_key)], Any], AfterValidator(_plain_json)
     ] = Field(default_factory=dict)
+    """Fields of the expert's own API; they replace those of a request, such as `{ reasoning_effort
+    = "high" }`.
+    """
     max_tokens_field: Text = "max_tokens"
+    """Name of the field that limits the tokens of an answer, such as `max_completion_tokens`."""
     samples: Annotated[int, whole(1, 100)] = Field(default=1, kw_only=True)
+    """Only `mild collect`: how often each question is asked."""
     secret: Secret | None = None
     place: str = Field(default="", repr=False, kw_only=True)
 

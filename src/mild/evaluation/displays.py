@@ -41,8 +41,9 @@ class Display:
 class FrontierDisplay(Display):
     """Quality against price: the experts, the router, its other trade-offs, and perfect choice."""
 
-    def __init__(self, frontier: Mapping[str, Any]) -> None:
+    def __init__(self, frontier: Mapping[str, Any], cascade: bool = False) -> None:
         self.frontier = frontier  # as in the content of a report: axis, label, points, target
+        self.cascade = cascade  # whether the router reads answers, and its trade-offs do not
 
     def _draw(self, ax: Any) -> None:
         axis = self.frontier["axis"]
@@ -52,10 +53,13 @@ class FrontierDisplay(Display):
         if axis is None:
             ax.set_xticks([])
         at = {kind: [p for p in points if p["kind"] == kind] for kind in KINDS}
-        sweep = sorted(at["operating"] + at["router"], key=lambda p: p[axis] if axis else 0)
+        own = [] if self.cascade else at["router"]
+        sweep = sorted(at["operating"] + own, key=lambda p: p[axis] if axis else 0)
         ax.plot(*_places(sweep, axis), color="C0", linewidth=1, alpha=0.5)
         for kind, (label, marker, color) in KINDS.items():
             if at[kind]:
+                if self.cascade:
+                    label = CASCADE_LABELS.get(kind, label)
                 ax.scatter(
                     *_places(at[kind], axis), label=label, marker=marker, color=color, zorder=3
                 )
@@ -69,7 +73,7 @@ class FrontierDisplay(Display):
             ax.axhline(target["quality"], color="grey", linestyle=":", label="quality asked for")
         ax.set_xlabel(self.frontier["label"] or "")
         ax.set_ylabel("quality (mean score)")
-        ax.margins(x=0.12)  # leaves room for the names
+        ax.margins(x=0.18)  # leaves room for the names
         ax.legend()
 
 
@@ -80,6 +84,7 @@ KINDS = {
     "router": ("router", "o", "C0"),
     "oracle": ("perfect choice", "*", "C2"),
 }
+CASCADE_LABELS = {"operating": "router without answers", "router": "cascade"}
 
 
 def _places(points: Sequence[Mapping[str, Any]], axis: str | None) -> tuple[list[Any], list[Any]]:

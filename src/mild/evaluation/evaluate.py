@@ -226,7 +226,8 @@ class Evaluation:
 
     def plot_frontier(self, ax: Any = None) -> FrontierDisplay:
         """Plot quality against dollars: the experts, the router, and its other trade-offs."""
-        return FrontierDisplay(self._content["frontier"]).plot(ax)
+        content = self._content
+        return FrontierDisplay(content["frontier"], content["cascade"] is not None).plot(ax)
 
     def plot_calibration(self, ax: Any = None) -> CalibrationDisplay:
         """Plot each expert's predicted share of the reward against the share that it had."""
@@ -372,6 +373,11 @@ def _known_rows(
     seen, policy = whole.rows - table.rows, router.cascade
     if policy is None:
         return JudgedRows(router, task.costs, X, router.predict(X), task, whole, seen), tuple(notes)
+    if not table.kind_detected and table.answer_kind != policy.answer_kind:
+        notes.append(
+            f"answers are compared as the cascade does ({policy.answer_kind}); the kind given for the "
+            f"table ({table.answer_kind}) is not used."
+        )
     run = policy.run(X, known_answers(task.table, policy))
     chosen = np.full(len(run.expert), len(router.expert_names))
     return JudgedRows(router, task.costs, X, chosen, task, whole, seen, run), tuple(notes)

@@ -61,6 +61,14 @@ class TextFeatures(ABC):
         return (self,)
 
     @property
+    def outside_model(self) -> str | None:
+        """Name of a model that a saved router needs and does not contain; None if there is none."""
+        return next(
+            (part.outside_model for part in self.parts if part is not self and part.outside_model),
+            None,
+        )
+
+    @property
     @abstractmethod
     def n_features_(self) -> int:
         """Number of columns; an AttributeError before ``fit``."""

@@ -87,6 +87,11 @@ class EncoderFeatures(EmbeddingFeatures):
     def _forget(self) -> None:
         self._expected = self._files = self._running = None
 
+    @property
+    def outside_model(self) -> str | None:
+        local = Path(self.source).expanduser().is_dir()
+        return Path(self.source).name if local else str(self.source)
+
     def state(self) -> tuple[Settings, Tensors]:
         tensors = self._scale_tensors()
         if self._expected is not None:  # of a loaded router: its name alone may not find the folder
@@ -94,7 +99,7 @@ class EncoderFeatures(EmbeddingFeatures):
         files = self._found()
         local = Path(self.source).expanduser().is_dir()
         return {
-            "name": Path(self.source).name if local else str(self.source),
+            "name": self.outside_model,
             "path": str(files.folder.resolve()) if local else None,
             "sha256": files.digest,
             "pooling": files.pooling,

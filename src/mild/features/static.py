@@ -69,6 +69,10 @@ class StaticFeatures(EmbeddingFeatures):
     def _forget(self) -> None:
         self._table = self._tokenizer = None
 
+    @property
+    def outside_model(self) -> str | None:
+        return None if self.embed else str(self._reference["name"])
+
     def state(self) -> tuple[Settings, Tensors]:
         tensors = self._scale_tensors()
         if self.embed and self._table is not None:

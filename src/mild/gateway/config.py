@@ -1,4 +1,7 @@
-"""The gateway's configuration, ``mild.toml`` or LiteLLM's file; docs/guides/gateway.md explains the keys."""
+"""The gateway's configuration, ``mild.toml`` or LiteLLM's file.
+
+The docstrings of the settings are their documentation: docs/reference/config.md is made of them.
+"""
 
 from __future__ import annotations
 
@@ -81,14 +84,22 @@ _Probability = Annotated[float, Rule("must be at least 0.5 and below 1", lambda 
 
 @dataclass(frozen=True, config=CONFIG)
 class TargetSettings:
-    """What the router's choices should reach on the held-out rows of its training: a ``Target``."""
+    """What the router's choices should reach on the held-out rows of its training; of several, all."""
 
     keep_quality: Positive | None = None
+    """Share of the best single expert's quality that is kept, at the lowest price; 0.95 keeps 95
+    %.
+    """
     max_quality_loss: _Share | None = None
+    """Largest loss of quality against the best single expert, in units of the score."""
     max_dollars: Amount | None = None
+    """Most dollars per 1,000 requests, with the best quality."""
     strong_share: _Share | None = None
+    """Largest share of the requests for the better of two experts."""
     save_dollars: _ShareBelowOne | None = None
+    """Share of the best single expert's dollars that is saved, with the best quality."""
     target_probability: _Probability = 0.8
+    """Probability with which the target must hold on new requests, which sets the safety margin."""
 
     @property
     def target(self) -> Target:
@@ -103,18 +114,43 @@ class RoutingSettings:
     """How an expert is chosen."""
 
     price_weight: Amount | None = None
+    """Weight of the price against the error. Without it, the router's own trade-off is used."""
     explore: Annotated[float | Literal["auto"], _share_or_auto] = 0.0
+    """Share of requests whose expert is drawn at random, for `mild replay` and `mild learn`. With
+    `"auto"`, requests about which the router is less sure are drawn more often.
+    """
     text: Literal["last", "all"] = "last"
+    """What the router reads: the last user message, or all messages."""
     pin_sessions: Annotated[bool | Literal["soft"], _flag_or("soft")] = True
+    """Whether a conversation stays with its expert. `"soft"`: unless another expert is cheaper
+    even without the prompt cache.
+    """
     session_seconds: Positive = 3600.0
+    """How long a session is remembered after its last request."""
     max_sessions: Annotated[int, whole(1, 100_000_000)] = 10_000
+    """Sessions that are remembered, over all workers; the oldest are forgotten first."""
     fallback: Flag = True
+    """Whether another expert is asked if the chosen one fails."""
     max_attempts: Annotated[int, whole(1, 20)] = 3
+    """Attempts per request, over all experts."""
     session_from_content: Flag = False
+    """Whether a chat without a session id is recognised by its system prompt and first user
+    message.
+    """
     cache_seconds: Positive = 300.0
+    """How long an endpoint's prompt cache is expected to last, for `pin_sessions = "soft"`."""
     on_novel: str | None = None
+    """Name of the expert for requests that are far from the training data. Without it, the router
+    chooses.
+    """
     target: TargetSettings | None = None
+    """What the router's choices should reach, instead of `price_weight`; at least one of the
+    settings of `[routing.target]`.
+    """
     explore_max: _ShareBelowOne = 0.2
+    """With `explore = "auto"`, the largest share of the requests and of the expected dollars that
+    exploration may take.
+    """
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -122,8 +158,11 @@ class CascadeSettings:
     """How a cascade is served, where the router is one."""
 
     stream: Literal["accepted", "direct"] = "accepted"
+    """How streamed requests are served: when an answer is accepted, or directly by one expert."""
     deadline_seconds: Positive | None = None
+    """After this time the best answer so far is given."""
     stuck_after: Annotated[int, whole(2)] | None = None
+    """After so many equal tool calls or errors in a row, the cascade starts one step higher."""
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -131,18 +170,36 @@ class LimitSettings:
     """What a client may send, and how long it may take; how much is served at a time."""
 
     max_body_bytes: Annotated[int, whole(1024)] = 10_000_000
+    """Longest body of a request; a longer one is answered with 413."""
     max_headers: Annotated[int, whole(10)] = 100
+    """Most headers of a request."""
     max_header_bytes: Annotated[int, whole(1024)] = 32_768
+    """Longest head of a request, with its address."""
     header_seconds: Positive = 10.0
+    """Time for the head of a request; slower clients are disconnected."""
     body_seconds: Positive = 60.0
+    """Time for the body of a request."""
     min_body_rate: Amount = 1000.0
+    """Least bytes per second of a body, on average, after 10 s; 0 for no such limit."""
     keep_alive_seconds: Positive = 75.0
+    """How long an idle connection is kept open."""
     max_connections: Annotated[int, whole(1)] = 4096
+    """Connections of each worker. Idle ones are closed for new ones; if none is idle, new ones are
+    answered with 503.
+    """
     max_in_flight: Annotated[int, whole(1)] = 1000
+    """Requests that are served at a time, over all workers; further ones are answered with 429."""
     max_bytes_in_flight: Annotated[int, whole(1024)] = 100_000_000
+    """Bytes of request bodies that each worker holds; further bodies are answered with 503."""
     max_unread_bytes: Annotated[int, whole(1024)] = 96_000_000
+    """Bytes of answers that each worker holds for clients that do not read; beyond it, such
+    clients are cut off.
+    """
     total_seconds: Positive | None = None
+    """Longest time of a request with all its attempts. Without it, the sum of the experts' limits.
+    """
     drain_seconds: Amount = 30.0
+    """Time that running requests have to finish after SIGTERM."""
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -150,27 +207,50 @@ class AccessSettings:
     """Who may ask, how often, and for how much."""
 
     require_key: Flag | None = None
+    """Whether requests need a key. Without it, they do unless the gateway listens on loopback."""
     anonymous: Annotated[
         str, Rule("must be a name", lambda x: x.isprintable() and 0 < len(x) <= 100)
     ] = "anonymous"
+    """Name under which requests without a key are counted."""
     budget_day: Amount | None = None
+    """Dollars that all keys together may spend per UTC day."""
     budget_month: Amount | None = None
+    """Dollars that all keys together may spend per UTC month."""
     requests_per_minute: Annotated[int, whole(1)] | None = None
+    """Limit for each key that has no limit of its own."""
     when_store_lost: Literal["shed", "serve"] | None = None
+    """Whether requests are refused or served while the store cannot be reached. Without it,
+    `"shed"` with PostgreSQL and `"serve"` with SQLite.
+    """
     lost_allowance: Amount = 0.0
+    """With `"serve"`, the dollars that each worker may spend per day while the store is lost."""
     trust_loopback: Flag = True
+    """Whether requests from this machine are trusted. If false, keys are required by default and
+    there is no dashboard.
+    """
 
 
 @dataclass(frozen=True, config=CONFIG)
 class LedgerSettings:
-    """Where decisions are written: a file, or the database of the store; ``path`` None for nowhere."""
+    """Where decisions are written, and what is kept."""
 
-    other_keys: ClassVar = ("enabled",)
+    other_keys: ClassVar = {"enabled": "Whether there is a ledger; by default there is."}
     path: Path | Address | None = None
+    """The SQLite file. Without it, `ledger.sqlite` in the folder of the configuration, or the
+    PostgreSQL database of the store.
+    """
     keep_text: Flag = False
+    """Whether the text of requests is stored."""
     keep_days: Positive = 30.0
+    """Days after which rows are deleted."""
     max_bytes: Annotated[int, whole(1_000_000)] = 1_000_000_000
+    """Largest size of the ledger. Beyond it, requests without an answer are deleted first, then
+    the oldest rows.
+    """
     keep_features: Flag = False
+    """Whether the router's features of the text are stored, from which `mild learn` works without
+    the text.
+    """
 
 
 _RUBRIC = """\
@@ -193,15 +273,29 @@ class GradingSettings:
     """How answers are graded, how many, and what that may cost."""
 
     method: Literal["exact", "rubric", "agreement"]
+    """`"rubric"`: another expert scores the answer; `"agreement"`: another expert answers a second
+    time and the answers are compared; `"exact"`: the right answers are in a file.
+    """
     share: _Share = 0.05
+    """Share of the answers that is graded, of those whose expert the router chose."""
     explored_share: _Share = 1.0
+    """Share of the answers that is graded, of those whose expert was drawn by exploration."""
     expert: Text | None = None
+    """Name of the expert that scores or answers a second time. It never grades its own answers."""
     budget_day: Amount = 1.0
+    """Dollars for grading per UTC day, over all workers. Clients' budgets are not charged."""
     rubric: _Rubric = _RUBRIC
+    """What the grading expert is asked. Without it, whether the answer is correct and complete."""
     references: _File | None = None
+    """For `"exact"`, the file with the right answers: a column `query` (or `prompt`, `question`)
+    and a column `answer` (or `target`, `gold`).
+    """
     query_column: Text | None = None
+    """The column of queries in `references`, if it has another name."""
     answer_column: Text | None = None
+    """The column of answers in `references`, if it has another name."""
     max_tokens: Annotated[int, whole(1)] = 1024
+    """Longest reply of the grading expert."""
 
 
 _Url = Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/path", _URL.fullmatch)]
@@ -209,11 +303,20 @@ _Url = Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/pat
 
 @dataclass(frozen=True, config=CONFIG)
 class TracingSettings:
-    """Where OpenTelemetry spans are sent; None leaves it to the variables of OpenTelemetry."""
+    """Where OpenTelemetry spans are sent. It needs `pip install "mild-learn[otel]"`."""
 
     enabled: Flag | None = None
+    """Whether spans are sent. Without it, if an endpoint is named, here or in
+    `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    """
     endpoint: _Url | None = None
+    """Address that takes OTLP over HTTP. Without it, as the variables of OpenTelemetry say, or
+    else `http://127.0.0.1:4318/v1/traces`.
+    """
     sample: _Share | None = None
+    """Share of the requests that is traced. Without it, as the variables of OpenTelemetry say, or
+    else all.
+    """
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -221,10 +324,15 @@ class DriftSettings:
     """When experts and queries are flagged for drift, and who is told."""
 
     enabled: Flag = True
+    """Whether drift is looked for; it needs the ledger."""
     alpha: _ShareBelowOne = 0.05
+    """Probability of any false flag on feedback or novelty while one router serves."""
     baseline: Annotated[int, whole(20, 10_000)] = 200
+    """Judged answers of an expert with which later ones are compared."""
     novel_share: _ShareBelowOne = 0.05
+    """Share of novel queries that does not count as drift."""
     webhook: _Url | None = None
+    """Address that gets a POST with JSON for every new flag."""
 
 
 _Origin = Annotated[
@@ -238,11 +346,17 @@ class ServerSettings:
     """How clients reach the gateway."""
 
     cors_origins: tuple[_Origin, ...] = ()
+    """Origins whose web pages may use the gateway."""
     trusted_proxies: tuple[_Network, ...] = ()
+    """Addresses or networks of proxies whose `X-Forwarded-For` names the client."""
     tls_certificate: _File | None = None
+    """Certificate for HTTPS; also `--tls-certificate`. It needs `tls_key`."""
     tls_key: _File | None = None
+    """Key of the certificate, without a passphrase; also `--tls-key`."""
     log_format: Literal["text", "json"] = "text"
+    """Format of log lines; `"json"` for one object per line; also `--log-format`."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level of log lines; also `--log-level`."""
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -254,25 +368,52 @@ class Settings:
     """
 
     internal: ClassVar = ("notes", "source", "lines")
-    other_keys: ClassVar = ("litellm", "store_env", "store_file")
+    other_keys: ClassVar = {
+        "litellm": "LiteLLM's configuration file, whose models are experts; `[experts.NAME]` adds to them.",
+        "store_env": "Environment variable that holds the address of the store, in place of `store`.",
+        "store_file": "File with mode 0600 that holds the address of the store, in place of `store`.",
+    }
     experts: tuple[Expert, ...] = ()
+    """The experts, one table each."""
     router: _File | None = None
+    """Folder of the router; also the argument of `mild serve`."""
     host: Annotated[
         str, Rule("must be an address such as 127.0.0.1, or 0.0.0.0 for all", _ADDRESS.fullmatch)
     ] = "127.0.0.1"
+    """Address on which the gateway listens; `0.0.0.0` for all interfaces. Except on loopback, keys
+    are then required by default.
+    """
     port: Annotated[int, whole(0, 65535)] = 6060
+    """Port on which the gateway listens."""
     workers: Annotated[int, whole(1, 256)] = 1
+    """Processes that serve. They share keys, budgets, limits and the ledger."""
     routing: RoutingSettings = RoutingSettings()
+    """How an expert is chosen."""
     cascade: CascadeSettings = CascadeSettings()
+    """How a cascade is served."""
     limits: LimitSettings = LimitSettings()
+    """Limits of requests and of load."""
     server: ServerSettings = ServerSettings()
+    """How clients reach the gateway."""
     access: AccessSettings = AccessSettings()
+    """Keys, budgets and rate limits."""
     ledger: LedgerSettings = LedgerSettings()
+    """Where decisions are written."""
     tracing: TracingSettings = TracingSettings()
+    """OpenTelemetry."""
     grading: GradingSettings | None = None
+    """Scores of a random share of the answers; without this table, none."""
     drift: DriftSettings = DriftSettings()
+    """Flags for experts and queries that have changed."""
     store: str | Address | None = None
+    """Where keys and budgets are kept: the path of an SQLite file, which is created with mode
+    0600, or `postgresql://...` for several machines. Without it, `mild.sqlite` in the folder of
+    the configuration.
+    """
     page: Annotated[bool | Literal["public"], _flag_or("public")] = True
+    """Whether the dashboard is served at `/`. With true, only on loopback; `"public"` opens
+    dashboard and metrics to everyone who can reach the gateway.
+    """
     notes: tuple[str, ...] = ()
     source: Path | None = None
     lines: dict[tuple[str, ...], int] = field(default_factory=dict, compare=False, repr=False)

@@ -48,34 +48,92 @@ _LABELS: Mapping[str, Sequence[str]] = {
 
 # Name -> (type, help, labels). Of a "max" gauge, the largest value of the workers is shown.
 _FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
-    "mild_requests_total": ("counter", "Accepted requests by outcome.", ("expert", "outcome")),
+    "mild_requests_total": (
+        "counter",
+        "Accepted requests; expert is none where nobody answered.",
+        ("expert", "outcome"),
+    ),
     "mild_refused_total": ("counter", "Requests refused before the ledger.", ("status",)),
-    "mild_attempts_total": ("counter", "Requests sent to experts.", ("expert", "result")),
-    "mild_streams_cut_total": ("counter", "Streams that an expert broke off.", ("expert",)),
-    "mild_fallbacks_total": ("counter", "Answered by another expert than chosen.", ("expert",)),
+    "mild_attempts_total": (
+        "counter",
+        "Requests sent to experts: ok, or how the attempt failed before its first byte.",
+        ("expert", "result"),
+    ),
+    "mild_streams_cut_total": (
+        "counter",
+        "Streams that an expert broke off after the first byte.",
+        ("expert",),
+    ),
+    "mild_fallbacks_total": (
+        "counter",
+        "Requests that another expert answered than this one, which was chosen.",
+        ("expert",),
+    ),
     "mild_explored_total": ("counter", "Decisions drawn at random.", ()),
-    "mild_cascades_total": ("counter", "Requests by the step that answered.", ("step",)),
-    "mild_cascade_escalations_total": ("counter", "Steps beyond the first.", ()),
-    "mild_tokens_total": ("counter", "Tokens that are charged.", ("expert", "direction")),
-    "mild_dollars_total": ("counter", "Dollars spent.", ("expert",)),
-    "mild_grading_failed_total": ("counter", "Picked answers without a grade.", ("reason",)),
-    "mild_reloads_total": ("counter", "Router reloads of workers.", ("result",)),
+    "mild_cascades_total": (
+        "counter",
+        "Requests that a cascade served, by the step whose answer was given; none where no step answered.",
+        ("step",),
+    ),
+    "mild_cascade_escalations_total": ("counter", "Steps of cascades after the first.", ()),
+    "mild_tokens_total": (
+        "counter",
+        "Tokens that were charged, estimates included.",
+        ("expert", "direction"),
+    ),
+    "mild_dollars_total": ("counter", "Dollars spent, without those of grading.", ("expert",)),
+    "mild_grading_failed_total": (
+        "counter",
+        "Answers that were picked to be graded and have no grade.",
+        ("reason",),
+    ),
+    "mild_reloads_total": ("counter", "Reloads of the router by workers.", ("result",)),
     "mild_errors_total": ("counter", "Errors in the gateway itself.", ()),
-    "mild_unread_cut_total": ("counter", "Connections cut whose clients did not read.", ()),
-    "mild_ledger_dropped_total": ("counter", "Ledger rows lost.", ()),
+    "mild_unread_cut_total": (
+        "counter",
+        "Connections that were cut because the client did not read.",
+        (),
+    ),
+    "mild_ledger_dropped_total": ("counter", "Rows that are missing from the ledger.", ()),
     "mild_in_flight": ("sum", "Requests being served.", ()),
     "mild_ledger_waiting": ("sum", "Ledger rows not yet written.", ()),
     "mild_ledger_waiting_bytes": ("sum", "Bytes of ledger rows not yet written.", ()),
-    "mild_ledger_trouble": ("max", "1 if the ledger cannot be written.", ()),
-    "mild_store_trouble": ("max", "1 if the store cannot be reached.", ()),
-    "mild_breaker_state": ("max", "0 closed, 1 half-open, 2 open.", ("expert",)),
+    "mild_ledger_trouble": ("max", "1 while the ledger cannot be written.", ()),
+    "mild_store_trouble": ("max", "1 while the store cannot be reached.", ()),
+    "mild_breaker_state": ("max", "0 closed, 1 half-open, 2 open, for all keys.", ("expert",)),
     "mild_breaker_open_keys": ("max", "Keys for which the expert is not asked.", ("expert",)),
-    "mild_cool_down_seconds": ("max", "Until the expert is asked again.", ("expert",)),
-    "mild_drift": ("max", "1 while drift is flagged.", ("expert", "kind")),
+    "mild_cool_down_seconds": (
+        "max",
+        "Seconds until an expert that asked for a pause is asked again.",
+        ("expert",),
+    ),
+    "mild_drift": (
+        "max",
+        "1 while drift is flagged; expert is none for novelty.",
+        ("expert", "kind"),
+    ),
     "mild_workers": ("sum", "Workers that serve.", ()),
-    "mild_request_seconds": ("histogram", "From request to last byte.", ("expert",)),
-    "mild_first_byte_seconds": ("histogram", "From request to first byte.", ("expert",)),
-    "mild_overhead_seconds": ("histogram", "Added by the gateway itself.", ()),
+    "mild_request_seconds": (
+        "histogram",
+        "From the end of the request's body to the last byte of the answer.",
+        ("expert",),
+    ),
+    "mild_first_byte_seconds": (
+        "histogram",
+        "From the end of the request's body to the first byte of the answer.",
+        ("expert",),
+    ),
+    "mild_overhead_seconds": (
+        "histogram",
+        "What the gateway adds: without the upload, the experts and the client's reading.",
+        (),
+    ),
+}
+
+#: Gauges by key and period (day, month): of every key, of all together, and of grading, "(grader)".
+SPEND = {
+    "spent": "Dollars spent, by key, for all keys together and for the grader.",
+    "budget": "Dollars that may be spent, by key, for all keys together and for the grader.",
 }
 
 
@@ -144,7 +202,7 @@ class _SpendCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         spend = self._spend()
         rows = [("all", spend["all"]), *spend["keys"].items()]
-        for what, text in (("spent", "Dollars spent."), ("budget", "Dollars allowed.")):
+        for what, text in SPEND.items():
             family = GaugeMetricFamily(f"mild_{what}_dollars", text, labels=("key", "period"))
             for key, lines in rows:
                 for period in ("day", "month"):

@@ -507,7 +507,7 @@ class TuneResult:
         return f"TuneResult({self.decides_as})\n" + "\n".join(self.sentences)
 
     def _repr_html_(self) -> str:
-        shown = ("family", "mean_cost", "standard_error", "difference", "taken")
+        shown = ("family", "params", "mean_cost", "standard_error", "difference", "taken")
         best = [{name: entry[name] for name in shown} for entry in self.ranked[:SHOWN]]
         title = f"Best of {len(self.rows)} candidates, {self.n_folds} folds"
         return html_table(title, best, self.sentences)

@@ -57,13 +57,22 @@ _LEAD = re.compile(r'^connection failed: |connection to server (?:at|on) ".*? fa
 _migrating = threading.Lock()
 
 
-def make_table(name: str, key: Sequence[str], /, **columns: Any) -> sa.Table:
-    """A table with columns of these types, all of them required."""
+def make_table(
+    name: str, key: Sequence[str], /, docs: Mapping[str, str] | None = None, **columns: Any
+) -> sa.Table:
+    """A table with columns of these types, all of them required; ``docs`` says what they hold."""
     return sa.Table(
         name,
         metadata,
         *(
-            sa.Column(column, kind, primary_key=column in key, nullable=False, autoincrement=False)
+            sa.Column(
+                column,
+                kind,
+                primary_key=column in key,
+                nullable=False,
+                autoincrement=False,
+                doc=(docs or {}).get(column),
+            )
             for column, kind in columns.items()
         ),
     )

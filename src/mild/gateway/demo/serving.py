@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,9 +106,12 @@ def _first_steps(settings: Settings, url: str) -> str:
     )
 
 
-def _serve_stand_ins(listener: socket.socket, lifeline: socket.socket) -> None:
-    """Serve each stand-in at ``/NAME/v1`` until the gateway is gone."""
-    gc.enable()
+def stand_ins_app() -> Callable[[Any, Any, Any], Awaitable[None]]:
+    """The stand-ins as one ASGI application: each at ``/NAME/v1``.
+
+    ``uvicorn --factory mild.gateway.demo.serving:stand_ins_app --lifespan off`` serves them without a
+    gateway.
+    """
     # What it loads is loaded before the first question.
     STAND_INS["smollm2"]("")
     apps = {name: StandIn(f"{name}-stand-in", STAND_INS[name], SECONDS[name]) for name in STAND_INS}
@@ -115,9 +119,16 @@ def _serve_stand_ins(listener: socket.socket, lifeline: socket.socket) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await apps[scope["path"].split("/")[1]](scope, receive, send)
 
+    return app
+
+
+def _serve_stand_ins(listener: socket.socket, lifeline: socket.socket) -> None:
+    """Serve each stand-in at ``/NAME/v1`` until the gateway is gone."""
+    gc.enable()
+
     async def serve() -> None:
         options: dict[str, Any] = {"log_config": None, "access_log": False, "lifespan": "off"}
-        server = Server(Config(app, timeout_graceful_shutdown=1, **options))
+        server = Server(Config(stand_ins_app(), timeout_graceful_shutdown=1, **options))
         # Ctrl-C reaches the whole group; the stand-ins end with the gateway.
         server.handle_exit = lambda *_: None  # type: ignore[method-assign]
         gone = asyncio.Event()

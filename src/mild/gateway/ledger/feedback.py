@@ -32,13 +32,23 @@ class Feedback:
     """The score of one answer."""
 
     request_id: str
-    expert: str  # whose answer was judged; in ``write_feedback``, "" for the one that was given
-    source: str  # one of ``SOURCES``
-    score: float  # in [0, 1]
-    # Probability in (0, 1] with which this answer was picked to be judged; None if the judge picked it.
+    """Request whose answer was judged."""
+    expert: str
+    """Expert whose answer was judged; in `write_feedback`, an empty name stands for the expert
+    that answered.
+    """
+    source: str
+    """Who judged: `client`, `grader` (of the gateway) or `import` (a file)."""
+    score: float
+    """Score in [0, 1]."""
     rate: float | None = None
-    time: float = 0.0  # when it was judged, in seconds since 1970
+    """Probability in (0, 1] with which this answer was picked to be judged; null if the judge
+    picked it.
+    """
+    time: float = 0.0
+    """When it was judged, in seconds since 1970."""
     comment: str | None = None
+    """What the client wrote, at most 2,000 characters."""
 
 
 feedback = sa.Table(

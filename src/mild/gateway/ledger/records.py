@@ -25,53 +25,84 @@ class Record:
     'ok'
     """
 
-    request_id: str  # as in the header ``x-mild-request-id``
-    time: float  # when it came, in seconds since 1970
-    key: str  # name of the key, never the key
-    asked: str  # model name that was asked for
-    expert: str | None = None  # who answered; None if nobody did
-    # The expert that was drawn among all, before any fault, or "cascade"; None if the router was not asked.
+    request_id: str
+    """The gateway's id of the request, as in the header `x-mild-request-id`."""
+    time: float
+    """When the request arrived, in seconds since 1970."""
+    key: str
+    """Name of the key, never the key itself."""
+    asked: str
+    """Model name that was asked for."""
+    expert: str | None = None
+    """The expert that answered; null if none did."""
     chosen: str | None = None
-    # The router's distribution, in the order of its experts; None for one that could not serve the request.
+    """The expert that was drawn, before any failure, or `cascade`; null if the router was not
+    asked.
+    """
     probabilities: Sequence[float | None] | None = None
-    # Probability in (0, 1] with which ``chosen`` was drawn, exploration included.
+    """The router's distribution, in the order of its experts; null for an expert that could not
+    serve the request.
+    """
     propensity: float | None = None
-    expected_cost: float | None = None  # what the router expected of ``chosen``, in its own units
-    # Dollars and tokens that were charged, by the usage that the expert reported or by an estimate.
+    """Probability in (0, 1] with which `chosen` was drawn, exploration included."""
+    expected_cost: float | None = None
+    """Cost that the router expected of `chosen`, in the router's own units."""
     price: float | None = None
+    """Dollars that were charged, by the usage that the expert reported or by an estimate."""
     tokens_in: int | None = None
+    """Input tokens that were charged."""
     tokens_out: int | None = None
-    latency_ms: float | None = None  # from the end of the request's body to the last byte
-    first_byte_ms: float | None = None  # from there to the first byte of the answer
-    overhead_ms: float | None = None  # of the gateway itself, without the upload and the experts
-    status: int = 200  # HTTP status of the answer
-    # One of ``OUTCOMES``: "cut" is broken behind the first byte, "cancelled" that the client left,
-    # "refused" by budget or rate.
+    """Output tokens that were charged."""
+    latency_ms: float | None = None
+    """Milliseconds from the end of the request's body to the last byte of the answer."""
+    first_byte_ms: float | None = None
+    """Milliseconds from the end of the request's body to the first byte of the answer."""
+    overhead_ms: float | None = None
+    """Milliseconds of the gateway itself, without the upload and the experts."""
+    status: int = 200
+    """HTTP status of the answer."""
     outcome: str = "ok"
-    attempts: int = 1  # requests that were sent to experts
-    streamed: bool = False  # whether the answer was a stream
-    session: str | None = None  # hash of the session's name
-    router: str = ""  # fingerprint of the router that decided
-    # What was routed, only where the settings keep it and no 4xx answers it; without the middle of a
-    # long text.
+    """`ok`; `cut`: broken off after the first byte; `cancelled`: the client left; `refused`: by
+    budget or rate; or `failed`.
+    """
+    attempts: int = 1
+    """Requests that were sent to experts."""
+    streamed: bool = False
+    """Whether the answer was a stream."""
+    session: str | None = None
+    """Hash of the session's name."""
+    router: str = ""
+    """Fingerprint of the router that decided."""
     text: str | None = None
-    error: str | None = None  # why it failed, in a word or a sentence
-    # Request whose decision this one follows because their session is pinned. Such a row repeats
-    # ``chosen`` and ``propensity`` of that request: nothing new was drawn.
+    """What was routed, only with `keep_text = true` and only if there was an answer; a long text
+    is stored without its middle.
+    """
+    error: str | None = None
+    """Why the request failed, in a word or a sentence."""
     pinned_by: str | None = None
-    # Of a cascade, every call: expert, step (from 1), outcome, dollars, tokens_in, tokens_out,
-    # latency_ms and reported. Their dollars and tokens add up to those of the row. The last may be one
-    # beside the steps, for which several experts were asked in turn: without a step, and without an
-    # expert if none answered.
+    """Request whose decision this one follows because their session is pinned. Such a row repeats
+    `chosen` and `propensity` of that request: nothing new was drawn.
+    """
     calls: Sequence[Mapping[str, Any]] | None = None
-    preferred: str | None = None  # what the router would choose without exploration, or "cascade"
-    # Probability of each expert to be drawn, in the same order, exploration included; None without any.
+    """For a cascade, every call: `expert`, `step` (from 1), `outcome`, `dollars`, `tokens_in`,
+    `tokens_out`, `latency_ms` and `reported`. The dollars and tokens add up to those of the
+    row. A last call outside the steps, for which several experts were asked in turn, has no
+    step; it has no expert if none answered.
+    """
+    preferred: str | None = None
+    """What the router would choose without exploration, or `cascade`."""
     draws: Sequence[float] | None = None
-    # Model and fingerprint that the expert reported with its answer, as "MODEL" or "MODEL FINGERPRINT".
+    """Probability of each expert to be drawn, in the same order, exploration included; null if
+    nothing was drawn.
+    """
     reported: str | None = None
-    # Features of the text, only where the settings keep them (``pack_features``).
+    """Model and fingerprint that the expert reported with its answer, as `MODEL` or `MODEL
+    FINGERPRINT`.
+    """
     features: str | None = None
-    novel: bool | None = None  # whether the text is far from those of training; None if not known
+    """Features of the text, only with `keep_features = true`."""
+    novel: bool | None = None
+    """Whether the text is far from the training data; null if not known."""
 
 
 #: Revision of the schema -> the columns that came with it.
@@ -103,7 +134,16 @@ decisions = sa.Table(
     sa.Index("decisions_refused", "time", sqlite_where=REFUSED, postgresql_where=REFUSED),
 )
 # Names behind the probabilities, as JSON.
-routers = make_table("routers", ["fingerprint"], fingerprint=sa.Text, experts=sa.Text)
+routers = make_table(
+    "routers",
+    ["fingerprint"],
+    {
+        "fingerprint": "Fingerprint of a router, as in `decisions.router`.",
+        "experts": "Names of its experts as JSON, in the order of `probabilities` and `draws`.",
+    },
+    fingerprint=sa.Text,
+    experts=sa.Text,
+)
 
 
 def path_of(calls: Iterable[tuple[int | None, str | None]]) -> str:

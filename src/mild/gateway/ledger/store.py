@@ -45,6 +45,16 @@ SUMS = ("requests", "price", "tokens_in", "tokens_out", "latency_ms")
 minutes = make_table(
     "minutes",
     ["minute", "expert", "outcome"],
+    {
+        "minute": "Minutes since 1970.",
+        "expert": "The expert that answered; empty if none did.",
+        "outcome": "As in `decisions.outcome`.",
+        "requests": "Requests in this minute.",
+        "price": "Dollars that were charged.",
+        "tokens_in": "Input tokens that were charged.",
+        "tokens_out": "Output tokens that were charged.",
+        "latency_ms": "Sum of the latencies, in milliseconds.",
+    },
     minute=sa.BigInteger,
     expert=sa.Text,
     outcome=sa.Text,
@@ -55,9 +65,26 @@ minutes = make_table(
     latency_ms=sa.Double,
 )
 # What each serving process says of itself, as JSON.
-workers = make_table("workers", ["pid"], pid=sa.Text, time=sa.Double, document=sa.Text)
+workers = make_table(
+    "workers",
+    ["pid"],
+    {
+        "pid": "Process id; with PostgreSQL, host and process id.",
+        "time": "When the process last reported, in seconds since 1970.",
+        "document": "State of the process for the dashboard, as JSON.",
+    },
+    pid=sa.Text,
+    time=sa.Double,
+    document=sa.Text,
+)
 # The tests for drift, as JSON.
-drift = make_table("drift", ["name"], name=sa.Text, document=sa.Text)
+drift = make_table(
+    "drift",
+    ["name"],
+    {"name": "Name of the test for drift.", "document": "State of the test, as JSON."},
+    name=sa.Text,
+    document=sa.Text,
+)
 
 
 class LedgerStore:

@@ -1,0 +1,183 @@
+"""Routers on the Hugging Face Hub. ``huggingface_hub`` is imported only when a repository is used."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from mild._version import __version__
+from mild.artifact.manifest import MANIFEST_FILE, TENSORS_FILE
+from mild.artifact.versions import VERSIONS_FILE, VERSIONS_FOLDER
+from mild.core.arrays import invalid
+from mild.errors import ArtifactError, MildError, MissingExtraError, install_hint
+from mild.features import FEATURES
+
+# ``owner/name``; a name without an owner is a folder when it is loaded.
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_REPOSITORY = re.compile(rf"{_NAME}/{_NAME}")
+_FILES = (
+    MANIFEST_FILE,
+    TENSORS_FILE,
+    *sorted({name for one in FEATURES.values() for name in one.FILES}),
+)
+#: The files of a router, and of the versions in a folder that was uploaded by other means.
+PATTERNS = [*_FILES, VERSIONS_FILE, *(f"{VERSIONS_FOLDER}/*/{name}" for name in _FILES)]
+# Packages in which versions of huggingface_hub raise errors of the connection.
+_CLIENTS = ("httpx", "httpx2", "requests")
+
+
+def find_folder(
+    source: str | os.PathLike[str],
+    revision: str | None,
+    token: str | bool | None,
+    cache_dir: str | os.PathLike[str] | None,
+    local_files_only: bool,
+) -> Path:
+    """The folder of a router: ``source``, or where the files of this repository have been downloaded."""
+    if not isinstance(source, (str, os.PathLike)):
+        rule = f"must be a folder, or a repository such as owner/name; got {source!r}."
+        raise invalid("path_or_repo", rule)
+    if isinstance(source, os.PathLike) or os.path.isdir(source):
+        if revision is not None:
+            rule = f"is for repositories such as owner/name; {os.fspath(source)!r} is a folder."
+            raise invalid("revision", rule)
+        return Path(source)
+    if _REPOSITORY.fullmatch(source) is None:
+        problem = (
+            f"{source!r} is neither a folder here nor the name of a repository, such as owner/name."
+        )
+        raise ArtifactError(problem)
+    hub = _import_hub(f"{source!r} is not a folder here, and a repository")
+    with _errors_of(hub, f"cannot load a router from the repository {source!r}", revision):
+        folder = hub.snapshot_download(
+            source,
+            revision=revision,
+            token=token,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            allow_patterns=PATTERNS,
+            library_name="mild",
+            library_version=__version__,
+        )
+    place = Path(folder)
+    if not (place / MANIFEST_FILE).is_file():
+        problem = f"the repository {source!r} must hold a router; it has no {MANIFEST_FILE}."
+        raise ArtifactError(problem, code="not_a_router")
+    return place
+
+
+def push_folder(
+    folder: Path,
+    repo_id: str,
+    private: bool | None,
+    token: str | bool | None,
+    revision: str | None,
+    commit_message: str,
+) -> str:
+    """Put the files of a folder into a repository, in one commit; the address of the commit.
+
+    Files of another router that was there before are deleted in the same commit.
+    """
+    hub = _import_hub("push_to_hub")
+    api = hub.HfApi(token=token, library_name="mild", library_version=__version__)
+    with _errors_of(hub, f"cannot push to the repository {repo_id!r}", revision):
+        repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        info = api.repo_info(repo_id)
+        if private and info.private is False:
+            rule = (
+                f"is True, but the repository {repo_id!r} exists and is public; nothing was pushed."
+            )
+            raise invalid("private", rule)
+        if revision is not None:
+            api.create_branch(repo_id, branch=revision, exist_ok=True)
+            info = api.repo_info(repo_id, revision=revision)
+        files = sorted(file for file in folder.iterdir() if file.is_file())
+        kept = {file.name for file in files}
+        there = [entry.rfilename for entry in info.siblings or ()]
+        stale = [
+            name
+            for name in there
+            if name not in kept and any(fnmatch(name, pattern) for pattern in PATTERNS)
+        ]
+        added = [hub.CommitOperationAdd(file.name, str(file)) for file in files]
+        deleted = [hub.CommitOperationDelete(name) for name in stale]
+        # One commit: a push that is killed leaves the router that was there. Its parent is the commit that
+        # was looked at, so that two pushes at the same time do not mix.
+        done = api.create_commit(
+            repo_id,
+            [*added, *deleted],
+            commit_message=commit_message,
+            revision=revision,
+            parent_commit=info.sha,
+        )
+    return str(done.commit_url)
+
+
+def check_repository(repo_id: object) -> str:
+    """Refuse, before anything is written, what cannot be the name of a repository."""
+    if isinstance(repo_id, str) and re.fullmatch(rf"({_NAME}/)?{_NAME}", repo_id):
+        return repo_id
+    rule = "must be a name or owner/name, of letters, digits, '-', '_' and '.'"
+    raise invalid("repo_id", f"{rule}; got {repo_id!r}.")
+
+
+def _import_hub(user: str) -> Any:
+    try:
+        import huggingface_hub
+        import huggingface_hub.errors
+    except ImportError as error:
+        raise MissingExtraError(f"{user} needs huggingface_hub: {install_hint('hub')}.") from error
+    return huggingface_hub
+
+
+@contextmanager
+def _errors_of(hub: Any, what: str, revision: str | None) -> Iterator[None]:
+    try:
+        yield
+    except MildError:
+        raise
+    except Exception as error:  # its uploader raises RuntimeError, its checks ValueError
+        raise _translated(hub, what, revision, error) from error
+
+
+def _translated(hub: Any, what: str, revision: str | None, error: BaseException) -> MildError:
+    """One sentence and a code for an error of huggingface_hub."""
+    known, causes = hub.errors, [error]
+    while (cause := causes[-1].__cause__) is not None and cause not in causes:
+        causes.append(cause)
+    # The first error says less than what caused it, such as that an upload failed.
+    reason = " ".join(str(causes[-1]).split()).rstrip(".") or type(causes[-1]).__name__
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    log_in = "Log in with `hf auth login`, or give a token."
+    if isinstance(error, known.HFValidationError):
+        return invalid("repo_id", f"must be the name of a repository; {reason}.")
+    if isinstance(error, known.GatedRepoError):
+        return ArtifactError(
+            f"{what}: access to it must be asked for. {log_in}", code="hub_refused"
+        )
+    if isinstance(error, known.RepositoryNotFoundError):
+        problem = f"there is none, or it is private. {log_in}"
+        return ArtifactError(f"{what}: {problem}", code="repository_not_found")
+    if isinstance(error, known.RevisionNotFoundError):
+        problem = f"{what}: it has no revision {revision or 'main'!r}."
+        return ArtifactError(problem, code="revision_not_found")
+    if status in (401, 403) or isinstance(error, known.LocalTokenNotFoundError):
+        problem = f"{what}: the Hub refused it ({reason}). {log_in}"
+        return ArtifactError(problem, code="hub_refused")
+    if status is not None:
+        problem = f"{what}: the Hub answered with status {status} ({reason})."
+        return ArtifactError(problem, code="hub_failed")
+    offline = (ConnectionError, TimeoutError, known.LocalEntryNotFoundError)
+    if any(isinstance(one, offline) or _is_of_client(one) for one in causes):
+        problem = f"{what}: the Hub cannot be reached ({reason})."
+        return ArtifactError(problem, code="hub_unreachable")
+    return ArtifactError(f"{what}: {reason}.", code="hub_failed")
+
+
+def _is_of_client(error: object) -> bool:
+    return type(error).__module__.partition(".")[0] in _CLIENTS
