@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -31,6 +33,12 @@ class Blocked:
             raise ModuleNotFoundError(f"no module named {{name}}", name=name)
 sys.meta_path.insert(0, Blocked())
 """
+
+
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    """The distributions of each top-level module; reading them takes a second."""
+    return metadata.packages_distributions()
 
 
 def requirements(extra: str) -> list[Requirement]:
@@ -69,7 +77,7 @@ def test_the_modules_of_an_extra_need_nothing_that_it_does_not_install(extra: st
     with_extra = installed_by(extra)
     blocked = {
         module
-        for module, names in metadata.packages_distributions().items()
+        for module, names in distributions().items()
         if not with_extra & {canonicalize_name(name) for name in names}
         and not module.startswith(("mild", "_"))
     }
@@ -82,7 +90,7 @@ def test_the_modules_of_an_extra_need_nothing_that_it_does_not_install(extra: st
 def test_the_package_imports_only_what_it_names() -> None:
     """Not what happens to be installed because something else needs it."""
     named = {canonicalize_name(one.name) for extra in ("", *USES) for one in requirements(extra)}
-    homes = metadata.packages_distributions()
+    homes = distributions()
     found = set()
     for path in (ROOT / "src" / "mild").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
