@@ -31,8 +31,8 @@ train.describe()
 # ## The search
 #
 # The loss of an answer is its error plus `price_weight` times its price in dollars: an error is
-# worth two cents here. The search of this page is short; leave out `families`, `alphas` and `cv`
-# for the usual one.
+# worth two cents here. Leave out `families`, `alphas` and `cv` for the
+# usual, longer search.
 
 found = mild.tune(train, price_weight=50, families="linear", alphas=[0.01], cv=3, n_jobs=1)
 found
@@ -46,7 +46,7 @@ judged = mild.evaluate(found.router, test)
 judged
 
 # %%
-# The router asks every expert about as often as perfect choice does.
+# Left: quality against dollars. Right: how often each expert is asked.
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 judged.plot_frontier(left)

@@ -9,8 +9,8 @@ agree. This example builds a table with answers, tunes a cascade, and shows what
 # ## Experts that answer
 #
 # The experts are three classifiers of handwritten digits. Two of them see a part of the image
-# each, the third sees all of it. All answers are those of the fitted classifiers on images that they were
-# not trained on. Prices are made up.
+# each, the third sees all of it. They answer images that they
+# were not trained on. Prices are made up.
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -35,8 +35,7 @@ margins
 # %%
 # ## Train
 #
-# Losses are unreduced, one value per sample. The loop is that of any classifier. The decision is that
-# of the loss: it depends on the margins.
+# Losses are unreduced, one value per sample. The decision depends on the margins of the loss.
 
 
 def train(loss, margins=None, steps=200):
