@@ -33,6 +33,8 @@ def as_numpydoc(text: str, returned: str = "") -> str:
     def rewrite(section: re.Match[str]) -> str:
         title, body = section[1], section[2]
         if title == "Returns":
+            # The type is shown from the signature.
+            body = re.sub(rf"^{re.escape(returned)}(?:[,;:] |$)", "", body) if returned else body
             lines = "\n".join(f"    {line}" for line in body.split("\n"))
             body = f"{returned}\n{lines}" if returned else body
         else:

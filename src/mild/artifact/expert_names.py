@@ -22,6 +22,20 @@ def match_expert(name: str, experts: Sequence[str]) -> str:
     Tried in this order: the full name, the full name in other case, the name without its provider
     (``gpt-4`` in ``openai/gpt-4``), whole parts (``7B`` in ``Qwen2.5-7B-Instruct``), any substring. The
     first rule that matches must match one expert only.
+
+    Parameters
+    ----------
+    name : name or short name
+    experts : names to choose from
+
+    Returns
+    -------
+    full name
+
+    Examples
+    --------
+    >>> match_expert("7B", ["Qwen2.5-7B-Instruct", "gpt-4"])
+    'Qwen2.5-7B-Instruct'
     """
     if name in experts:
         return name
@@ -65,7 +79,22 @@ def match_values(named: Mapping[str, T], experts: Sequence[str]) -> dict[str, T]
 
 
 def match_experts(wanted: str | Sequence[str], experts: Sequence[str]) -> list[str]:
-    """Experts named by a list, or by comma-separated names and shell patterns, in that order."""
+    """Experts named by a list, or by comma-separated names and shell patterns, in that order.
+
+    Parameters
+    ----------
+    wanted : names or patterns, as a list or separated by commas
+    experts : names to choose from
+
+    Returns
+    -------
+    list of full names
+
+    Examples
+    --------
+    >>> match_experts("gpt-*,7B", ["Qwen2.5-7B-Instruct", "gpt-4"])
+    ['gpt-4', 'Qwen2.5-7B-Instruct']
+    """
     patterns = isinstance(wanted, str)
     names = [name.strip() for name in wanted.split(",")] if isinstance(wanted, str) else [*wanted]
     if not any(names):

@@ -39,6 +39,19 @@ def duplicate_groups(queries: Sequence[str]) -> IntArray:
     """First row with the same text, whitespace aside: equal numbers are equal queries.
 
     A split that keeps equal numbers together never trains on a query that it tests on.
+
+    Parameters
+    ----------
+    queries : texts
+
+    Returns
+    -------
+    (n,) array of row numbers
+
+    Examples
+    --------
+    >>> duplicate_groups(["2 + 2?", "Who?", " 2 + 2? "])
+    array([0, 1, 0])
     """
     first: dict[str, int] = {}
     rows = (first.setdefault(" ".join(text.split()), row) for row, text in enumerate(queries))

@@ -109,7 +109,23 @@ def unchecked_rewards(
 
 
 def reward_distribution(rewards: Tensor) -> Tensor:
-    """Rewards divided by their row sum; a row of zeros carries no information and stays zero."""
+    """Rewards divided by their row sum; a row of zeros carries no information and stays zero.
+
+    Parameters
+    ----------
+    rewards : (n_samples, n_experts) tensor of non-negative numbers
+
+    Returns
+    -------
+    tensor of the same shape
+
+    Examples
+    --------
+    >>> import torch
+    >>> reward_distribution(torch.tensor([[1.0, 3.0], [0.0, 0.0]]))
+    tensor([[0.2500, 0.7500],
+            [0.0000, 0.0000]])
+    """
     array = check_non_negative("rewards", float_matrix("rewards", rewards))
     # Dividing by the largest first keeps the sum of huge rewards finite.
     top = array.amax(dim=1, keepdim=True)

@@ -280,6 +280,25 @@ def ldam_loss(
 
     ``Delta_k`` is proportional to ``n_k^(-1/4)``, the largest being ``max_margin``; n_k = 0 counts
     as 1, or as the smallest positive count if that is less.
+
+    Parameters
+    ----------
+    scores : (n_samples, n_experts) tensor
+    labels : (n_samples,) tensor of expert indices
+    counts : (n_experts,) number of samples of each expert
+    max_margin : largest margin
+    scale : factor of the scores
+
+    Returns
+    -------
+    (n_samples,) tensor
+
+    Examples
+    --------
+    >>> import torch
+    >>> scores, labels = torch.tensor([[0.0, 0.0]]), torch.tensor([0])
+    >>> round(ldam_loss(scores, labels, [1, 1], scale=1.0).item(), 4)
+    0.9741
     """
     f = float_matrix("scores", scores)
     y = check_labels(labels, f)
@@ -297,7 +316,26 @@ def ldam_loss(
 def logit_adjusted_loss(
     scores: Tensor, labels: Tensor, counts: Vector, strength: float = 1.0
 ) -> Tensor:
-    """Logit adjustment (Menon et al. 2021): cross-entropy of ``f + strength * log prior``."""
+    """Logit adjustment (Menon et al. 2021): cross-entropy of ``f + strength * log prior``.
+
+    Parameters
+    ----------
+    scores : (n_samples, n_experts) tensor
+    labels : (n_samples,) tensor of expert indices
+    counts : (n_experts,) number of samples of each expert
+    strength : factor of the log prior
+
+    Returns
+    -------
+    (n_samples,) tensor
+
+    Examples
+    --------
+    >>> import torch
+    >>> scores, labels = torch.tensor([[0.0, 0.0]]), torch.tensor([0])
+    >>> round(logit_adjusted_loss(scores, labels, [3, 1]).item(), 4)
+    0.2877
+    """
     f = float_matrix("scores", scores)
     n = _counts(counts, f)
     return cross_entropy_loss(f + strength * (n / n.sum()).log(), labels)
@@ -306,7 +344,26 @@ def logit_adjusted_loss(
 def class_dependent_temperature_loss(
     scores: Tensor, labels: Tensor, counts: Vector, gamma: float = 0.3
 ) -> Tensor:
-    """Class-dependent temperatures (Ye et al. 2020): CE of ``f_k / (n_max / n_k)^gamma``."""
+    """Class-dependent temperatures (Ye et al. 2020): CE of ``f_k / (n_max / n_k)^gamma``.
+
+    Parameters
+    ----------
+    scores : (n_samples, n_experts) tensor
+    labels : (n_samples,) tensor of expert indices
+    counts : (n_experts,) number of samples of each expert
+    gamma : exponent of the temperatures
+
+    Returns
+    -------
+    (n_samples,) tensor
+
+    Examples
+    --------
+    >>> import torch
+    >>> scores, labels = torch.tensor([[0.0, 0.0]]), torch.tensor([0])
+    >>> round(class_dependent_temperature_loss(scores, labels, [9, 1]).item(), 4)
+    0.6931
+    """
     f = float_matrix("scores", scores)
     n = _counts(counts, f)
     return cross_entropy_loss(f * (n / n.max()).pow(gamma), labels)
@@ -326,6 +383,25 @@ def rho_margin_loss(
     """``max_k' c(x, k, k') * min(1, max(0, 1 - (f_k - f_k') / rho_k))``, one value per sample.
 
     ``labels`` are k_i (n,) and ``costs`` ``c(x_i, k_i, .)`` (n, p); the label's own entry plays no part.
+
+    Parameters
+    ----------
+    scores : (n_samples, n_experts) tensor
+    labels : (n_samples,) tensor of expert indices
+    costs : (n_samples, n_experts) tensor: cost of choosing each expert instead of the label
+    margins : (n_experts,) positive margins, or one number; None for 1
+
+    Returns
+    -------
+    (n_samples,) tensor
+
+    Examples
+    --------
+    >>> import torch
+    >>> scores, labels = torch.tensor([[0.0, 0.0]]), torch.tensor([0])
+    >>> costs = torch.tensor([[0.0, 1.0]])
+    >>> round(rho_margin_loss(scores, labels, costs).item(), 4)
+    1.0
     """
     gaps, weights, _ = _scaled_gaps(scores, labels, costs, margins)
     return (weights * (1 + gaps).clamp(0, 1)).amax(dim=1)
@@ -344,6 +420,27 @@ def cost_sensitive_loss(
     ``Psi`` is the hinge ``max(0, 1 - u)`` or a comp-sum ``Phi_tau(exp(-u))``. Divided by the
     surrogate's ``unit`` it bounds ``rho_margin_loss``. ``reduction`` is "max" (the algorithm) or "sum"
     (the appendix's upper bound).
+
+    Parameters
+    ----------
+    scores : (n_samples, n_experts) tensor
+    labels : (n_samples,) tensor of expert indices
+    costs : (n_samples, n_experts) tensor: cost of choosing each expert instead of the label
+    margins : (n_experts,) positive margins, or one number; None for 1
+    surrogate : surrogate, as in ``mild_loss``
+    reduction : "max" or "sum"
+
+    Returns
+    -------
+    (n_samples,) tensor
+
+    Examples
+    --------
+    >>> import torch
+    >>> scores, labels = torch.tensor([[0.0, 0.0]]), torch.tensor([0])
+    >>> costs = torch.tensor([[0.0, 1.0]])
+    >>> round(cost_sensitive_loss(scores, labels, costs).item(), 4)
+    0.6931
     """
     check_option("reduction", reduction, ("max", "sum"))
     kind = parse_surrogate(surrogate)
@@ -362,6 +459,25 @@ def log_sum_loss(
     """``log sum over k' != k of (1 + exp((f_k' - f_k) / rho_k))^c(x, k, k')``, per sample.
 
     With a single expert there is no rival: 0.
+
+    Parameters
+    ----------
+    scores : (n_samples, n_experts) tensor
+    labels : (n_samples,) tensor of expert indices
+    costs : (n_samples, n_experts) tensor: cost of choosing each expert instead of the label
+    margins : (n_experts,) positive margins, or one number; None for 1
+
+    Returns
+    -------
+    (n_samples,) tensor
+
+    Examples
+    --------
+    >>> import torch
+    >>> scores, labels = torch.tensor([[0.0, 0.0]]), torch.tensor([0])
+    >>> costs = torch.tensor([[0.0, 1.0]])
+    >>> round(log_sum_loss(scores, labels, costs).item(), 4)
+    0.6931
     """
     gaps, weights, own = _scaled_gaps(scores, labels, costs, margins)
     if gaps.shape[1] == 1:
