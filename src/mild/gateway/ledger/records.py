@@ -62,8 +62,8 @@ class Record:
     status: int = 200
     """HTTP status of the answer."""
     outcome: str = "ok"
-    """`ok`; `cut`: broken off after the first byte; `cancelled`: the client left; `refused`: by
-    budget or rate; or `failed`.
+    """`ok`; `cut`: broken off after the first byte; `cancelled`: the client left; `refused`: before an
+    expert was asked, for example by a budget; or `failed`. Requests over the rate of a key have no row.
     """
     attempts: int = 1
     """Requests that were sent to experts."""
