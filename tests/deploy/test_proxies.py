@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import ssl
 import subprocess
 from pathlib import Path
@@ -107,7 +108,11 @@ async def proxied(kind, folder, gateways):
     command, environment = make(folder, port, gateways)
     with open(folder / "said", "wb") as said:
         process = subprocess.Popen(
-            command, env={**os.environ, **environment}, stdout=said, stderr=said
+            command,
+            env={**os.environ, **environment},
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
         )
 
     async def ask(document, path="/v1/chat/completions", method="POST", **headers):
@@ -125,7 +130,7 @@ async def proxied(kind, folder, gateways):
         yield ask, port
     finally:
         # A proxy that is asked to stop waits for its requests, and they for us.
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
