@@ -124,7 +124,7 @@ $(TOOLS)/bin/uv:
 test-lowest: $(TOOLS)/bin/uv
 	$(TOOLS)/bin/uv venv --quiet --clear --python 3.11 .venv-lowest
 	$(TOOLS)/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable ".[$(LOWEST)]" \
-		"pandas>=2.1" "polars>=1.0" "pytest>=8" "hypothesis>=6.100" "anyio>=4.16"
+		"pandas>=2.2" "polars>=1.3" "pytest>=8" "hypothesis>=6.100" "anyio>=4.16"
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -q -m "not slow" -W ignore::DeprecationWarning $(LOWEST_TESTS)
 
 test-extras: $(TOOLS)/bin/uv
