@@ -23,7 +23,7 @@ from mild.data.formats.base import ANSWER, CORRECT, LATENCY, LOGPROB, PRICE, SCO
 from mild.data.queries import Recipe
 from mild.data.splits import Split, joined_groups, random_splits, time_splits, time_values
 from mild.data.tables import infer_array, numbers
-from mild.errors import DataFileError, InvalidInputError, check_arguments, listed
+from mild.errors import DataFileError, InvalidInputError, check_arguments, counted, listed
 
 # Columns of the query and of vectors in the wide format.
 QUERY = "prompt"
@@ -97,7 +97,8 @@ class OutcomeTable:
         ]
         known += ["answers"] if self.has_answers else []
         more = f", with {', '.join(known)}" if known else ""
-        return f"OutcomeTable({self.rows:,} queries, {len(self.expert_names)} experts: {experts}{more})"
+        count = counted(self.rows, "query", "queries")
+        return f"OutcomeTable({count}, {counted(len(self.expert_names), 'expert')}: {experts}{more})"
 
     @property
     def rows(self) -> int:

@@ -63,6 +63,7 @@ def test_experts_are_chosen_among_the_named():
         ({"scores": "acc"}, "scores must name columns of the file; 'acc' is not one"),
         ({"scores": "acc_*", "prices": "usd_small"}, "prices must name one column per expert"),
         ({"scores": "a=acc_small,acc_large"}, "named as expert=column throughout"),
+        ({"scores": {"a": "acc_small"}, "prices": {"a": 1}}, "must name the column of each expert"),
         ({"scores": "acc_*", "prices": "tiny=usd_small"}, "'tiny' is not one of the experts"),
         ({"scores": "acc_*", "prices": "small=usd"}, "prices must name columns of the file; 'usd'"),
     ],

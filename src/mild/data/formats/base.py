@@ -145,6 +145,12 @@ def text_notes(table: Any, names: Sequence[str]) -> list[str]:
 def as_pairs(wanted: Named, what: str) -> dict[str, str] | None:
     """Expert -> column where ``wanted`` names experts; None where it only names columns."""
     if isinstance(wanted, Mapping):
+        for expert, column in wanted.items():
+            if not isinstance(column, str):
+                raise DataFileError(
+                    f"{what} must name the column of each expert; got {column!r} for {expert}.",
+                    parameter=what,
+                )
         return dict(wanted)
     if not isinstance(wanted, str) or "=" not in wanted:
         return None
