@@ -98,7 +98,9 @@ class OutcomeTable:
         known += ["answers"] if self.has_answers else []
         more = f", with {', '.join(known)}" if known else ""
         count = counted(self.rows, "query", "queries")
-        return f"OutcomeTable({count}, {counted(len(self.expert_names), 'expert')}: {experts}{more})"
+        return (
+            f"OutcomeTable({count}, {counted(len(self.expert_names), 'expert')}: {experts}{more})"
+        )
 
     @property
     def rows(self) -> int:
@@ -275,7 +277,7 @@ class OutcomeTable:
         Examples
         --------
         >>> table.with_experts(["large"])
-        OutcomeTable(40 queries, 1 experts: large, with prices)
+        OutcomeTable(40 queries, 1 expert: large, with prices)
         """
         if list(names) == self.expert_names:
             return self
