@@ -283,7 +283,7 @@ class GradingSettings:
     expert: Text | None = None
     """Name of the expert that scores or answers a second time. It never grades its own answers."""
     budget_day: Amount = 1.0
-    """Dollars for grading per UTC day, over all workers. Charged to no key, but to the budget of all keys."""
+    """Dollars for grading per UTC day, over all workers: part of the budget of all keys, not of one key."""
     rubric: _Rubric = _RUBRIC
     """What the grading expert is asked. Without it, whether the answer is correct and complete."""
     references: _File | None = None
