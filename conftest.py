@@ -34,6 +34,12 @@ def reference_objects():
 
 @pytest.fixture(autouse=True)
 def _examples_of_the_reference(request):
-    if request.path in USERS:
-        names = request.getfixturevalue("reference_objects")
-        request.getfixturevalue("doctest_namespace").update(names)
+    if request.path not in USERS:
+        yield
+        return
+    names = request.getfixturevalue("reference_objects")
+    space = request.getfixturevalue("doctest_namespace")
+    space.update(names)
+    yield
+    for name in names:
+        del space[name]

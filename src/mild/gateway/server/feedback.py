@@ -61,10 +61,9 @@ class FeedbackEndpoint:
                         found = await asyncio.to_thread(_judge, settings.path, caller, given)
             except (DatabaseError, DataFileError):
                 is_lost = True
+                break
             if found is not None:
                 return JSONResponse(found)
-            if is_lost:
-                break
             await asyncio.sleep(pause)
         # Trouble that lasts: the row may wait in memory.
         if is_lost or ledger.trouble is not None:
