@@ -65,8 +65,14 @@ PACKAGES = ("uvloop", "httptools", "uvicorn", "starlette", "aiohttp", "sqlalchem
 Figures = dict[tuple[str, str], list[float]]
 
 
+# A Python that has litellm[proxy]: that of ``make test-clients``.
+CLIENTS = Path(__file__).parent.parent / ".venv-clients" / "bin" / "python"
+
+
 def run(repeat: int = 3, share: float = 1.0, litellm: str | None = None) -> Report:
     """Measure and return the table; ``share`` shortens every part, ``litellm`` is a Python that has it."""
+    if litellm is None and CLIENTS.exists():
+        litellm = str(CLIENTS)
     report = Report("The gateway", [_note(repeat)])
     cores = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:

@@ -340,7 +340,9 @@ def test_a_router_that_was_replaced_meanwhile_is_not_overwritten(folder, ledger,
     find = module.Learning.find
 
     def slow(*arguments):
-        mild.artifact.write_version(folder, make_router(dict.fromkeys(KINDS, "small")), why="by somebody else")
+        mild.artifact.write_version(
+            folder, make_router(dict.fromkeys(KINDS, "small")), why="by somebody else"
+        )
         return find(*arguments)
 
     monkeypatch.setattr(module.Learning, "find", slow)
