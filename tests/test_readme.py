@@ -129,7 +129,7 @@ def test_the_commands_of_the_experiments_take_what_the_documents_write() -> None
         for line in page.read_text(encoding="utf-8").splitlines()
     ]
     commands = {tuple(words[2:]) for words in lines if words[:2] == ["python", "-m"]}
-    assert len(commands) >= 4
+    assert len(commands) == 5
     for module, *words in sorted(commands):
         # With --help a command only says what it takes; what it does not take is an error before that.
         parts = [word for word in words if not word.startswith("-") and "." not in word]

@@ -179,10 +179,10 @@ def test_an_unknown_kind_is_refused():
 
 @pytest.mark.parametrize("text", ["1,234,", "answer is ", "\\frac{1}{", "A or ", "[", "'\"([*"])
 def test_long_answers_are_read_fast(text):
-    start = time.perf_counter()
+    start = time.process_time()
     for kind in KINDS:
         canonical_answer(text * 100_000, kind)
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(
