@@ -3,7 +3,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from mild.policies.costs import nearest
 from mild.routers.cost_models import KNNRouter
 
 
@@ -75,18 +74,43 @@ def test_rows_of_weight_zero_are_no_neighbours():
     assert_array_equal(KNNRouter(4).fit(X, costs, weight).expected_costs(X), expected)
 
 
-@pytest.mark.parametrize("count", [1, 7, 60])
-def test_a_bound_from_a_sample_finds_the_same_neighbours(count):
-    distances = np.random.default_rng(0).normal(size=(40, 3000))
-    # Sorted, alike and spiked rows are where a sample might mislead.
-    distances[0].sort()
-    distances[1] = 0.0
-    distances[2, 1::16] = -9.0
-    distances[3, ::16] = 9.0
-    found = nearest(distances, count)
-    assert all(len(set(row)) == count for row in found.tolist())
-    values = np.sort(np.take_along_axis(distances, found, axis=1), axis=1)
-    assert_array_equal(values, np.sort(distances, axis=1)[:, :count])
+def test_rows_that_tie_for_the_last_places_share_what_is_left():
+    X = [[0.0], [1.0], [-1.0], [1.0], [5.0]]
+    costs = [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [9.0, 9.0]]
+    # Of two places one is taken by the row at 0; three rows at the distance 1 have a third of the other.
+    found = KNNRouter(n_neighbors=2).fit(X, costs).expected_costs([[0.0]])
+    assert_allclose(found, [[(2 / 3) / 2, (1 + 1 / 3) / 2]])
+    # The same with weights: 1 of three is taken at 0, and ties of weights 2, 4 and 2 share the other 2.
+    weight = [1.0, 2.0, 4.0, 2.0, 2.0]
+    found = KNNRouter(n_neighbors=3).fit(X, costs, weight).expected_costs([[0.0]])
+    assert_allclose(found, [[2 * (6 / 8) / 3, (1 + 2 * (4 / 8)) / 3]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_neither_rounding_nor_the_order_of_the_rows_decides_between_copies(
+    dtype, container, weighted
+):
+    rng = np.random.default_rng(4)
+    kinds = rng.normal(3.0, 1.0, size=(7, 40))
+    X = kinds[rng.integers(7, size=300)].astype(dtype)
+    costs = rng.uniform(size=(300, 3))
+    weight = rng.uniform(0.5, 1.5, 300) if weighted else None
+    expected = (
+        KNNRouter(10)
+        .fit(container(X), costs, weight)
+        .policy_.costs_by_neighbours(container(X[:50]), [3, 10, 70])
+    )
+    order = rng.permutation(300)
+    if weighted:
+        weight = weight[order]
+    units = rng.integers(-4, 5, size=X.shape)
+    rounded = (X * (1 + units * np.finfo(dtype).eps)).astype(dtype)
+    policy = KNNRouter(10).fit(container(rounded[order]), costs[order], weight).policy_
+    found = policy.costs_by_neighbours(container(rounded[:50]), [3, 10, 70])
+    tolerance = 1e-5 if dtype == np.float32 else 1e-12
+    assert_allclose(found, expected, rtol=tolerance)
 
 
 def test_other_numbers_of_neighbours_share_the_distances():

@@ -18,6 +18,7 @@ import numpy as np
 
 from mild.artifact.info import RouterInfo, TargetInfo
 from mild.core.arrays import BoolArray, FloatArray, invalid
+from mild.core.rounding import OUTCOMES, tie_ranks
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.metrics.curves import CASCADE, TRADE_OFF, TradeoffCurve
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
@@ -141,18 +142,20 @@ class Target:
         zero = np.zeros(len(curve.weights))
         missing = sum((np.maximum(-gaps[name], 0) / scales[name] for name in gaps), zero)
         short = {name: np.maximum(margins[name] - gaps[name], 0) / scales[name] for name in gaps}
-        met = missing.round(9) == 0
+        met = missing <= OUTCOMES
         likely = met.copy()
         for name in gaps:
-            enough = short[name].round(9) == 0
+            enough = short[name] <= OUTCOMES
             likely &= enough if curve.errors is None else _in_sequence(name, enough, curve)
         rank = 2 - met.astype(int) - likely
-        nearest = np.where(likely, 0.0, sum(short.values(), zero)).round(9)
-        dollars = zero if curve.dollars is None else curve.dollars
+        # Figures that differ by rounding are equal; of equal settings the first is taken.
+        nearest = tie_ranks(np.where(likely, 0.0, sum(short.values(), zero)))
+        dollars = tie_ranks(zero if curve.dollars is None else curve.dollars)
+        quality = tie_ranks(-curve.quality)
         if set(QUALITY_TARGETS) & set(self.wanted):
-            order = np.lexsort((-curve.quality, dollars, nearest, rank))
+            order = np.lexsort((quality, dollars, nearest, rank))
         else:
-            order = np.lexsort((dollars, -curve.quality.round(9), nearest, rank))
+            order = np.lexsort((dollars, quality, nearest, rank))
         index = int(order[0])
         taken = {} if curve.errors is None else {k: float(v[index]) for k, v in margins.items()}
         return Choice(index, bool(met[index]), bool(likely[index]), taken)

@@ -330,4 +330,5 @@ def _means(values: FloatArray | None, asked: BoolArray) -> list[float | None]:
     known = asked & ~np.isnan(values)
     totals = np.where(known, values, 0).sum(axis=0)
     pairs = zip(totals.tolist(), known.sum(axis=0).tolist(), strict=True)
-    return [total / count if count else None for total, count in pairs]
+    # Twelve digits: equal experts tie, in whatever order the rows were added up.
+    return [float(f"{total / count:.12g}") if count else None for total, count in pairs]

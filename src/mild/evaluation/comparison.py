@@ -28,6 +28,7 @@ from mild.core.arrays import (
     invalid,
 )
 from mild.core.costs import cheapest_of
+from mild.core.rounding import first_least
 from mild.data import CostTerms, Matrices, OutcomeTable, read_outcomes
 from mild.data.splits import Split, folds, random_splits
 from mild.errors import (
@@ -887,7 +888,10 @@ def compare_methods(
         _row(method, results, splits, groups, tested, perfect, intervals.get(method.key))
         for method in methods
     ]
-    chosen = "tune" if "tune" in others else min(lines[1:] or lines, key=lambda row: row.mean).key
+    chosen = "tune"
+    if "tune" not in others:
+        learned = lines[1:] or lines
+        chosen = learned[first_least([row.mean for row in learned])].key
     return Comparison(
         rows=tuple(lines),
         chosen=chosen,

@@ -16,7 +16,7 @@ from mild.artifact.info import EstimatorInfo, TargetInfo
 from mild.artifact.targets import Target
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ALL_REWARDS, rewards
-from mild.core.decisions import argmax_last
+from mild.core.rounding import cheapest_expected, is_less, tie_ranks
 from mild.data import duplicate_groups
 from mild.data.queries import TOPIC_NAMES
 from mild.errors import UnsupportedError, check_option
@@ -79,7 +79,7 @@ class RoutedRows:
     def least(self, values: FloatArray) -> IntArray:
         """Expert (n_samples,) of the least of values (n_samples, n_experts)."""
         named = self.outcomes.expert_names is not None
-        return self.outcomes.least(values) if named else argmax_last(-values)
+        return self.outcomes.least(values) if named else cheapest_expected(values)
 
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""
@@ -215,8 +215,12 @@ def unused_prices(found: Mapping[str, Any], cost: Mapping[str, Any]) -> str | No
         for point in points
         if point["kind"] in ("constant", "operating") and point["quality"] >= own["quality"] - 1e-9
     ]
-    best = min(good, key=lambda point: (point["dollars"], -point["quality"]), default=own)
-    if best["dollars"] >= own["dollars"]:
+    best = own
+    if good:
+        dollars = tie_ranks([point["dollars"] for point in good])
+        quality = tie_ranks([-point["quality"] for point in good])
+        best = good[int(np.lexsort((quality, dollars))[0])]
+    if not is_less(best["dollars"], own["dollars"]):
         return prices_unused(
             "No other point of the frontier has the router's quality for fewer dollars."
         )

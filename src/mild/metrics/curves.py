@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
-from mild.core.decisions import argmax_last
+from mild.core.rounding import cheapest_expected, first_least
 from mild.errors import ArtifactError
 from mild.metrics.routing import expert_shares
 from mild.metrics.rows import known_rows, number_vector
@@ -95,7 +95,7 @@ class TradeoffCurve:
         if self.dollars is None:
             return None
         good = np.flatnonzero(self.quality >= quality - 1e-9)
-        return int(good[np.argmin(self.dollars[good])]) if good.size else None
+        return int(good[first_least(self.dollars[good])]) if good.size else None
 
     def as_dict(self, expert_names: Sequence[str]) -> dict[str, Any]:
         """JSON-ready columns."""
@@ -163,12 +163,14 @@ def tradeoff_choices(
 ) -> IntArray:
     """Expert (n_samples, m) of least expected error plus t times expected price, for each of m weights t.
 
-    Ties go to the highest index, as of every router.
+    Ties, up to rounding, go to the highest index, as of every router.
 
     >>> tradeoff_choices(np.array([[0.1, 0.4]]), np.array([[2.0, 1.0]]), [0.0, 1.0])
     array([[0, 1]])
     """
-    columns = [argmax_last(-(expected_errors + t * expected_prices)) for t in np.asarray(weights)]
+    columns = [
+        cheapest_expected(expected_errors + t * expected_prices) for t in np.asarray(weights)
+    ]
     return np.column_stack(columns) if columns else np.empty((len(expected_errors), 0), np.intp)
 
 

@@ -50,7 +50,7 @@ def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
     if isinstance(policy, TradeoffPolicy):
         inner, deviation = extended(policy.inner, labels)
         return TradeoffPolicy(inner, extended(policy.heads, labels)[0]), deviation
-    if isinstance(policy, ConstantPolicy) and policy.expert != int(np.argmin(policy.mean_costs)):
+    if isinstance(policy, ConstantPolicy) and policy.expert != replace(policy, named=None).expert:
         rule = "this router always asks one expert, to meet a target"
         raise UnsupportedError(f"{rule}; choose another target, or tune it with the new expert.")
     if isinstance(policy, PricedPolicy):

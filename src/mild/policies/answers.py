@@ -10,6 +10,7 @@ import numpy as np
 
 from mild.core.answers import Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.rounding import OUTCOMES, tie_ranks
 from mild.errors import UnsupportedError
 from mild.policies.base import Decisions, Policy, Settings, Tensors
 from mild.policies.compose import nested, unnested
@@ -164,11 +165,12 @@ class AgreementTable:
     ) -> tuple[IntArray, FloatArray]:
         """The expert (n,) who gives the leading answer best, and its expected score (n,)."""
         # Of those who say the same, the best speaks for all.
-        better = np.argsort(np.argsort(-self.accuracy, kind="stable"))
+        better = np.argsort(np.argsort(tie_ranks(-self.accuracy), kind="stable"))
         same = codes[:, :, None] == codes[:, None, :]
         spoken = (same & (better[None, :] < better[:, None])).any(axis=2) | (codes < 0)
         expected = np.where(spoken, -np.inf, self.expected(codes, own))
-        lead = expected.argmax(axis=1)
+        highest = expected.max(axis=1, keepdims=True)
+        lead = (expected >= highest - OUTCOMES).argmax(axis=1)
         score = expected[np.arange(len(codes)), lead]
         return lead, np.where(np.isfinite(score), score, 0.0)
 

@@ -15,6 +15,7 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import reward_distribution
 from mild.core.costs import rewards as make_rewards
 from mild.core.decisions import argmax_last
+from mild.core.rounding import cheapest_expected
 from mild.core.surrogates import Surrogate
 from mild.core.threads import thread_count
 from mild.errors import InvalidInputError, UnsupportedError
@@ -300,7 +301,10 @@ class ScorePolicy(Policy):
 
 
 class CostPolicy(Policy):
-    """Chooses the least expected cost; scores are minus expected costs."""
+    """Chooses the least expected cost, ties up to rounding to the highest index.
+
+    Scores are minus expected costs.
+    """
 
     @abstractmethod
     def expected_costs(self, X: Any) -> FloatArray: ...
@@ -315,7 +319,7 @@ class CostPolicy(Policy):
         costs = self.expected_costs(X)
         values = -costs
         shares = self.distribution_of(costs)
-        return Decisions(argmax_last(values), shares, costs, values, "expected cost")
+        return Decisions(cheapest_expected(costs), shares, costs, values, "expected cost")
 
     def distribution_of(self, costs: FloatArray) -> FloatArray:
         """Reward distribution (``others``) of expected costs (n, n_experts); uniform where all are 0."""
@@ -325,7 +329,7 @@ class CostPolicy(Policy):
         return distribution
 
     def predict(self, X: Any) -> IntArray:
-        return in_blocks(lambda block: argmax_last(self.decision_function(block)), X)
+        return in_blocks(lambda block: cheapest_expected(self.expected_costs(block)), X)
 
 
 def is_saved(policy: object) -> bool:

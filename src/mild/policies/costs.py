@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray, check_strength, float_vector
+from mild.core.rounding import ESTIMATES, OUTCOMES, first_least
 from mild.policies.base import CostPolicy, Decisions, blocks, dense
 
-# Every STRIDE-th distance is looked at first, to rule out most of the others.
-STRIDE = 16
+# Units in the last place, of sums of as many terms as there are features, by which equal distances differ.
+ROUNDED_UNITS = 16
 
 
 @dataclass(eq=False)
@@ -29,7 +31,10 @@ class ConstantPolicy(CostPolicy, kind="constant"):
 
     def __post_init__(self) -> None:
         self.n_experts = self.mean_costs.size
-        self.expert = int(np.argmin(self.mean_costs)) if self.named is None else self.named
+        if self.named is None:
+            self.expert = first_least(self.mean_costs, ESTIMATES)
+        else:
+            self.expert = self.named
 
     def expected_costs(self, X: Any) -> FloatArray:
         return np.tile(self.mean_costs, (X.shape[0], 1))
@@ -109,6 +114,10 @@ class GroupPolicy(CostPolicy, kind="groups"):
 
     def expected_costs(self, X: Any) -> FloatArray:
         return self.memberships(X) @ self.costs
+
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> GroupPolicy:
+        # The memberships of an input add up to 1.
+        return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
 
     def without(self, expert: int) -> GroupPolicy:
         return replace(self, costs=self.costs[:, self._kept(expert)])
@@ -192,9 +201,10 @@ class NearestPolicy(CostPolicy, kind="nearest"):
     """Mean cost of each expert over the nearest stored inputs, by Euclidean distance.
 
     A weight stands for that many copies of a stored input: neighbours are taken until their weights
-    reach ``n_neighbors``, the last one in part. An expert whose cost is known for none of them gets its
-    mean over all stored inputs. Dense inputs are less the ``centre``: distances near the origin keep their
-    digits in float32.
+    reach ``n_neighbors``. Inputs that tie for the last places, up to rounding, share the weight that is
+    left for these, so that neither rounding nor the order of the stored inputs decides between them. An
+    expert whose cost is known for none of the neighbours gets its mean over all stored inputs. Dense inputs
+    are less the ``centre``: distances near the origin keep their digits in float32.
     """
 
     inputs: Any
@@ -210,73 +220,89 @@ class NearestPolicy(CostPolicy, kind="nearest"):
         inputs, costs, weights = self.inputs, self.costs, self.weights
         self.n_features, self.n_experts = inputs.shape[1], costs.shape[1]
         asked = ~np.isnan(costs)
-        self._known = asked.astype(costs.dtype)
-        self._filled = np.where(asked, costs, 0)
-        mass = weights @ self._known
-        means = (weights @ self._filled) / np.where(mass > 0, mass, 1)
-        self._means = means.astype(costs.dtype)
-        self._half_norms = 0.5 * np.asarray(
-            inputs.multiply(inputs).sum(axis=1)
-            if hasattr(inputs, "multiply")
-            else np.einsum("ij,ij->i", inputs, inputs)
-        ).reshape(-1)
+        # Weight, and weight times cost, of each known cost, side by side: one product sums both.
+        known = weights[:, None] * asked
+        self._known_and_costs = np.hstack([known, known * np.where(asked, costs, 0)])
+        mass, total = np.hsplit(self._known_and_costs.sum(axis=0, dtype=np.float64), 2)
+        self._means = (total / np.where(mass > 0, mass, 1)).astype(costs.dtype)
+        self._half_norms = 0.5 * _squared_norms(inputs)
         self._alike = bool((weights == 1).all())
-        # So many rows reach the wanted weight even if they are the lightest ones.
-        reach = int(np.searchsorted(np.cumsum(np.sort(weights)), self.n_neighbors)) + 1
-        self._rows = min(self.n_neighbors if self._alike else reach, len(costs))
 
     def expected_costs(self, X: Any) -> FloatArray:
-        result = np.empty((X.shape[0], self.n_experts), self._filled.dtype)
-        for part in self._parts(X):
-            distances = self._distances(X[part])
-            result[part] = self._mean_costs(distances, nearest(distances, self._rows))
-        return result
+        (costs,) = self.costs_by_neighbours(X, [self.n_neighbors])
+        return costs
 
     def costs_by_neighbours(self, X: Any, counts: Sequence[int]) -> FloatArray:
-        """Expected costs (len(counts), n, n_experts) for other numbers of neighbours, up to its own.
+        """Expected costs (len(counts), n, n_experts) for several numbers of neighbours.
 
-        Distances, which take nearly all the time, are computed once. Every stored weight must be 1.
+        Distances, which take most of the time, are computed once.
         """
-        result = np.empty((len(counts), X.shape[0], self.n_experts), self._filled.dtype)
+        result = np.empty((len(counts), X.shape[0], self.n_experts), self.costs.dtype)
         for part in self._parts(X):
-            distances = self._distances(X[part])
-            near = _by_distance(distances, nearest(distances, self._rows))
-            for place, count in enumerate(counts):
-                result[place, part] = self._mean_costs(distances, near[:, :count].copy())
+            distances, tolerance = self._distances(X[part])
+            reaches = self._reaches(distances, counts)
+            for index, count in enumerate(counts):
+                shares = self._shares(distances, reaches[:, [index]], tolerance, count)
+                result[index, part] = self._mean_costs(shares)
         return result
 
     def _parts(self, X: Any) -> Iterator[slice]:
         """Slices of X whose distances take at most 8,000,000 entries."""
-        step = max(1, 8_000_000 // max(len(self.costs), self._rows * self.n_experts, 1))
+        step = max(1, 8_000_000 // max(len(self.costs), 1))
         for rows in blocks(X):
             stop = min(rows.stop, X.shape[0])
             for start in range(rows.start, stop, step):
                 yield slice(start, min(start + step, stop))
 
-    def _mean_costs(self, distances: FloatArray, near: IntArray) -> FloatArray:
-        if self._alike:
-            # In stored order, equal neighbours give equal sums, bit for bit.
-            near.sort(axis=1)
-            mass = self._known[near].sum(axis=1)
-            total = self._filled[near].sum(axis=1)
-        else:
-            near = _by_distance(distances, near)
-            weight = self.weights[near]
-            before = np.cumsum(weight, axis=1) - weight
-            weight = np.clip(self.n_neighbors - before, 0, weight)
-            mass = np.einsum("mr,mrk->mk", weight, self._known[near])
-            total = np.einsum("mr,mrk->mk", weight, self._filled[near])
-        return np.where(mass > 0, total / np.where(mass > 0, mass, 1), self._means)
+    def _distances(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Half the squared distances (n, m) minus half the squared norm of x, which keeps the order.
 
-    def _distances(self, X: Any) -> FloatArray:
-        """Half the squared distances minus half the squared norm of x, which keeps the order."""
+        Also the differences (n, 1) between them that are rounding: those of the sums behind them.
+        """
         shift: FloatArray | float = 0.0
         if self.centre is not None:
             if hasattr(X, "toarray"):
                 shift = self.inputs @ self.centre
             else:
                 X = X - self.centre
-        return self._half_norms + shift - dense(X @ self.inputs.T)
+        level = self._half_norms + shift
+        distances = level - dense(X @ self.inputs.T)
+        largest_product = np.sqrt(_squared_norms(X) * 2 * self._half_norms.max())
+        largest_term = np.abs(level).max() + largest_product[:, None]
+        unit = np.finfo(distances.dtype).eps * math.sqrt(self.n_features)
+        return distances, ROUNDED_UNITS * unit * largest_term
+
+    def _reaches(self, distances: FloatArray, counts: Sequence[int]) -> FloatArray:
+        """Distances (n, len(counts)) within which the weights reach each number of neighbours."""
+        last = len(self.costs) - 1
+        if self._alike:
+            places = [min(int(count) - 1, last) for count in counts]
+            return np.partition(distances, sorted(set(places)), axis=1)[:, places]
+        order = np.argsort(distances, axis=1, kind="stable")
+        ordered = np.take_along_axis(distances, order, axis=1)
+        reached = np.cumsum(self.weights[order], axis=1, dtype=np.float64)
+        columns = []
+        for count in counts:
+            is_reached = reached >= count * (1 - OUTCOMES)
+            place = np.where(is_reached[:, -1], is_reached.argmax(axis=1), last)
+            columns.append(ordered[np.arange(len(ordered)), place])
+        return np.column_stack(columns)
+
+    def _shares(
+        self, distances: FloatArray, reach: FloatArray, tolerance: FloatArray, count: int
+    ) -> FloatArray:
+        """Share (n, m) with which each stored input counts as a neighbour: 1, 0, or one that ties."""
+        is_nearer = distances < reach - tolerance
+        is_tied = (distances <= reach + tolerance) & ~is_nearer
+        shares = is_nearer.astype(self.costs.dtype)
+        left = count - shares @ self.weights
+        ties = is_tied @ self.weights
+        shares += is_tied * (np.clip(left / ties, 0, 1)[:, None]).astype(self.costs.dtype)
+        return shares
+
+    def _mean_costs(self, shares: FloatArray) -> FloatArray:
+        mass, total = np.hsplit(shares @ self._known_and_costs, 2)
+        return np.where(mass > 0, total / np.where(mass > 0, mass, 1), self._means)
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> NearestPolicy:
         return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
@@ -296,33 +322,8 @@ def scaled_head(
     )
 
 
-def _by_distance(distances: FloatArray, near: IntArray) -> IntArray:
-    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(near, order, axis=1)
-
-
-def nearest(distances: FloatArray, count: int) -> IntArray:
-    """Indices (n, count) of the smallest distances of each row (n, m), unordered.
-
-    A quantile of a sample of each row bounds them, so that few are left to partition: a quarter of the
-    time of a partition of the whole row.
-
-    >>> nearest(np.array([[3.0, 1.0, 2.0]]), 2)
-    array([[1, 2]])
-    """
-    size = distances.shape[1]
-    expected = count / STRIDE
-    # Four deviations and some more: the sample rarely bounds too few.
-    rank = int(expected + 4 * expected**0.5) + 8
-    sample = distances[:, ::STRIDE]
-    if 2 * rank >= sample.shape[1]:
-        return np.argpartition(distances, min(count, size) - 1, axis=1)[:, :count]
-    bounds = np.partition(sample, rank, axis=1)[:, rank]
-    found = np.empty((len(distances), count), np.intp)
-    for row, bound in enumerate(bounds):
-        values = distances[row]
-        left = np.flatnonzero(values <= bound)
-        if left.size < count:
-            left = np.arange(size)
-        found[row] = left[np.argpartition(values[left], count - 1)[:count]]
-    return found
+def _squared_norms(X: Any) -> FloatArray:
+    """Squared Euclidean norms (n,) of the rows of X, dense or sparse."""
+    if hasattr(X, "multiply"):
+        return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
+    return np.einsum("ij,ij->i", X, X)

@@ -22,6 +22,7 @@ from mild.core.arrays import (
     float_matrix,
     invalid,
 )
+from mild.core.rounding import first_least, tie_ranks
 from mild.errors import DegenerateDataWarning
 from mild.metrics.rows import row_weights
 from mild.policies import AnswerCascadePolicy, ConstantPolicy, Policy
@@ -51,6 +52,8 @@ GATE_ALPHA, WORTH = 1e-3, 0.03
 START_QUANTILES = (0.6, 0.8, 0.9, 0.95)
 # Differences of costs that are none.
 ROUNDING = 1e-9
+# Probabilities that differ by less are equal to a threshold.
+SLACK = 1e-5
 
 Steps = tuple[tuple[int, ...], ...]
 Folds = Sequence[tuple[IntArray, IntArray]]
@@ -208,8 +211,8 @@ class AnswerCascadeRouter(BaseRouter):
         """The policy of the candidate of least mean cost plus ``price_weight`` times what is paid."""
         check_is_fitted(self, "candidates_")
         check_strength("price_weight", price_weight)
-        best = min(self.candidates_, key=lambda one: one.cost + price_weight * one.paid)
-        return self.policy_of(best, price_weight)
+        losses = [one.cost + price_weight * one.paid for one in self.candidates_]
+        return self.policy_of(self.candidates_[first_least(losses)], price_weight)
 
     def policy_of(
         self, candidate: CascadeCandidate, price_weight: float | None = None
@@ -356,7 +359,7 @@ class CascadeSearch:
         total = np.maximum(known.sum(axis=0), 1e-300)
         price = (known * self._prices).sum(axis=0) / total
         quality = (known * self._scores).sum(axis=0) / total
-        order: list[int] = np.lexsort((-quality, price)).tolist()
+        order: list[int] = np.lexsort((tie_ranks(-quality), tie_ranks(price))).tolist()
         if len(order) <= MOST_EXPERTS:
             return order
         # The best ones at each price of an error.
@@ -414,9 +417,11 @@ class CascadeSearch:
         parts = self.parts(steps) if parts is None else parts
         # An expected score of 0 is that of no answer, which is never accepted.
         values = np.ravel([part.expected[known > 0] for part in parts])
-        thresholds = (
-            np.unique(values[values > 0]) if values.any() else np.array([float(len(parts) > 0)])
-        )
+        thresholds = np.array([float(len(parts) > 0)])
+        if values.any():
+            # A little below the value of some rows: rounding must not divide these.
+            thresholds = np.unique(values[values > 0].round(5)) - SLACK
+            thresholds = np.unique(np.maximum(thresholds, np.finfo(float).tiny))
         if len(thresholds) > MOST_THRESHOLDS:
             thresholds = np.unique(np.quantile(thresholds, np.linspace(0, 1, MOST_THRESHOLDS)))
         prices, final = self._step_prices(steps), self._final(steps)
@@ -488,10 +493,11 @@ class CascadeSearch:
     def _promising(self, found: Sequence[CascadeCandidate]) -> list[Steps]:
         """Steps of the cheapest cascades at each of several costs."""
         cost = np.array([one.cost for one in found])
-        order = np.argsort([one.paid for one in found], kind="stable")
+        order = np.argsort(tie_ranks([one.paid for one in found]), kind="stable")
         chosen: dict[Steps, None] = {}
         for level in np.linspace(np.quantile(cost, 0.5), cost.min(), LEVELS):
-            good = [found[i].steps for i in order[cost[order] <= level][: KEPT * MOST_THRESHOLDS]]
+            enough = order[cost[order] <= level + ROUNDING]
+            good = [found[i].steps for i in enough[: KEPT * MOST_THRESHOLDS]]
             chosen |= dict.fromkeys(list(dict.fromkeys(good))[:KEPT])
         return list(chosen)
 
@@ -513,8 +519,11 @@ def undominated(found: Sequence[CascadeCandidate]) -> list[CascadeCandidate]:
 def _starts(steps: Steps, errors: FloatArray) -> list[tuple[BoolArray, float]]:
     """Rows (n,) that the first step is likely to be wrong about, and above which expected error."""
     least = errors[:, list(steps[0])].min(axis=1)
-    limits = np.quantile(least, START_QUANTILES).tolist() if len(steps) > 1 else []
-    return [(least > limit, limit) for limit in limits]
+    if len(steps) == 1:
+        return []
+    # A little above the quantile, which is the value of some rows: rounding must not divide these.
+    limits = np.quantile(least, START_QUANTILES) + SLACK
+    return [(least > limit, limit) for limit in limits.tolist()]
 
 
 def _fit_gate(

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.cluster import KMeans
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from mild.artifact.novelty import LEVELS, NOVEL, Novelty
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.decisions import argmax_last
+from mild.core.rounding import ESTIMATES, cheapest_expected, is_less
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
 from mild.policies import Policy
 from mild.routers.base import BaseRouter
+from mild.routers.clusters import distinct_rows, fit_centres
 
 Folds = Sequence[tuple[IntArray, IntArray]]
 # Rows that are looked at, of more; rows of an expert that are needed to calibrate it.
@@ -106,21 +106,22 @@ def fit_calibration(
     before, after = (
         _squares(held.values(raw), targets, rows, sample_weight) for raw in (held.raw, mapped)
     )
-    same = ~(after < before)  # an expert whose estimates do not improve keeps them
+    # An expert whose estimates do not improve by more than rounding keeps them.
+    same = ~(after < before * (1 - ESTIMATES))
     slopes[same], offsets[same], mapped[:, same] = 1.0, 0.0, held.raw[:, same]
     if same.all():
         return None
     losses, squares = [], []
     for raw in (held.raw, mapped):
         values = held.values(raw)
-        chosen = argmax_last(-(values + held.prices)[rows])
+        chosen = cheapest_expected((values + held.prices)[rows])
         losses.append(float(_means(costs[rows, chosen], rows, sample_weight)))
         squares.append(float(_squares(values, targets, rows, sample_weight).mean()))
     return Calibration(
         slopes.tolist(),
         offsets.tolist(),
         held.scale is not None,
-        losses[1] <= losses[0],
+        not is_less(losses[0], losses[1]),
         (losses[0], losses[1]),
         (squares[0], squares[1]),
         len(rows),
@@ -193,7 +194,7 @@ def _fit_maps(
         own = rows[~np.isnan(targets[rows, k])]
         raw, target = held.raw[own, k], targets[own, k]
         weight = None if sample_weight is None else sample_weight[own]
-        if len(own) < LEAST_ROWS or np.ptp(raw) == 0 or np.ptp(target) == 0:
+        if len(own) < LEAST_ROWS or _is_constant(raw) or np.ptp(target) == 0:
             continue
         if held.scale is None:
             model = LinearRegression().fit(raw[:, None], target, weight)
@@ -220,6 +221,11 @@ def _fit_maps(
     return slopes, offsets
 
 
+def _is_constant(estimates: FloatArray) -> bool:
+    """Whether estimates differ by rounding at most."""
+    return bool(np.ptp(estimates) <= ESTIMATES * np.abs(estimates).max())
+
+
 def fit_novelty(
     step: TextFeatures,
     contents: Sequence[Any],
@@ -234,11 +240,11 @@ def fit_novelty(
     """
     seen, held = (rows[:: 1 + len(rows) // MAX_ROWS] for rows in fold)
     some = X[seen[:: 1 + len(seen) // CENTRE_ROWS]].astype(np.float64)
-    different = np.unique(some, axis=0)
+    different, _ = distinct_rows(some, np.ones(len(some)))
     most = max(16, min(MAX_CENTRES, MAX_NUMBERS // X.shape[1]))
     if len(different) > most:
-        found = KMeans(most, n_init=1, max_iter=10, random_state=0).fit(different)
-        different = found.cluster_centers_
+        weight = np.ones(len(different))
+        different = fit_centres(different, weight, most, 0, n_init=1, max_iter=10)
     unseen = step.held_out_shares([contents[i] for i in seen], [contents[i] for i in held])
     centres = different.astype(np.float32)
     plain = Novelty(centres, np.array([1.0, np.inf]), LEVELS, means)

@@ -13,6 +13,7 @@ from mild.core.arrays import FloatArray, IntArray, check_strength, invalid
 from mild.core.decisions import argmax_last
 from mild.core.losses import floored_counts
 from mild.core.margins import membership, paper_grid, ratio_grid
+from mild.core.rounding import tie_ranks
 from mild.errors import check_option
 from mild.routers.base import BaseRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
@@ -246,11 +247,11 @@ def find_bias(
             others[:, k] = -np.inf
             rival = argmax_last(others)
             # The expert is chosen from the first step above this gap on.
-            gap = (others[every, rival] - scores[:, k]) / margin
+            gap = ((others[every, rival] - scores[:, k]) / margin).round(9)
             change = costs[:, k] - costs[every, rival]
             place = np.searchsorted(STEPS, gap, side="right")
-            total = np.bincount(place, change, STEPS.size + 1)[:-1].cumsum().round(9)
-            bias[k] = STEPS[np.lexsort((np.abs(STEPS), total))[0]] * margin
+            total = np.bincount(place, change, STEPS.size + 1)[:-1].cumsum()
+            bias[k] = STEPS[np.lexsort((np.abs(STEPS), tie_ranks(total)))[0]] * margin
         if (bias == before).all():
             break
     result: FloatArray = bias - bias.min()

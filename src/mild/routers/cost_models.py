@@ -12,6 +12,7 @@ from joblib import Parallel, delayed
 from sklearn.linear_model import Ridge
 
 from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
+from mild.core.rounding import ESTIMATES, first_least
 from mild.errors import ConvergenceWarning
 from mild.policies import LinearCostPolicy, NearestPolicy, Policy, PricedPolicy
 from mild.routers.base import BaseRouter, from_policy, unwarned
@@ -221,7 +222,7 @@ def fit_heads(
     squared = {
         alpha: np.nanmean(scale * (found[0] - errors) ** 2) for alpha, found in estimates.items()
     }
-    best = min(HEAD_ALPHAS, key=lambda alpha: squared[alpha])
+    best = HEAD_ALPHAS[first_least([squared[alpha] for alpha in HEAD_ALPHAS], ESTIMATES)]
     router = PricedRouter(alpha=best, price_weight=price_weight)
     unwarned(router.fit)(X, errors, sample_weight, prices)
     return HeadEstimates(router, *estimates[best])
@@ -272,12 +273,14 @@ def ridge_heads(
 ) -> Heads:
     """Ridge regression: minimises ``sum_i w_ik (t_ik - w_k . x_i - b_k)^2 + penalty_k ||w_k||^2``.
 
-    Experts that were asked about the same rows share one factorisation.
+    Experts that were asked about the same rows share one factorisation, in double precision: estimates are
+    compared with each other, and their last digits depend on the processor.
     """
     p = targets.shape[1]
     penalty = np.broadcast_to(np.asarray(penalties, dtype=np.float64), (p,))
     coef = np.zeros((p, X.shape[1]), X.dtype)
     intercept = np.zeros(p, X.dtype)
+    X = X.astype(np.float64, copy=False)
     patterns, group = np.unique(weights > 0, axis=1, return_inverse=True)
     for number in range(patterns.shape[1]):
         rows = np.flatnonzero(patterns[:, number])
@@ -308,11 +311,13 @@ def logistic_heads(
     max_iter: int = 300,
     tol: float = 1e-10,
 ) -> Heads:
-    """Logistic regression on soft targets in [0, 1], all heads in one L-BFGS run.
+    """Logistic regression on soft targets in [0, 1], all heads in one L-BFGS run in double precision.
 
     Minimises ``mean_i [log(1 + e^f) - t f] + alpha ||w_k||^2``, ``f = w_k . x_i + b_k``, for each
     expert k; the mean is over the rows on which k was asked, weighted.
     """
+    dtype = X.dtype
+    X = X.astype(np.float64, copy=False)
     share = weights / weights.sum(axis=0)
     soft = np.where(share > 0, targets, 0)
     loss = LogisticLoss(
@@ -330,7 +335,7 @@ def logistic_heads(
             ConvergenceWarning,
             stacklevel=5,
         )
-    W = solution.W.astype(X.dtype)
+    W = solution.W.astype(dtype)
     return Heads(W[:, :-1].copy(), W[:, -1].copy(), max(1, solution.n_iter))
 
 

@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.cluster import KMeans
 
 from mild.core.arrays import FloatArray, IntArray
 from mild.policies import GroupPolicy, Policy
 from mild.routers.base import BaseRouter, from_policy, renamed_argument
 from mild.routers.baselines import mean_costs
+from mild.routers.clusters import distinct_rows, fit_centres, nearest_centres
 
 # Rows that k-means sees, at most.
 CLUSTER_ROWS = 5_000
@@ -89,15 +89,13 @@ class GroupRouter(BaseRouter):
     def _clusters(self, X: FloatArray, weight: FloatArray) -> IntArray:
         # Distinct rows with their weights: copies of a row and its weight mean the same.
         kept = weight > 0
-        rows, place = np.unique(X[kept], axis=0, return_inverse=True)
-        mass = np.bincount(place.ravel(), weight[kept])
+        rows, mass = distinct_rows(X[kept], weight[kept])
         some = np.linspace(
             0, len(rows), min(len(rows), CLUSTER_ROWS), endpoint=False, dtype=np.intp
         )
         count = max(1, min(int(self.n_clusters), len(rows) // 4))
-        model = KMeans(count, n_init=4, random_state=self.random_state)
-        model.fit(rows[some], sample_weight=mass[some])
-        return np.asarray(model.predict(X), np.intp)
+        centres = fit_centres(rows[some], mass[some], count, self.random_state, n_init=4)
+        return nearest_centres(X, centres)
 
     def _discriminants(
         self, X: FloatArray, labels: IntArray, member: FloatArray, weight: FloatArray

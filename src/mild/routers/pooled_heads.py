@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
+from mild.core.rounding import ESTIMATES, first_least
 
 # Ridge strengths that are tried, as multiples of the features' variance over the number of rows.
 STRENGTHS = (*(10.0 ** np.arange(-2, 6)), np.inf)
@@ -103,7 +104,7 @@ def pooled_heads(
     rows = np.flatnonzero(mass > 0)
     pooled = _Moments.of(X, rows, mass[rows], residual[rows] / mass[rows], centre)
     path = _path(pooled, mass[rows].sum() ** 2 / (mass[rows] ** 2).sum(), unit)
-    common = path.slopes[int(np.argmin(path.errors))]
+    common = path.slopes[first_least(path.errors, ESTIMATES)]
     level: FloatArray = mean.copy()
     coef = np.tile(common, (n_experts, 1))
     variance, own, errors = np.zeros(n_experts), {}, np.zeros(len(STRENGTHS))
@@ -115,7 +116,7 @@ def pooled_heads(
         own[k] = found, _path(found, count[k], unit)
         errors += count[k] * own[k][1].errors
         variance[k] = found.variance
-    best = int(np.argmin(errors))
+    best = first_least(errors, ESTIMATES)
     for k, (found, path) in own.items():
         coef[k] += path.slopes[best]
         level[k] = found.mean_y - found.mean_x @ path.slopes[best]

@@ -17,7 +17,14 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_jobs, float_vector, invalid
-from mild.core.decisions import argmax_last
+from mild.core.rounding import (
+    ESTIMATES,
+    OUTCOMES,
+    cheapest_expected,
+    first_least,
+    is_less,
+    tie_ranks,
+)
 from mild.errors import TuningInterruptedWarning, counted
 from mild.metrics import (
     Verdict,
@@ -313,7 +320,7 @@ class RouterCV(BaseRouter):
             if "bias" in candidate.params:
                 continue  # Costs are blended, and a bias distorts expected costs.
             name = candidate.member
-            if name not in best or means[index] < means[best[name]]:
+            if name not in best or is_less(means[index], means[best[name]], ESTIMATES):
                 best[name] = index
         members = [(name, clone(candidates[i].router)) for name, i in best.items()]
         router = StackRouter(members, cv=data.folds, n_jobs=self.n_jobs, average_rows=AVERAGE_ROWS)
@@ -331,7 +338,8 @@ class RouterCV(BaseRouter):
         difference = rows[:, index] - rows[:, -1]
         coverage = 1 - 2 * (1 - self.confidence) / rows.shape[1]
         reach = student_quantile(coverage, len(rows) - 1) * difference.std(ddof=1)
-        return bool(difference.mean() + reach / math.sqrt(len(rows)) < 0)
+        rounding_error = OUTCOMES * float(np.abs(rows).max())
+        return bool(difference.mean() + reach / math.sqrt(len(rows)) < -rounding_error)
 
     def _choose(
         self, candidates: list[Candidate], made: IntArray, data: SearchData, interrupted: bool
@@ -340,7 +348,9 @@ class RouterCV(BaseRouter):
         tried = np.flatnonzero(~np.isnan(rows).any(axis=0))
         candidates, made, rows = [candidates[i] for i in tried], made[:, tried], rows[:, tried]
         means = rows.mean(axis=0)
-        index = lowest = int(np.argmin(means))
+        # Means of the same choices differ by rounding, which must not decide.
+        rounding_error = OUTCOMES * float(np.abs(means).max())
+        index = lowest = first_least(means)
         # All rows are used for the choice; results are reported on the rows that are comparable.
         common = common_rows(data.costs)
         kept = data.take(common.rows)
@@ -353,8 +363,9 @@ class RouterCV(BaseRouter):
         elif self.one_standard_error:
             drawn = data.grouped(rows)
             error = (drawn - drawn[:, [index]]).std(axis=0) / math.sqrt(len(drawn))
-            near = np.flatnonzero(means - means[index] <= error)
-            index = int(min(near, key=lambda i: (candidates[i].complexity, means[i])))
+            near = np.flatnonzero(means - means[index] <= error + rounding_error)
+            ranks = tie_ranks(means)
+            index = int(min(near, key=lambda i: (candidates[i].complexity, ranks[i])))
         self.choice_ = "lowest mean cost"
         if index != lowest:
             stacked = candidates[index].family == "stack"
@@ -391,7 +402,7 @@ class RouterCV(BaseRouter):
             router = fit_member(router, data.X, named, data.sample_weight, data.topics)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
-        worse = self.constant_if_better and self.verdict_.estimate >= 0
+        worse = self.constant_if_better and self.verdict_.estimate >= -rounding_error
         self.decides_as_constant_ = bool(worse or (self.safe and self.verdict_.pays is not True))
         if self.decides_as_constant_:
             means = mean_costs(data.costs, data.sample_weight).astype(data.X.dtype)
@@ -444,8 +455,9 @@ class RouterCV(BaseRouter):
 
 def _best_strengths(candidates: list[Candidate], means: FloatArray, count: int) -> set[float]:
     """The ``count`` strengths at which the margins at the centre of the search cost least."""
-    order = [i for i in np.argsort(means, kind="stable") if candidates[i].moved is False]
-    return {candidates[i].params["alpha"] for i in order[:count]}
+    by_cost = np.argsort(tie_ranks(means), kind="stable")
+    centre = [index for index in by_cost if candidates[index].moved is False]
+    return {candidates[index].params["alpha"] for index in centre[:count]}
 
 
 def _with_bias(
@@ -454,7 +466,7 @@ def _with_bias(
     """The best of the candidates whose scores were kept, with a bias, and its held-out choices."""
     kept = list(scores)
     means = data.rows(data.paid(made[:, kept])).mean(axis=0)
-    index = kept[int(np.argmin(means))]
+    index = kept[first_least(means)]
     parent = candidates[index]
     margin = float(parent.params["margins"][0])
     rows = data.costs, data.sample_weight, data.folds
@@ -666,7 +678,7 @@ def _judge_block(
     routers = [candidate.router for candidate in candidates]
     if weight is None and all(isinstance(router, KNNRouter) for router in routers):
         nearest = _nearest_costs(routers, X, costs, held_out)
-        chosen = np.column_stack([argmax_last(-found) for found in nearest])
+        chosen = np.column_stack([cheapest_expected(costs) for costs in nearest])
         return fold, block, chosen, {}, dict(zip(block, nearest, strict=True))
     path = None
     chosen = np.empty((len(test), len(block)), dtype=np.intp)

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 
 from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.rounding import OUTCOMES, cheapest_expected
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter, label_numbers, renamed_argument, unwarned
@@ -265,7 +266,8 @@ def blend(
         others = np.setdiff1d(covered, held) if len(folds) > 1 else held
         found, means = fit(predictions[:, others], costs[others], weight[others])
         expected = np.tensordot(found[:-1], _differences(predictions[:, held]), 1)
-        chosen[held] = (expected + found[-1] * (means - means.mean())).argmin(axis=1)
+        expected = expected + found[-1] * (means - means.mean())
+        chosen[held] = cheapest_expected(expected + means.mean())
     weights, means = fit(predictions[:, covered], costs[covered], weight[covered])
     return weights, means, chosen
 
@@ -376,7 +378,8 @@ def explained(sums: FloatArray) -> float:
 
 
 def _or_means(weights: FloatArray) -> FloatArray:
-    """The weights; the mean costs alone where all are 0."""
+    """The weights, without those that are rounding; the mean costs alone where all are 0."""
+    weights = np.where(weights > OUTCOMES, weights, 0.0)
     if not weights.any():
         weights[-1] = 1.0
     return weights

@@ -12,6 +12,7 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.info import CostInfo, SharesInfo
 from mild.core.arrays import IntArray, as_python, check_strength, invalid
+from mild.core.rounding import ESTIMATES, first_least
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.data.splits import folds
@@ -218,7 +219,7 @@ def add_expert(
         info=replace(
             info,
             cost=info.cost and CostInfo(terms.formula(own), **terms.as_dict()),
-            constant=names[int(np.argmin(expected))],
+            constant=names[first_least(expected, ESTIMATES)],
             mean_scores={**(info.mean_scores or {}), new: float(1 - labels.errors.mean())},
             shares=SharesInfo(len(labels.reference), dict(zip(names, shares, strict=True))),
             standard_errors={**(info.standard_errors or {}), new: deviation},

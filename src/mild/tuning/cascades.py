@@ -13,6 +13,7 @@ from joblib import Parallel, delayed
 from mild.artifact.facts import cascade_words
 from mild.core.answers import KINDS, Answers
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.rounding import first_least, tie_ranks
 from mild.data import OutcomeTable
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.data.splits import random_splits
@@ -113,16 +114,22 @@ def price_weights(candidates: Sequence[CascadeCandidate]) -> FloatArray:
     >>> price_weights(found)
     array([0.1, 0.4])
     """
-    at = min(candidates, key=lambda one: (one.cost, one.paid))
+    costs = tie_ranks([candidate.cost for candidate in candidates])
+    paid = tie_ranks([candidate.paid for candidate in candidates])
+    at = int(np.lexsort((paid, costs))[0])
     turns = []
-    while cheaper := [one for one in candidates if one.paid < at.paid]:
-        slopes = [(one.cost - at.cost) / (at.paid - one.paid) for one in cheaper]
-        turns.append(min(slopes))
-        at = cheaper[slopes.index(turns[-1])]  # of equal ones the cheapest, which comes first
+    while (cheaper := np.flatnonzero(paid < paid[at])).size:
+        slopes = []
+        for index in cheaper.tolist():
+            more = candidates[index].cost - candidates[at].cost
+            slopes.append(more / (candidates[at].paid - candidates[index].paid))
+        best = first_least(slopes)  # of equal ones the cheapest, which comes first
+        turns.append(slopes[best])
+        at = int(cheaper[best])
     if not turns:
         return np.zeros(1)
     middle = [float(np.sqrt(low * high)) for low, high in pairwise(turns)]
-    return np.unique([float(f"{t:.6g}") for t in (turns[0] / 2, *middle, 2 * turns[-1])])
+    return np.unique([float(f"{t:.4g}") for t in (turns[0] / 2, *middle, 2 * turns[-1])])
 
 
 def fit_cascades(
@@ -320,8 +327,8 @@ def unused_answers(task: Task, seed: int) -> dict[str, Any] | None:
         return None
     prices = np.zeros(table.scores.shape) if table.prices is None else table.prices
     price, quality = np.nanmean(prices, axis=0), np.nanmean(table.scores, axis=0)
-    parts = np.array_split(np.argsort(price, kind="stable"), SAID_EXPERTS)
-    some = [int(part[np.argmax(quality[part])]) for part in parts if part.size]
+    parts = np.array_split(np.argsort(tie_ranks(price), kind="stable"), SAID_EXPERTS)
+    some = [int(part[first_least(-quality[part])]) for part in parts if part.size]
     part, paid = table.take(rows).in_order(np.array(some)), prices[rows][:, some]
     answers, scores, names = part.answers, part.scores, part.expert_names
     if answers is None or not answers.ever_agree:
@@ -329,7 +336,7 @@ def unused_answers(task: Task, seed: int) -> dict[str, Any] | None:
     (halves,) = random_splits(groups, 1, 0.5, seed)
     fit, judged = halves.train, halves.test
     # Counts read no features.
-    X, best = np.zeros((len(rows), 1)), int(np.argmax(scores[fit].mean(axis=0)))
+    X, best = np.zeros((len(rows), 1)), first_least(-scores[fit].mean(axis=0))
     router = AnswerCascadeRouter(max_calls=min(SAID_CALLS, len(some)), gate="counts")
     router.fit(X[fit], 1 - scores[fit], answers=answers.take(fit), prices=paid[fit])
     least = 1 - scores[fit, best].mean() + ROUNDING

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from mild.artifact.sources import source_of
 from mild.artifact.targets import QUALITY_TARGETS, Target, always, margin_words
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.rounding import first_least, tie_ranks
 from mild.errors import InvalidInputError
 from mild.metrics import simultaneous_intervals
 from mild.metrics.curves import (
@@ -125,7 +126,8 @@ class HeldOut:
         price = np.zeros(self.quality.shape[1])
         if self.dollars is not None:
             price = self.dollars.mean(axis=0)
-        return int(np.lexsort((price, -self.quality.mean(axis=0).round(12)))[0])
+        quality = tie_ranks(-self.quality.mean(axis=0))
+        return int(np.lexsort((tie_ranks(price), quality))[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,8 +282,8 @@ def trade_off_weights(held: HeldOut) -> FloatArray:
     if not turns.size:
         return np.zeros(1)
     found = np.quantile(turns.astype(np.float64), np.linspace(0, 1, MOST_WEIGHTS))
-    # Short numbers, so that a name such as router-mild-<t> says the same.
-    short = [float(f"{t:.6g}") for t in [0.0, found[0] / 2, *found, 1.1 * found[-1]]]
+    # Short numbers: a name such as router-mild-<t> says the same, and rounding does not change them.
+    short = [float(f"{t:.4g}") for t in [0.0, found[0] / 2, *found, 1.1 * found[-1]]]
     return np.unique(short)
 
 
@@ -425,13 +427,14 @@ def certify_loss(
     _, tried = learned(fitting)
     rng = np.random.default_rng([seed, 2])
     p_values = betting_p_values(rng.permutation(tried), limit, 1 - guarantee)
-    safest = int(np.lexsort((tried.mean(axis=0), p_values))[0])
+    safest = int(np.lexsort((tie_ranks(tried.mean(axis=0)), tie_ranks(p_values)))[0])
     frontier, losses = learned(calibration, safest)
     certificate = certify(rng.permutation(losses), limit, guarantee)
     allowed = [*range(certificate.n_certified), losses.shape[1] + reference]
     curve = frontier.curve
     dollars = np.zeros(len(curve.quality)) if curve.dollars is None else curve.dollars
-    index = min(allowed, key=lambda i: (dollars[i], -curve.quality[i]))
+    price_rank, quality_rank = tie_ranks(dollars), tie_ranks(-curve.quality)
+    index = min(allowed, key=lambda i: (price_rank[i], quality_rank[i]))
     found = _solution(target, frontier, index, expert_names, confidence, seed, True, certificate)
     return replace(found, met=bool(certificate.n_certified))
 
@@ -530,7 +533,7 @@ def traded_prices(task: Task) -> FloatArray:
     if table.prices is not None:
         check_prices(table.expert_names, table.prices)
         return table.prices
-    strong = int(np.argmax(np.nanmean(table.scores, axis=0)))
+    strong = first_least(-np.nanmean(table.scores, axis=0))
     return np.broadcast_to(np.eye(table.scores.shape[1])[strong], table.scores.shape)
 
 

@@ -1,0 +1,71 @@
+"""Comparisons that do not depend on the last digits of computed numbers.
+
+Processors add and multiply in different orders, so numbers that are equal by definition differ in their
+last digits: distances to copies of a text, mean costs of two candidates with the same choices, estimates
+for two experts with the same outcomes. A comparison that decides something takes such numbers as equal and
+goes by a fixed order instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.core.arrays import FloatArray, IntArray
+
+#: Relative differences that are rounding: of means and sums of outcomes, which are exact to some 15
+#: digits, and of estimates that were learned from features in single precision.
+OUTCOMES = 1e-9
+ESTIMATES = 16 * float(np.finfo(np.float32).eps)
+
+
+def is_less(value: float, other: float, tolerance: float = OUTCOMES) -> bool:
+    """Whether a number is less than another one by more than rounding.
+
+    >>> is_less(0.1, 0.2), is_less(0.1, 0.1 + 1e-16)
+    (True, False)
+    """
+    return bool(value < other - tolerance * max(abs(value), abs(other)))
+
+
+def tie_ranks(values: ArrayLike, tolerance: float = OUTCOMES) -> IntArray:
+    """Rank (n,) of each of the values (n,), from 0; values that differ by rounding share a rank.
+
+    Neighbours in ascending order share a rank if they differ by at most ``tolerance`` times the largest
+    absolute value.
+
+    >>> tie_ranks([0.3, 0.1, 0.1 + 1e-16, 0.2])
+    array([2, 0, 0, 1])
+    """
+    array = np.asarray(values, dtype=np.float64)
+    order = np.argsort(array, kind="stable")
+    ordered = array[order]
+    scale = np.abs(array[np.isfinite(array)]).max(initial=0.0)
+    with np.errstate(invalid="ignore"):
+        is_higher = np.diff(ordered) > tolerance * scale
+    ranks = np.empty(array.size, np.intp)
+    ranks[order] = np.concatenate([[0], np.cumsum(is_higher)])[: array.size]
+    return ranks
+
+
+def first_least(values: ArrayLike, tolerance: float = OUTCOMES) -> int:
+    """Index of the first of the values (n,) that equal the least one up to rounding.
+
+    >>> first_least([0.3, 0.1 + 1e-16, 0.1])
+    1
+    """
+    return int(np.argmin(tie_ranks(values, tolerance)))
+
+
+def cheapest_expected(costs: FloatArray) -> IntArray:
+    """Index (n,) of the least of the expected costs (n, p) of each row, ties to the highest index.
+
+    Expected costs tie if they differ by rounding.
+
+    >>> cheapest_expected(np.array([[0.2, 0.1, 0.1 + 1e-16], [0.1, 0.2, 0.3]]))
+    array([2, 0])
+    """
+    least = costs.min(axis=1, keepdims=True)
+    size = np.maximum(np.abs(costs), np.abs(least))
+    tied = costs - least <= ESTIMATES * size
+    return costs.shape[1] - 1 - tied[:, ::-1].argmax(axis=1)
