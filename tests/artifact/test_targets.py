@@ -72,7 +72,7 @@ def with_errors(loss=0.01, dollars=0.5, folds=5):
     ],
 )
 def test_a_margin_is_taken_where_the_errors_are_known(wanted, weight):
-    found = Target(**wanted).choose(with_errors())
+    found = Target(**{"target_probability": 0.8, **wanted}).choose(with_errors())
     assert found.likely
     assert found.met
     assert with_errors().weights[found.index] == weight
@@ -82,7 +82,7 @@ def test_a_margin_is_taken_where_the_errors_are_known(wanted, weight):
 def test_always_the_best_expert_needs_no_margin():
     best = with_errors().best_index
     for wanted in ({"max_quality_loss": 0.0}, {"keep_quality": 1.0}):
-        found = Target(**wanted).choose(with_errors(loss=0.1))
+        found = Target(**wanted, target_probability=0.8).choose(with_errors(loss=0.1))
         assert (found.index, found.likely) == (best, True)
         assert list(found.margins.values()) == [0.0]
 
@@ -97,17 +97,17 @@ def test_a_trade_off_behind_one_without_its_margin_is_not_taken():
 
 
 def test_where_no_setting_has_the_margin_the_nearest_that_meets_the_target_is_taken():
-    found = Target(keep_quality=1.02).choose(with_errors())
+    found = Target(keep_quality=1.02, target_probability=0.8).choose(with_errors())
     assert (found.index, found.met, found.likely) == (0, True, False)
     assert found.margins["keep_quality"] > 0
 
 
 def test_fewer_folds_and_more_targets_ask_for_larger_margins():
-    target = Target(keep_quality=0.9)
+    target = Target(keep_quality=0.9, target_probability=0.8)
     many, few = (target.choose(with_errors(folds=folds)) for folds in (10, 3))
     assert many.index == few.index
     assert many.margins["keep_quality"] < few.margins["keep_quality"]
-    both = Target(keep_quality=0.9, max_dollars=9.0).choose(with_errors(folds=10))
+    both = replace(target, max_dollars=9.0).choose(with_errors(folds=10))
     assert both.index == many.index
     assert many.margins["keep_quality"] < both.margins["keep_quality"]
 
@@ -187,12 +187,23 @@ def test_a_router_with_errors_takes_the_margin_of_the_probability():
     router = trading_router()
     record = with_errors().as_dict(NAMES)
     router = replace(router, info=replace(router.info, tradeoffs=record))
-    found = router.with_target(max_dollars=4.0).info.target
+    found = router.with_target(max_dollars=4.0, target_probability=0.8).info.target
     assert (found.t, found.probability, found.likely) == (50.0, 0.8, True)
     assert found.margins["max_dollars"] > 0
-    assert router.with_target(max_dollars=4.0, target_probability=0.5).info.target.t == 5.0
-    near = router.with_target(keep_quality=1.02).info.target
+    assert "with probability 80 %, with a margin of" in found.sentence
+    near = router.with_target(keep_quality=1.02, target_probability=0.8).info.target
     assert (near.met, near.likely) == (True, False)
+
+
+def test_by_default_a_target_is_expected_to_be_met_without_a_margin():
+    router = trading_router()
+    record = with_errors().as_dict(NAMES)
+    router = replace(router, info=replace(router.info, tradeoffs=record))
+    found = router.with_target(max_dollars=4.0).info.target
+    assert (found.t, found.probability, found.likely) == (5.0, 0.5, True)
+    assert found.margins == {"max_dollars": 0.0}
+    assert "expected to be met on as many new queries; for more certainty" in found.sentence
+    assert "margin of" not in found.sentence
 
 
 @pytest.mark.parametrize("value", [0.49, 1.0, float("nan"), "0.8", None, True])

@@ -178,7 +178,7 @@ def test_a_target_is_read(tmp_path):
     file.write_text(LEAST + "[routing]\ntarget = { keep_quality = 1.02, save_dollars = 0.4 }\n")
     found = read_settings(file).routing.target.target
     assert found.wanted == {"keep_quality": 1.02, "save_dollars": 0.4}
-    assert found.target_probability == 0.8
+    assert found.target_probability == 0.5
 
 
 def test_the_ledger_can_be_switched_off(tmp_path):

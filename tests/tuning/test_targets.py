@@ -50,7 +50,7 @@ def of(held, t):
 def test_a_quality_is_kept_at_the_least_dollars():
     held = graded()
     best = held.quality.mean(axis=0).max()
-    found = solve(Target(keep_quality=0.95), held, NAMES)
+    found = solve(Target(keep_quality=0.95, target_probability=0.8), held, NAMES)
     quality, dollars = of(held, found.t)
     assert (found.met, found.certified, found.best_expert) == (True, None, "large")
     assert found.quality == pytest.approx(quality)
@@ -67,7 +67,7 @@ def test_a_quality_is_kept_at_the_least_dollars():
 
 def test_a_limit_of_dollars_is_kept_with_the_best_quality():
     held = graded()
-    found = solve(Target(max_dollars=5.0), held, NAMES)
+    found = solve(Target(max_dollars=5.0, target_probability=0.8), held, NAMES)
     most = 5.0 - found.margins["max_dollars"]
     assert 4.0 < found.dollars_per_1000.estimate <= most < 5.0
     bare = replace(measure(held).curve, errors=None)
@@ -201,7 +201,7 @@ def test_a_trade_off_that_was_never_wrong_still_has_an_error():
     held = graded(50)
     right = HeldOut(held.errors, held.prices, np.ones((50, 2)), held.dollars, held.groups)
     assert (measure(right).curve.errors.loss[:-2] > 0).all()
-    found = solve(Target(max_quality_loss=0.0), right, NAMES)
+    found = solve(Target(max_quality_loss=0.0, target_probability=0.8), right, NAMES)
     assert (found.expert, found.likely, found.margins) == ("small", True, {"max_quality_loss": 0.0})
 
 

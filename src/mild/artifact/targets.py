@@ -24,6 +24,8 @@ from mild.metrics.curves import CASCADE, TRADE_OFF, TradeoffCurve
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
+#: By default targets are expected to be met, without a margin for more certainty.
+TARGET_PROBABILITY = 0.5
 # From here on a share of quality must be a percentage.
 _PERCENT = 10
 
@@ -52,7 +54,8 @@ class Target:
     save_dollars : least share of the best expert's dollars that is saved
     guarantee : probability with which ``max_quality_loss`` holds, over the calibration rows
     target_probability : probability with which the targets are to be met on as many new rows, an estimate;
-        it decides about the margin of a target without a guarantee
+        it decides about the margin of a target without a guarantee. At 0.5 the router is expected to meet
+        them; ask for more certainty with more
 
     >>> Target(keep_quality=0.95).wanted
     {'keep_quality': 0.95}
@@ -64,7 +67,7 @@ class Target:
     strong_share: float | None = None
     save_dollars: float | None = None
     guarantee: float | None = None
-    target_probability: float = 0.8
+    target_probability: float = TARGET_PROBABILITY
 
     def __post_init__(self) -> None:
         # name -> least and largest value, and whether these are allowed
@@ -298,13 +301,19 @@ def margin_words(probability: float, likely: bool, margins: Mapping[str, float])
         + (" of the queries" if name == "strong_share" else "")
         for name, margin in margins.items()
     )
-    chance = f"on as many new queries with probability {100 * probability:g} %"
-    if likely:
+    chance = "on as many new queries"
+    more = "; for more certainty, raise target_probability (--target-probability 0.8)"
+    if probability > TARGET_PROBABILITY:
+        chance = f"{chance} with probability {100 * probability:g} %"
+        more = ""
+    if not likely:
         return (
-            f"The target is expected to be met {chance}, with a margin of {stated}. This is an "
-            "estimate, not a guarantee."
+            f"No setting is expected to meet the target {chance}: this one would need a margin of "
+            f"{stated}."
         )
-    return f"No setting is expected to meet the target {chance}: this one would need a margin of {stated}."
+    if any(margins.values()):
+        chance = f"{chance}, with a margin of {stated}"
+    return f"The target is expected to be met {chance}{more}. This is an estimate, not a guarantee."
 
 
 def at_target(

@@ -96,8 +96,11 @@ class TargetOptions:
     ] = None
     target_probability: Annotated[
         float,
-        Option(help="Probability with which targets are to be met on new queries; an estimate."),
-    ] = 0.8
+        Option(
+            help="Probability with which targets are to be met on new queries, an estimate: 0.5 for a "
+            "router that is expected to meet them, more for more certainty."
+        ),
+    ] = 0.5
     guarantee: Annotated[
         float | None,
         Option(help="Probability with which --max-quality-loss holds, by calibration rows: 0.9."),

@@ -98,8 +98,10 @@ class TargetSettings:
     """Largest share of the requests for the better of two experts."""
     save_dollars: _ShareBelowOne | None = None
     """Share of the best single expert's dollars that is saved, with the best quality."""
-    target_probability: _Probability = 0.8
-    """Probability with which the target must hold on new requests, which sets the safety margin."""
+    target_probability: _Probability = 0.5
+    """Probability with which the target is to hold on new requests, an estimate: with 0.5 it is expected
+    to, and with more a safety margin makes it more certain.
+    """
 
     @property
     def target(self) -> Target:

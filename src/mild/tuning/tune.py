@@ -11,7 +11,7 @@ import numpy as np
 
 from mild.artifact import Router
 from mild.artifact.frames import as_frame, default_library, html_table
-from mild.artifact.targets import Target
+from mild.artifact.targets import TARGET_PROBABILITY, Target
 from mild.core.arrays import (
     FloatArray,
     IntArray,
@@ -91,7 +91,7 @@ def tune(
     max_dollars: float | None = None,
     strong_share: float | None = None,
     save_dollars: float | None = None,
-    target_probability: float = 0.8,
+    target_probability: float = TARGET_PROBABILITY,
     guarantee: float | None = None,
     calibration_share: float = 0.5,
     cascade: bool = False,
@@ -134,8 +134,9 @@ def tune(
     max_dollars : most dollars per 1,000 queries
     strong_share : largest share of queries for the better of two experts
     save_dollars : least share of the best expert's dollars to save
-    target_probability : probability with which these targets are to be met on as many new rows: the setting
-        meets them on the held-out rows by a margin. It is an estimate; at least 0.5
+    target_probability : probability with which these targets are to be met on as many new rows, an
+        estimate. At 0.5 they are expected to be met; for more certainty the setting meets them on the
+        held-out rows by a margin
     guarantee : probability with which ``max_quality_loss`` holds, by calibration rows
     calibration_share : share of the rows that a guarantee keeps for calibration
     cascade : whether cascades, which ask several experts and read their answers (columns
