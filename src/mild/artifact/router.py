@@ -752,9 +752,10 @@ class Router:
 
         Examples
         --------
-        >>> cheaper = router.with_target(max_dollars=1)
-        >>> cheaper.info.target.expert
-        'small'
+        >>> router.route(["Who wrote Faust, act 2?"])
+        ['large']
+        >>> router.with_target(max_dollars=1).route(["Who wrote Faust, act 2?"])
+        ['small']
         """
         for name in wanted:
             check_option("target", name, [field.name for field in fields(Target)])
