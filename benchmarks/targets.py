@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.targets FOLDER [FOLDER ...]`` looks for four public tables in the folders. Point
 targets: 40 times a table is halved, equal queries together; ``mild.tune`` sees one half, and every target
-is judged by the router's choices on the other, beside the rule without a margin. A target of quality is
+is judged by the router's choices on the other: by default, where it is expected to be met, and with a
+margin for a probability of 0.8. A target of quality is
 relative to the best expert as it was found in tuning. Only draws count in which the output states the
 probability. The heads for error and price do not depend on what the search tries, so that it tries one
 linear router. Guarantees: heads are fitted on half of a table, and a limit is certified on queries that are
@@ -33,7 +34,7 @@ from joblib import Parallel, delayed
 import mild
 from benchmarks.measure import Report, environment
 from mild.artifact import Router
-from mild.artifact.targets import Target
+from mild.artifact.targets import TARGET_PROBABILITY, Target
 from mild.data import OutcomeTable, read_outcomes
 from mild.errors import InvalidInputError
 from mild.routers import ConstantRouter
@@ -73,6 +74,8 @@ CERTIFIED_DRAWS, FIRST = 1000, 200
 # Calibration samples for each fit of the heads.
 SAMPLES = 10
 PROBABILITY, GUARANTEE = 0.8, 0.9
+# How a target is to be met, and with which probability.
+RULES = {"margin": PROBABILITY, "default": TARGET_PROBABILITY}
 KEEP = (0.9, 0.95, 0.98, 1.0)
 LOSSES = (0.02,)
 SAVE = (0.2, 0.5, 0.7)
@@ -97,7 +100,7 @@ def targets(table: OutcomeTable) -> list[dict[str, float]]:
 
 
 def point_draw(file: Path, draw: int) -> list[dict[str, Any]]:
-    """Every target of one draw, with a margin and without one."""
+    """Every target of one draw, with a margin and by default."""
     warnings.simplefilter("ignore")
     table = read_outcomes(file)
     train, test = table.split(0.5, random_state=draw)
@@ -116,19 +119,18 @@ def point_draw(file: Path, draw: int) -> list[dict[str, Any]]:
     again = router.with_target(keep_quality=0.95, target_probability=PROBABILITY).info.target
     assert again is not None
     assert (again.t, again.expert) == (solved.t, solved.expert), "one rule in tuning and later"
-    tradeoffs = {k: v for k, v in (router.info.tradeoffs or {}).items() if k != "errors"}
-    bare = replace(router, info=replace(router.info, tradeoffs=tradeoffs))
     X = router.features(test.queries)
-    return [
-        {"target": wanted, "rule": rule, **judged(ruled, wanted, X, test)}
-        for wanted in targets(table)
-        for rule, ruled in (("margin", router), ("no margin", bare))
-    ]
+    entries = []
+    for wanted in targets(table):
+        for rule, probability in RULES.items():
+            target = Target(**wanted, target_probability=probability)
+            figures = judged(router, target, X, test)
+            entries.append({"target": wanted, "rule": rule, **figures})
+    return entries
 
 
-def judged(router: Router, wanted: dict[str, float], X: Any, test: OutcomeTable) -> dict[str, Any]:
+def judged(router: Router, target: Target, X: Any, test: OutcomeTable) -> dict[str, Any]:
     """What a router at a target does on the judged half."""
-    target = Target(**wanted, target_probability=PROBABILITY)
     try:
         set_up = router.with_target(target)
     except InvalidInputError:  # refused, with the nearest setting
@@ -224,8 +226,11 @@ def cascade_draw(file: Path, draw: int) -> list[dict[str, Any]]:
     held, rows = part.held, part.on(test)
     found = []
     for wanted in targets(table):
-        target = Target(**wanted, target_probability=PROBABILITY)
-        for rule, own in (("margin", held), ("no cascade", replace(held, cascades=None))):
+        direct = replace(held, cascades=None)
+        rules = [("margin", PROBABILITY, held), ("default", TARGET_PROBABILITY, held)]
+        rules.append(("no cascade", PROBABILITY, direct))
+        for rule, probability, own in rules:
+            target = Target(**wanted, target_probability=probability)
             solved = solve(target, own, table.expert_names)
             quality, dollars, other, price = figures(rows, solved, table.expert_names)
             least, most = target.limits(other, price)
@@ -343,18 +348,21 @@ def report(result: dict[str, Any]) -> Report:
     """The figures beside the bars."""
     found = Report("Targets on new rows")
     found.notes = [result["environment"], f"{result['seconds']:.0f} s."]
-    without = [row for row in result["points"] if row["rule"] != "margin"]
-    margin = [row for row in result["points"] if row["rule"] == "margin"]
-    for row, old in zip(margin, without, strict=True):
-        words = Target(**row["target"]).words
-        what = f"{row['table']}, {words}"
+    others: dict[str, list[dict[str, Any]]] = {}
+    for row in result["points"]:
+        if row["rule"] != "margin":
+            others.setdefault(f"{row['table']}, {Target(**row['target']).words}", []).append(row)
+    for row in result["points"]:
+        if row["rule"] != "margin":
+            continue
+        what = f"{row['table']}, {Target(**row['target']).words}"
         if not row["stated"]:
             found.add(what, f"stated in none of {row['draws']} draws")
             continue
         figure = f"met in {row['met']:.1%} of {row['stated']} draws, {row['saved']:.1%} saved"
-        other = f"without a {old['rule'].removeprefix('no ')}"
-        if old["stated"]:
-            figure += f" ({other} {old['met']:.1%}, {old['saved']:.1%})"
+        for other in others[what]:
+            if other["stated"]:
+                figure += f" ({other['rule']}: {other['met']:.1%}, {other['saved']:.1%})"
         if "cascade" in row:
             figure += f", a cascade in {row['cascade']:.1%}"
         share = result["probability"]
@@ -363,7 +371,9 @@ def report(result: dict[str, Any]) -> Report:
         found.add(what, figure, f"≥ {share:.0%}", bar)
         if "gap" in row:
             figure = f"{row['gap']:+.4f}, standard error {row['gap_error']:.4f}"
-            figure += f" ({other} {old['gap']:+.4f})" if "gap" in old else ""
+            for other in others[what]:
+                if "gap" in other:
+                    figure += f" ({other['rule']}: {other['gap']:+.4f})"
             kept = row["gap"] >= -row["gap_error"] * (1 + 1e-9)
             found.add(f"{what}: quality kept minus target", figure, "≥ -1 standard error", kept)
     for row in result["guarantees"]:
