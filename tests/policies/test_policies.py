@@ -153,7 +153,7 @@ def test_very_long_batches_are_decided_as_short_ones():
     assert_array_equal(whole, np.concatenate(parts))
 
 
-CALIBRATED = ("linear_costs", "nearest", "blend", "mixed")
+CALIBRATED = ("linear_costs", "nearest", "groups", "blend", "mixed")
 SLOPES, OFFSETS = np.array([0.5, 2.0, 1.0]), np.array([0.1, -0.3, 0.0])
 
 
