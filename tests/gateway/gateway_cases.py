@@ -24,6 +24,7 @@ from mild.gateway.server.process import bind, make_server
 from mild.policies import LinearPolicy, PricedPolicy
 from mild.policies.answers import AgreementTable, AnswerCascadePolicy
 from mild.policies.decoder import Decoder
+from waiting import PATIENCE, until
 
 TEXTS = ["2 + 2 = ?", "What is the capital of France?", "Add 3 and 4.", "Where is Rome?"]
 
@@ -132,7 +133,7 @@ class FakeBoard:
 def expert(name, upstream, **more):
     """Settings of an expert at a fake endpoint; slow machines have time to answer."""
     url = upstream if isinstance(upstream, str) else upstream.base_url
-    patient = {"connect_seconds": 10.0, "first_byte_seconds": 10.0, "idle_seconds": 10.0}
+    patient = dict.fromkeys(("connect_seconds", "first_byte_seconds", "idle_seconds"), PATIENCE)
     return Expert(name, url, f"{name}-model", **{**patient, **more})
 
 
@@ -302,9 +303,13 @@ def said(body):
     return "".join(found).strip()
 
 
-async def rows(running, count=1, seconds=2.0):
+async def rows(running, count=1):
     """The ledger's records, once there are so many."""
-    end = asyncio.get_running_loop().time() + seconds
-    while len(running.ledger.records) < count and asyncio.get_running_loop().time() < end:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(running.ledger.records) >= count)
     return running.ledger.records
+
+
+async def idle(running):
+    """Return when the gateway has no connection and no request."""
+    state = running.server.server_state
+    await until(lambda: not state.connections and running.app.in_flight == 0)

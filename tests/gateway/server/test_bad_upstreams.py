@@ -8,8 +8,9 @@ import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import ask, chat, events, expert, gateway, rows
+from waiting import PATIENCE
 
-QUICK = {"first_byte_seconds": 0.5, "idle_seconds": 0.5, "connect_seconds": 10.0, "retries": 0}
+QUICK = {"first_byte_seconds": 0.5, "idle_seconds": 0.5, "connect_seconds": 2.0, "retries": 0}
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\n\r\n"
@@ -50,7 +51,7 @@ def answer(first, again=b"", streamed=False, good=True, **settings):
             experts = [expert("bad", url, **{**QUICK, **settings})]
             experts += [expert("good", up)] if good else []
             async with gateway(experts) as g:
-                found = await asyncio.wait_for(ask(g.port, chat(stream=streamed)), 15)
+                found = await asyncio.wait_for(ask(g.port, chat(stream=streamed)), PATIENCE)
                 (row,) = await rows(g)
                 return found, row
 

@@ -26,6 +26,7 @@ from gateway.gateway_cases import (
 )
 from mild.endpoints.secrets import Secret
 from mild.gateway.config import AccessSettings
+from waiting import PATIENCE
 
 
 async def test_a_plain_answer_comes_through_with_the_experts_name():
@@ -373,7 +374,7 @@ def test_comments_do_not_keep_a_call_open_for_ever(first):
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         try:
             async with gateway([expert("one", url, total_seconds=0.3, retries=0)]) as g:
-                found = await asyncio.wait_for(ask(g.port, chat(stream=True)), 10)
+                found = await asyncio.wait_for(ask(g.port, chat(stream=True)), PATIENCE)
                 return found, await rows(g)
         finally:
             server.close()
@@ -403,7 +404,7 @@ def test_a_request_with_all_its_attempts_ends_in_time(first):
         slow = expert("one", url, total_seconds=60.0, first_byte_seconds=60.0, idle_seconds=60.0)
         try:
             async with gateway([slow], limits={"total_seconds": 0.2}) as g:
-                found = await asyncio.wait_for(ask(g.port, chat(stream=True)), 10)
+                found = await asyncio.wait_for(ask(g.port, chat(stream=True)), PATIENCE)
                 return found, await rows(g), g.app.in_flight
         finally:
             server.close()
@@ -422,12 +423,12 @@ async def test_the_overhead_does_not_count_the_client_s_upload():
     async with solo() as (_, g), Client(g.port) as client:
         data = request_bytes(chat())
         client.send(data[:-5])
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.0)
         client.send(data[-5:])
         found = await client.answer()
         (row,) = await rows(g)
-    assert float(found.headers["x-mild-overhead-ms"]) < 150
-    assert row.latency_ms < 300
+    assert float(found.headers["x-mild-overhead-ms"]) < 900
+    assert row.latency_ms < 900
 
 
 async def test_the_overhead_is_never_negative():

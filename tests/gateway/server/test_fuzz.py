@@ -15,6 +15,7 @@ from benchmarks.fuzzing.bodies import ENDPOINTS, mutated_body, mutated_headers, 
 from benchmarks.fuzzing.schema import any_body, good_body
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
+from waiting import PATIENCE
 
 NAMES = ("small", "large")
 
@@ -32,7 +33,7 @@ async def press(port, count, rng, statuses):
                 done += 1
                 data = request_bytes(mutated_body(rng), rng.choice(ENDPOINTS))
                 client.send(data)
-                found = await asyncio.wait_for(client.answer(), 20)
+                found = await asyncio.wait_for(client.answer(), PATIENCE)
                 statuses[found.status] = statuses.get(found.status, 0) + 1
                 if not found.whole or found.headers.get("connection") == "close":
                     break
@@ -103,11 +104,11 @@ def served():
             async def one():
                 async with Client(g.port) as client:
                     client.send(data)
-                    found = await asyncio.wait_for(client.answer(method), 20)
+                    found = await asyncio.wait_for(client.answer(method), PATIENCE)
                     closed = not found.whole or found.headers.get("connection") == "close"
                     after = None
                     if not closed:
-                        after = await asyncio.wait_for(client.ask(chat(), "/v1/route"), 20)
+                        after = await asyncio.wait_for(client.ask(chat(), "/v1/route"), PATIENCE)
                     return found, after
 
             return runner.run(one())
