@@ -96,6 +96,7 @@ class FakeUpstream:
         self.connections = 0
         self.dead = False
         self._writers = set()
+        self._handlers = set()  # tasks, one for each connection
         self._server = None
 
     async def __aenter__(self):
@@ -108,11 +109,15 @@ class FakeUpstream:
         self._server.close()
         for writer in list(self._writers):
             writer.transport.abort()
-        await asyncio.sleep(0.01)
+        if self._handlers:
+            await asyncio.wait(self._handlers)
 
     async def _serve(self, reader, writer):
         self.connections += 1
         self._writers.add(writer)
+        handler = asyncio.current_task()
+        self._handlers.add(handler)
+        handler.add_done_callback(self._handlers.discard)
         try:
             while await self._one(reader, writer):
                 pass
