@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from benchmarks.fuzzing.bodies import ENDPOINTS, mutated_body, mutated_headers, mutated_path
 from benchmarks.fuzzing.schema import any_body, good_body
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
+from gateway.gateway_cases import Client, chat, expert, gateway, idle, request_bytes
 from waiting import PATIENCE
 
 NAMES = ("small", "large")
@@ -55,7 +55,7 @@ def fuzz(count, seed, traced):
             before = tracemalloc.get_traced_memory()[0]
             await asyncio.gather(*(press(g.port, count // 4, rng, statuses) for _ in range(4)))
             g.ledger.records.clear()
-            await asyncio.sleep(0.05)
+            await idle(g)
             grown = tracemalloc.get_traced_memory()[0] - before
             tracemalloc.stop()
             return (
