@@ -6,9 +6,10 @@ import importlib
 import logging
 import os
 import socket
+import threading
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
@@ -127,10 +128,16 @@ def ray_pool(ray: Any, workers: int | None, shared: Any) -> Iterator[Submit]:
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(run_task)
     reference = ray.put(shared)
     running: set[Any] = set()
+    is_over = False
+    # A task is started and noted in one step: the end knows all, and none is started behind it.
+    starting = threading.Lock()
 
     def run(function: Callable[..., Any], *arguments: Any) -> Any:
-        answer = task.remote(function, reference, *arguments)
-        running.add(answer)
+        with starting:
+            if is_over:
+                raise CancelledError
+            answer = task.remote(function, reference, *arguments)
+            running.add(answer)
         try:
             return ray.get(answer)
         finally:
@@ -141,6 +148,8 @@ def ray_pool(ray: Any, workers: int | None, shared: Any) -> Iterator[Submit]:
     try:
         yield lambda function, *arguments: pool.submit(run, function, *arguments)
     finally:
+        with starting:
+            is_over = True
         pool.shutdown(wait=False, cancel_futures=True)
         for answer in list(running):
             ray.cancel(answer, force=True)
