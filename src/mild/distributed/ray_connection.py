@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -28,6 +29,8 @@ TIMEOUT = 5.0
 SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 # How often a task is repeated whose worker was lost.
 RETRIES = 5
+# Seconds after which a task that goes on is cancelled once more.
+CANCEL_SECONDS = 1.0
 # Settings that Ray reads when it is imported, unless the user has set them.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -151,9 +154,22 @@ def ray_pool(ray: Any, workers: int | None, shared: Any) -> Iterator[Submit]:
         with starting:
             is_over = True
         pool.shutdown(wait=False, cancel_futures=True)
+        _cancel(ray, running)
+        pool.shutdown(wait=True)
+
+
+def _cancel(ray: Any, running: set[Any]) -> None:
+    """End tasks; whoever waits for one takes it out of the set.
+
+    Ray ends the worker of a task, and on a busy machine may take that for a loss and repeat the task. So
+    tasks are cancelled until none is left.
+    """
+    while running:
         for answer in list(running):
             ray.cancel(answer, force=True)
-        pool.shutdown(wait=True)
+        again = time.monotonic() + CANCEL_SECONDS
+        while running and time.monotonic() < again:
+            time.sleep(0.01)
 
 
 def run_task(function: Callable[..., Any], shared: Any, *arguments: Any) -> Any:
