@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections import Counter
@@ -19,13 +20,22 @@ class FakeEndpoint:
         "close", "list", ("status", code, headers, message), ("body", object); the others are answered
     usage : (tokens in, tokens out) that every answer reports
     delay : seconds that every answer takes
+    most_answers : so many requests are answered; those behind them wait for ``answer_all``
     """
 
-    def __init__(self, answer=lambda prompt: "42", script=(), usage=(10, 2), delay=0.0):
+    def __init__(
+        self,
+        answer=lambda prompt: "42",
+        script=(),
+        usage=(10, 2),
+        delay=0.0,
+        most_answers=math.inf,
+    ):
         self.answer = answer
         self.script = list(script)
         self.usage = usage
         self.delay = delay
+        self.most_answers = most_answers
         self.requests = []
         self.answered = 0
         self.in_flight = 0
@@ -55,6 +65,10 @@ class FakeEndpoint:
         """The last message of every request."""
         return [request["body"]["messages"][-1]["content"] for request in self.requests]
 
+    def answer_all(self):
+        """Answer also those that wait because there were too many."""
+        self.most_answers = math.inf
+
     def asked(self):
         """How often each prompt was asked."""
         return Counter(self.prompts)
@@ -81,22 +95,25 @@ class FakeEndpoint:
                             "body": body,
                         }
                     )
+                    number = len(endpoint.requests)
                     step = endpoint.script.pop(0) if endpoint.script else "answer"
                     endpoint.in_flight += 1
                     endpoint.most_in_flight = max(endpoint.most_in_flight, endpoint.in_flight)
                 try:
-                    self.misbehave(step, body)
+                    self.misbehave(step, body, number)
                 except (BrokenPipeError, ConnectionResetError):
                     pass
                 finally:
                     with endpoint.lock:
                         endpoint.in_flight -= 1
 
-            def misbehave(self, step, body):
+            def misbehave(self, step, body, number):
                 if endpoint.delay:
                     time.sleep(endpoint.delay)
+                while number > endpoint.most_answers and not endpoint.released.is_set():
+                    time.sleep(0.01)
                 if step == "hang":
-                    endpoint.released.wait(30)
+                    endpoint.released.wait(600)
                     self.close_connection = True
                 elif step == "close":
                     self.close_connection = True

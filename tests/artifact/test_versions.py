@@ -325,7 +325,7 @@ def test_writers_may_be_killed_at_random_times(folder: Path) -> None:
 def test_two_writers_at_once_lose_nothing(folder: Path) -> None:
     commands = [[sys.executable, "-c", _WRITER, str(folder), "15", name] for name in ("x", "y")]
     processes = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [process.wait(120) for process in processes] == [0, 0]
     known = read_versions(folder)
     assert [event.version for event in known.history] == list(range(1, 32))
     assert sorted(event.why for event in known.history[1:]) == ["x"] * 15 + ["y"] * 15

@@ -15,6 +15,7 @@ from mild.data import read_matrices
 from mild.routers import search
 from mild.routers.search import RouterCV
 from outcome_cases import make_columns, write_outcomes
+from waiting import PATIENCE
 
 QUICK = ["--cv", "2", "--alphas", "0.01,0.1", "--margin-factors", "1"]
 
@@ -112,18 +113,22 @@ def test_a_real_ctrl_c_ends_the_search_with_130(tables):
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from mild.cli.app import build_app\n"
+        "from mild.routers.search import RouterCV\n"
+        "fit = RouterCV.fit\n"
+        "def noted(*arguments, **options):\n"
+        "    print('searching', flush=True)\n"
+        "    return fit(*arguments, **options)\n"
+        "RouterCV.fit = noted\n"
         f"sys.argv = {words}\n"
-        "app = build_app()\n"
-        "print('ready', flush=True)\n"
-        "app()"
+        "build_app()()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    process.stdout.readline()
-    time.sleep(3)
+    assert process.stdout.readline() == "searching\n"
+    time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
     assert "interrupted: " in errors
     assert "Traceback" not in errors

@@ -45,7 +45,7 @@ def marked(tmp_path):
             for key, (_, response) in zip(run.keys, pairs, strict=True):
                 if response is not None:
                     run.answers[key] = StoredAnswer(response, None, 0.0, 0.0, 1.0)
-            scorer = Scorer(command, timeout_s=1.0, concurrency=1)
+            scorer = Scorer(command, timeout_s=3.0, concurrency=1)
             return asyncio.run(grade_runs([run], items, ledger, scorer=scorer, **options))
 
     return run
@@ -81,7 +81,7 @@ def test_a_command_reads_the_task_and_is_never_asked_twice(marked, tmp_path):
     ("response", "reason"),
     [
         ("crash", "exit code 1: it crashed"),
-        ("hang", "took longer than 1 s"),
+        ("hang", "took longer than 3 s"),
         ("great", "a number from 0 to 1; got 2"),
         ("word", "must print a number; got 'fine'"),
     ],

@@ -233,9 +233,9 @@ def test_a_log_probability_that_is_no_number_is_unknown(mean):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("start", ["answer", "the answer is", "-", ""])
 def test_long_spaces_take_no_time(kind, start):
-    begun = time.perf_counter()
+    begun = time.process_time()
     canonical_answer(start + " " * 20_000 + "1", kind)
-    assert time.perf_counter() - begun < 1
+    assert time.process_time() - begun < 1
 
 
 def test_only_messages_of_an_assistant_are_read_as_such():

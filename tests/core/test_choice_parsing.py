@@ -102,9 +102,9 @@ def test_an_option_that_appears_twice_cannot_be_named_by_its_text():
 )
 def test_long_responses_take_no_time(piece):
     def seconds(count):
-        start = time.perf_counter()
+        start = time.process_time()
         extract_letter(piece * count, OPTIONS)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     short = min(seconds(500) for _ in range(3))
     # Ten times the text takes about ten times as long; a hundred times if places were paired.

@@ -36,6 +36,7 @@ from mild.errors import DataFileError, InvalidInputError, TuningInterruptedWarni
 from mild.routers.search import RouterCV
 from outcome_cases import make_columns, write_outcomes
 from shard_cases import damage_pages, make_rows, make_texts, sharded
+from waiting import wait_until
 
 pytest.importorskip("ray", reason="ray is not installed")
 # What Ray leaves open is not ours.
@@ -65,14 +66,6 @@ def test_a_ray_that_is_there_is_used_and_stays(ray):
         connect(ray.get_runtime_context().gcs_address),
     ):
         pass
-
-
-def until(condition):
-    for _ in range(1500):
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_both_engines_give_the_same_files(ray, routed, tmp_path):
@@ -160,7 +153,7 @@ def test_an_error_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
         route_dataset(
             folder / "router", str(endless.parent), str(tmp_path / "out"), engine="ray", workers=2
         )
-    assert until(lambda: not running_tasks())
+    wait_until(lambda: not running_tasks())
 
 
 def test_an_interrupt_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
@@ -182,7 +175,7 @@ def test_an_interrupt_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
     finally:
         ended.set()
         watcher.join()
-    assert until(lambda: not running_tasks())
+    wait_until(lambda: not running_tasks())
     assert [file.name for file in out.iterdir()] == ["_manifest.json"]
 
 
@@ -195,7 +188,7 @@ def test_a_killed_driver_is_followed_by_one_that_goes_on(ray, slow_job, tmp_path
         "from mild.distributed.batch import BatchOptions, route_dataset\n"
         "route_dataset(*sys.argv[1:4], BatchOptions(keep=('id',), partition_bytes=1), "
         "engine=sys.argv[4], address=(sys.argv[5:] or [None])[0], workers=1, "
-        "progress=lambda *words: time.sleep(0.05))"
+        "progress=lambda done, *words: time.sleep(600 if done >= 2 else 0))"
     )
     words = [str(folder / "router"), str(folder / "data"), str(out), engine]
     if engine == "ray":

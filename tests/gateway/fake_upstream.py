@@ -52,6 +52,7 @@ class FakeUpstream:
     text : words of the answer
     usage : whether answers report it, or what they report; a stream only if it was asked to
     delay : seconds before an answer, and between two events
+    held : whether answers, and of streams all but the first event, wait until it is set to False
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class FakeUpstream:
         text="one two three",
         usage=True,
         delay=0.0,
+        held=False,
         faults=("reset", "close", "cut", "500", "503", "429", "garbage", "html"),
         stream_faults=("cut", "cut_clean", "cut_event", "error_first", "error_middle", "500"),
         retry_after="1",
@@ -76,6 +78,7 @@ class FakeUpstream:
         self.text = text
         self.usage = usage
         self.delay = delay
+        self.held = held
         self.faults = faults
         self.stream_faults = stream_faults
         self.retry_after = retry_after
@@ -84,6 +87,7 @@ class FakeUpstream:
         self.heads = []
         self.times = []
         self.asked = 0
+        self.begun = 0  # streams whose first event was sent
         self.answered = 0
         self.done = 0
         self.cancelled = 0
@@ -92,6 +96,7 @@ class FakeUpstream:
         self.connections = 0
         self.dead = False
         self._writers = set()
+        self._handlers = set()  # tasks, one for each connection
         self._server = None
 
     async def __aenter__(self):
@@ -104,11 +109,15 @@ class FakeUpstream:
         self._server.close()
         for writer in list(self._writers):
             writer.transport.abort()
-        await asyncio.sleep(0.01)
+        if self._handlers:
+            await asyncio.wait(self._handlers)
 
     async def _serve(self, reader, writer):
         self.connections += 1
         self._writers.add(writer)
+        handler = asyncio.current_task()
+        self._handlers.add(handler)
+        handler.add_done_callback(self._handlers.discard)
         try:
             while await self._one(reader, writer):
                 pass
@@ -164,6 +173,8 @@ class FakeUpstream:
             step = step(document)
         if self.delay:
             await self._sleep(self.delay, reader)
+        if not streamed:
+            await self._wait_while_held(reader)
         if step in ("hang", "slow"):
             await self._sleep(30 if step == "hang" else 0.3, reader)
             if step == "hang":
@@ -356,8 +367,11 @@ class FakeUpstream:
         for place, data in enumerate(lines):
             if place and self.delay:
                 await self._sleep(self.delay, reader)
+            if place:
+                await self._wait_while_held(reader)
             writer.write(b"%x\r\n%b\r\n" % (len(data), data))
             await writer.drain()
+            self.begun += place == 0
         if step == "stall":
             await self._sleep(30, reader)
         if step in ("cut", "cut_event", "error_middle", "stall"):
@@ -374,9 +388,17 @@ class FakeUpstream:
         """Sleep, unless the other side leaves."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if reader.at_eof() or reader.exception() is not None:
-                raise ConnectionError("the other side left")
+            self._check_presence(reader)
             await asyncio.sleep(min(0.005, seconds))
+
+    async def _wait_while_held(self, reader):
+        while self.held:
+            self._check_presence(reader)
+            await asyncio.sleep(0.005)
+
+    def _check_presence(self, reader):
+        if reader.at_eof() or reader.exception() is not None:
+            raise ConnectionError("the other side left")
 
 
 def tool_deltas():

@@ -24,6 +24,7 @@ from mild.gateway.server.process import bind, make_server
 from mild.policies import LinearPolicy, PricedPolicy
 from mild.policies.answers import AgreementTable, AnswerCascadePolicy
 from mild.policies.decoder import Decoder
+from waiting import PATIENCE, until
 
 TEXTS = ["2 + 2 = ?", "What is the capital of France?", "Add 3 and 4.", "Where is Rome?"]
 
@@ -132,7 +133,7 @@ class FakeBoard:
 def expert(name, upstream, **more):
     """Settings of an expert at a fake endpoint; slow machines have time to answer."""
     url = upstream if isinstance(upstream, str) else upstream.base_url
-    patient = {"connect_seconds": 10.0, "first_byte_seconds": 10.0, "idle_seconds": 10.0}
+    patient = dict.fromkeys(("connect_seconds", "first_byte_seconds", "idle_seconds"), PATIENCE)
     return Expert(name, url, f"{name}-model", **{**patient, **more})
 
 
@@ -180,8 +181,29 @@ async def gateway(
         yield running
     finally:
         if not running.stopped:
-            await stop()
+            if await is_soon_idle(server):
+                await end_at_once(running, sock)
+            else:
+                await stop()
         await asyncio.sleep(0)
+
+
+async def is_soon_idle(server):
+    """Whether the server has no connection and no request, or none a moment later."""
+    for _ in range(10):
+        if not server.server_state.connections and not server.server_state.tasks:
+            return True
+        await asyncio.sleep(0.001)
+    return False
+
+
+async def end_at_once(running, sock):
+    """The end of a server without requests: uvicorn's pauses a tenth of a second for them."""
+    running.app.draining = True
+    for listening in running.server.servers:
+        listening.close()
+    sock.close()
+    await running.server.lifespan.shutdown()
 
 
 @contextlib.asynccontextmanager
@@ -197,6 +219,31 @@ async def solo(upstream=None, *, name="one", one=None, **parts):
 def _costs(count):
     errors = np.linspace(0.1, 0.5, count)
     return tuple(errors), tuple(np.full(count, 0.01))
+
+
+@contextlib.asynccontextmanager
+async def endpoint_of(serve):
+    """The address of an expert that does ``serve(reader, writer)`` with each connection."""
+    handlers = set()
+
+    async def handle(reader, writer):
+        handlers.add(asyncio.current_task())
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                await serve(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    finally:
+        server.close()
+        for handler in handlers:
+            handler.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
+        # What was aborted is closed in the next turn of the loop.
+        await asyncio.sleep(0.01)
 
 
 class Client:
@@ -302,9 +349,13 @@ def said(body):
     return "".join(found).strip()
 
 
-async def rows(running, count=1, seconds=2.0):
+async def rows(running, count=1):
     """The ledger's records, once there are so many."""
-    end = asyncio.get_running_loop().time() + seconds
-    while len(running.ledger.records) < count and asyncio.get_running_loop().time() < end:
-        await asyncio.sleep(0.005)
+    await until(lambda: len(running.ledger.records) >= count)
     return running.ledger.records
+
+
+async def idle(running):
+    """Return when the gateway has no connection and no request."""
+    state = running.server.server_state
+    await until(lambda: not state.connections and running.app.in_flight == 0)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 from gateway.gateway_cases import priced_router
 from mild.artifact import save
+from waiting import PATIENCE
 
 
 def write_files(folder, experts, router=None, extra="", workers=1, port=0):
@@ -45,7 +46,7 @@ async def served(folder, **options):
         env=environment,
     )
     try:
-        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), PATIENCE)).decode()
         if not line:
             error = (await process.stderr.read()).decode()
             raise RuntimeError(f"exit {await process.wait()}: {error}")
@@ -54,7 +55,7 @@ async def served(folder, **options):
         async def stop():
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)
-            return await asyncio.wait_for(process.wait(), 60)
+            return await asyncio.wait_for(process.wait(), PATIENCE)
 
         def workers():
             """Process ids of the workers; one worker is the process itself."""

@@ -7,6 +7,7 @@ import json
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, chat, expert, gateway
+from waiting import PATIENCE
 
 BODY = json.dumps(chat()).encode()
 LENGTH = b"content-length: %d\r\n" % len(BODY)
@@ -15,21 +16,14 @@ POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
 SLOW = {"header_seconds": 0.2, "body_seconds": 0.3, "keep_alive_seconds": 0.3}
 
 
-def exchange(data, limits=None, wait=3.0):
-    """Send bytes, read until the gateway closes or has nothing more to say."""
+def exchange(data, limits=None):
+    """Send bytes, and read until the gateway closes: what it said, expert calls, rows."""
 
     async def run():
         async with FakeUpstream() as up, gateway([expert("one", up)], limits=limits or {}) as g:
             async with Client(g.port) as client:
                 client.send(data)
-                said, closed = b"", False
-                try:
-                    async with asyncio.timeout(wait):
-                        while piece := await client.reader.read(65_536):
-                            said += piece
-                        closed = True
-                except TimeoutError:
-                    pass
-            return said, closed, up.asked, list(g.ledger.records)
+                said = await asyncio.wait_for(client.reader.read(), PATIENCE)
+            return said, up.asked, list(g.ledger.records)
 
     return asyncio.run(run())

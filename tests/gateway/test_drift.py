@@ -20,6 +20,7 @@ from mild.gateway.dashboard.ledger_snapshot import read_snapshot
 from mild.gateway.database.engine import open_database
 from mild.gateway.drift import DriftWatch
 from mild.gateway.ledger.feedback import Feedback, write_feedback
+from waiting import PATIENCE
 
 ROUTER = "f" * 12
 
@@ -277,7 +278,7 @@ def test_one_text_a_second_is_looked_at(traffic):
         while records[2].novel is None or records[0].novel is None:
             await asyncio.sleep(0.01)
 
-    asyncio.run(asyncio.wait_for(serve(), 10))
+    asyncio.run(asyncio.wait_for(serve(), PATIENCE))
     assert [one.novel for one in records] == [False, None, True]
     # A router that does not know what is novel, and a gateway without a ledger, look at nothing.
     watch._next_text = 0.0

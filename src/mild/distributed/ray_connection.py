@@ -6,9 +6,11 @@ import importlib
 import logging
 import os
 import socket
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
@@ -27,6 +29,8 @@ TIMEOUT = 5.0
 SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 # How often a task is repeated whose worker was lost.
 RETRIES = 5
+# Seconds after which a task that goes on is cancelled once more.
+CANCEL_SECONDS = 1.0
 # Settings that Ray reads when it is imported, unless the user has set them.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -127,10 +131,16 @@ def ray_pool(ray: Any, workers: int | None, shared: Any) -> Iterator[Submit]:
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(run_task)
     reference = ray.put(shared)
     running: set[Any] = set()
+    is_over = False
+    # A task is started and noted in one step: the end knows all, and none is started behind it.
+    starting = threading.Lock()
 
     def run(function: Callable[..., Any], *arguments: Any) -> Any:
-        answer = task.remote(function, reference, *arguments)
-        running.add(answer)
+        with starting:
+            if is_over:
+                raise CancelledError
+            answer = task.remote(function, reference, *arguments)
+            running.add(answer)
         try:
             return ray.get(answer)
         finally:
@@ -141,10 +151,25 @@ def ray_pool(ray: Any, workers: int | None, shared: Any) -> Iterator[Submit]:
     try:
         yield lambda function, *arguments: pool.submit(run, function, *arguments)
     finally:
+        with starting:
+            is_over = True
         pool.shutdown(wait=False, cancel_futures=True)
+        _cancel(ray, running)
+        pool.shutdown(wait=True)
+
+
+def _cancel(ray: Any, running: set[Any]) -> None:
+    """End tasks; whoever waits for one takes it out of the set.
+
+    Ray ends the worker of a task, and on a busy machine may take that for a loss and repeat the task. So
+    tasks are cancelled until none is left.
+    """
+    while running:
         for answer in list(running):
             ray.cancel(answer, force=True)
-        pool.shutdown(wait=True)
+        again = time.monotonic() + CANCEL_SECONDS
+        while running and time.monotonic() < again:
+            time.sleep(0.01)
 
 
 def run_task(function: Callable[..., Any], shared: Any, *arguments: Any) -> Any:

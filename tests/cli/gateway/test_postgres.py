@@ -20,6 +20,7 @@ from mild.cli.app import build_app
 from mild.gateway.access import AccessStore
 from mild.gateway.access.keys import digest_of
 from postgres_cases import PASSWORD, free_port
+from waiting import PATIENCE
 
 CONFIG = """\
 router = "router"
@@ -61,7 +62,7 @@ def told(code, out, err):
 def started(*words):
     """The command in a process of its own, which ends by itself."""
     done = subprocess.run(
-        [sys.executable, "-m", "mild", *words], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "mild", *words], capture_output=True, text=True, timeout=PATIENCE
     )
     return told(done.returncode, done.stdout, done.stderr)
 
@@ -166,6 +167,6 @@ def test_a_gateway_serves_and_reloads(place):
         assert "serves on port" in done.out
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert place.postgres.query("SELECT count(*) FROM processes") == [(0,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from mild.gateway.access.dollars import parts_of
 from mild.gateway.access.keys import Key, digest_of, hint_of, new_key
 from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.refusals import Refusal
+from waiting import PATIENCE, until
 
 NOON = 1_800_014_400.0  # 2027-01-15 12:00 UTC
 
@@ -61,21 +63,13 @@ def make_place(path, monkeypatch):
 
 def run(test):
     """Run a coroutine function to its end, with time for a few beats."""
-    return asyncio.run(asyncio.wait_for(test(), 20))
+    return asyncio.run(asyncio.wait_for(test(), PATIENCE))
 
 
 def refused(caught, status, code):
     refusal = caught.value
     assert (refusal.status, refusal.code) == (status, code)
     return refusal
-
-
-async def until(condition):
-    for _ in range(1500):
-        if condition():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it did not happen")
 
 
 class Started:
@@ -343,14 +337,14 @@ async def test_what_one_worker_releases_another_can_reserve(place):
             await two.reserve(two.identify(None), 0.7)
         refused(caught, 429, "budget_held")
         one.settle(first, 0.0)
-        for _ in range(200):
-            try:
+
+        async def is_released():
+            with contextlib.suppress(Refusal):
                 two.settle(await two.reserve(two.identify(None), 1.0), 0.0)
-                break
-            except Refusal:
-                await asyncio.sleep(0.02)
-        else:
-            raise AssertionError("it was not released")
+                return True
+            return False
+
+        await until(is_released)
 
 
 async def test_a_request_that_is_given_up_while_it_waits_holds_nothing(place):
@@ -472,7 +466,9 @@ async def test_when_the_store_fails_nobody_is_left_waiting(file_place):
         first = asyncio.create_task(request(access, caller))
         await asyncio.sleep(0.1)
         second = asyncio.create_task(request(access, caller))
-        done = await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 5)
+        done = await asyncio.wait_for(
+            asyncio.gather(first, second, return_exceptions=True), PATIENCE
+        )
         other.execute("ROLLBACK")
         other.close()
         assert [refusal.status for refusal in done] == [503, 503]
@@ -514,7 +510,7 @@ async def test_a_locked_file_holds_up_those_who_need_it_and_not_the_loop(file_pl
 async def test_settlements_wait_for_a_claim_however_long_others_have_waited(
     file_place, monkeypatch
 ):
-    monkeypatch.setattr(writer_module, "SETTLE_SECONDS", 0.4)
+    monkeypatch.setattr(writer_module, "SETTLE_SECONDS", 1.2)
     # The thread, which writes what it finds, stays away.
     monkeypatch.setattr(writer_module, "REFRESH_SECONDS", 30.0)
     written = []
@@ -530,7 +526,7 @@ async def test_settlements_wait_for_a_claim_however_long_others_have_waited(
     for _ in range(10):
         reservation = await access.reserve(access.identify(None), 0.1)
         access.settle(reservation, 0.01)
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(0.15)
     before = list(written)
     # The last of them finds no claim, and is written alone.
     await until(lambda: len(written) > len(before))

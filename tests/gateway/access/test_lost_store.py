@@ -17,6 +17,7 @@ from mild.gateway.access.periods import periods_at
 from mild.gateway.config import AccessSettings, Settings
 from mild.gateway.refusals import Refusal
 from store_cases import commits_in_doubt
+from waiting import PATIENCE, until
 
 
 @pytest.fixture(autouse=True)
@@ -34,13 +35,6 @@ def server(postgres):
 
 def access_to(place, **limits):
     return Access(Settings(store=place, access=AccessSettings(**limits)))
-
-
-async def until(found, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < end, "in vain"
-        await asyncio.sleep(0.01)
 
 
 async def stop(server, *parts):
@@ -180,10 +174,11 @@ async def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_kill
     postgres, server, rule
 ):
     budget, spent, statuses = 400_000_000, [], []
+    is_over = asyncio.Event()
 
-    async def client(access, rng, end):
+    async def client(access, rng):
         guest = access.identify(None)
-        while time.monotonic() < end:
+        while not is_over.is_set():
             most = rng.randrange(1, 1_000_000)
             try:
                 await access.admit(guest)
@@ -202,12 +197,15 @@ async def test_two_workers_spend_the_budget_and_no_more_while_the_server_is_kill
     ]
     for access in both:
         await access.start()
-    end = time.monotonic() + 4.0
-    clients = [client(both[place % 2], random.Random(place), end) for place in range(12)]
+    clients = [client(both[place % 2], random.Random(place)) for place in range(12)]
     task = asyncio.gather(*clients)
     for away in (0.0, 0.5):
-        await asyncio.sleep(0.7)
+        known = len(spent)
+        await until(lambda known=known: len(spent) > known + 50)
         await asyncio.to_thread(server.restart, away)
+    known = len(spent)
+    await until(lambda: len(spent) > known + 50)
+    is_over.set()
     await task
     await until(lambda: not any(access.trouble for access in both))
     for access in both:
@@ -302,7 +300,7 @@ async def test_a_server_that_is_asleep_holds_nobody_up_for_long(postgres, server
     guest = access.identify(None)
     server.pause()
     try:
-        assert await asyncio.wait_for(refused(access.reserve(guest, 0.01)), 20) == LOST
+        assert await asyncio.wait_for(refused(access.reserve(guest, 0.01)), PATIENCE) == LOST
         assert "has not answered" in access.trouble
     finally:
         server.resume()

@@ -13,6 +13,7 @@ import pytest
 from mild.gateway.access import AccessStore
 from mild.gateway.access.periods import periods_at
 from mild.gateway.database import Address
+from waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -38,12 +39,12 @@ def start(tmp_path, place, name, **plan):
 
 def wait_for(processes):
     for process in processes:
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def stop(processes):
     for process in processes:
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
 
 
 def books(tmp_path):
@@ -85,9 +86,11 @@ def test_a_budget_holds_when_workers_are_killed_and_replaced(tmp_path, store_pla
     plan = {"budget_day": budget / 1e9, "last": None, "clients": 6}
     workers = [start(tmp_path, store_place, name, **plan) for name in "ab"]
     victims = [start(tmp_path, store_place, f"victim{turn}", **plan) for turn in range(4)]
-    for victim in victims:
+    for turn, victim in enumerate(victims):
         assert victim.stdout.readline() == "ready\n"
-        time.sleep(0.2)
+        # Killed while it spends.
+        book = tmp_path / f"victim{turn}.book"
+        wait_until(lambda book=book: book.read_text().count("\n") >= 20)
         victim.kill()
         victim.communicate()
     stop(workers)

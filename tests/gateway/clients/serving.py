@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import expert, gateway
 from mild.endpoints.expert import BreakerSettings
+from waiting import PATIENCE
 
 
 @contextlib.contextmanager
@@ -29,7 +30,7 @@ def served(api="openai"):
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        assert started.wait(10)
+        assert started.wait(PATIENCE)
         yield found
     finally:
         ended.set()

@@ -1,11 +1,10 @@
 """The page as a browser shows it, live."""
 
-import time
-
 import pytest
 
 from dashboard_cases import NAMES, make_document, make_records, make_router, serving
 from mild.gateway.dashboard import page_bytes
+from waiting import wait_until
 
 PHONE = {"width": 390, "height": 844, "mobile": True}
 EVIL = "<script>window.broken=1</script><img src=x onerror=window.broken=1>"
@@ -46,14 +45,9 @@ def drifted(tmp_path_factory):
     return make_document(tmp_path_factory.mktemp("drift") / "l.db", records)
 
 
-def until(browser, expression, seconds=8.0):
+def until(browser, expression):
     """Wait until something is true in the page."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if browser.run(expression):
-            return True
-        time.sleep(0.05)
-    return False
+    return wait_until(lambda: browser.run(expression))
 
 
 def shown(browser, served, **how):
@@ -103,18 +97,18 @@ def test_the_page_lives_and_says_when_the_gateway_is_gone(browser, calm):
         shown(browser, served)
         assert browser.run("document.querySelector('#tiles strong').innerText") == "700"
         served.document = {**calm, "traffic": {**calm["traffic"], "requests": 701}}
-        assert until(browser, "document.querySelector('#tiles strong').innerText === '701'", 4)
+        assert until(browser, "document.querySelector('#tiles strong').innerText === '701'")
         served.document = None
         gone = "document.getElementById('pulse').innerText === 'no answer'"
-        assert until(browser, gone, 4)
+        assert until(browser, gone)
         assert "The gateway does not answer" in browser.run("document.body.innerText")
         # What was known stays.
         assert browser.run("document.querySelector('#tiles strong').innerText") == "701"
         served.document = calm
-        assert until(browser, "document.getElementById('pulse').innerText.startsWith('live')", 4)
+        assert until(browser, "document.getElementById('pulse').innerText.startsWith('live')")
         assert "does not answer" not in browser.run("document.body.innerText")
     # The server itself is gone: no connection at all.
-    assert until(browser, gone, 8)
+    assert until(browser, gone)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -11,22 +11,33 @@ import pytest
 
 from ledger_cases import record, writing
 from mild.gateway.ledger import read_ledger
+from mild.gateway.ledger.writer import INTERVAL
+from waiting import PATIENCE
 
 START = """
 import os, resource, sys, time
 sys.path[:0] = {paths!r}
 from pathlib import Path
 from ledger_cases import record, writing
+from waiting import wait_until
 path = Path({file!r})
 """
 
-# Writes a record each millisecond and tells its time.
+# Writes a record each millisecond. Behind each look of the writer, it says how many there were before it.
 STEADY = (
     START
     + """
+from mild.gateway.ledger import LedgerWriter
+number = 0
+work = LedgerWriter._work
+
+def noted(writer):
+    before = number
+    work(writer)
+    print(before, flush=True)
+
+LedgerWriter._work = noted
 with writing(path) as writer:
-    print("ready", flush=True)
-    number = 0
     while True:
         writer.write(record(number, time=time.time()))
         number += 1
@@ -42,7 +53,7 @@ with writing(path) as writer:
         writer.write(record(number, time=time.time()))
         if number % 300 == 0:
             time.sleep(0.05)
-    assert writer.flush(30), writer.trouble
+    assert writer.flush(120), writer.trouble
     assert writer.dropped == 0
 """
 )
@@ -58,15 +69,13 @@ with writing(path) as writer:
     writer.write(record(0))
     assert writer.flush()
     limit(120_000)
-    started = time.perf_counter()
+    # The writer takes no more than its file does, and nobody waits for it.
     for number in range(1, 5000):
         writer.write(record(number))
-    # A moment's wait for each would be minutes.
-    assert time.perf_counter() - started < 60
-    assert not writer.flush(1.5)
-    print(writer.trouble)
+    print(wait_until(lambda: writer.trouble))
+    assert not writer.flush(0.5)
     limit(resource.RLIM_INFINITY)
-    assert writer.flush(10), writer.trouble
+    assert writer.flush(120), writer.trouble
     assert writer.trouble is None and writer.dropped == 0
 """
 )
@@ -86,21 +95,28 @@ def is_sound(path):
         database.close()
 
 
-@pytest.mark.parametrize("seconds", [0.9, 1.3, 1.77])
-def test_a_killed_process_loses_at_most_the_last_second(tmp_path, seconds):
+@pytest.mark.parametrize("looks", [3, 5, 7])
+def test_a_killed_process_loses_at_most_what_came_since_the_last_look(tmp_path, looks):
+    # Two looks, and what they take, within a second.
+    assert INTERVAL <= 0.5
     path = tmp_path / "l.db"
     child = start(STEADY, path)
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(seconds)
-    killed = time.time()
+    last = 0
+    for _ in range(looks):
+        last = int(child.stdout.readline())
+    time.sleep(0.05 * looks)
     child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
+    rest, _ = child.communicate(timeout=PATIENCE)
+    for line in rest.splitlines(keepends=True):
+        # The kill may have cut the last line.
+        if line.endswith("\n"):
+            last = int(line)
+    assert last > 0
     # A reader comes first: the file opens as the kill left it.
     found = list(read_ledger(path))
     numbers = [int(entry.request_id[1:]) for entry in found]
     assert numbers == list(range(len(numbers)))
-    assert found[-1].time > killed - 1.0
+    assert len(numbers) >= last
     assert is_sound(path)
     with writing(path) as writer:
         writer.write(record(len(numbers), time=time.time()))
@@ -111,7 +127,7 @@ def test_several_processes_write_one_file(tmp_path):
     path = tmp_path / "l.db"
     children = [start(MANY, path, first=first) for first in (0, 3000, 6000)]
     for child in children:
-        child.communicate(timeout=60)
+        child.communicate(timeout=PATIENCE)
         assert child.returncode == 0
     numbers = sorted(int(entry.request_id[1:]) for entry in read_ledger(path))
     assert numbers == list(range(9000))
@@ -125,7 +141,7 @@ def test_several_processes_write_one_file(tmp_path):
 def test_a_full_disk_is_told_and_hurts_nobody(tmp_path):
     path = tmp_path / "l.db"
     child = start(FULL, path)
-    said, _ = child.communicate(timeout=60)
+    said, _ = child.communicate(timeout=PATIENCE)
     assert child.returncode == 0
     assert said.strip() in ("disk I/O error", "database or disk is full")
     numbers = sorted(int(entry.request_id[1:]) for entry in read_ledger(path))

@@ -2,12 +2,11 @@
 
 import random
 import sqlite3
-import time
 
 import pytest
 
 from ledger_cases import record, write_all, writing
-from mild.gateway.ledger import read_ledger
+from mild.gateway.ledger import LedgerWriter, read_ledger
 from mild.gateway.ledger.store import (
     DAY,
     PAUSE,
@@ -18,6 +17,7 @@ from mild.gateway.ledger.store import (
     LedgerStore,
     Retention,
 )
+from waiting import PATIENCE, wait_until
 
 NOW = 2_000_000_000.0
 
@@ -65,13 +65,23 @@ def test_a_bite_is_small_and_the_next_look_comes_later(tmp_path):
 
 
 @pytest.mark.parametrize("limit", [400_000, 1_000_000])
-def test_the_file_stays_within_its_bytes_and_loses_the_oldest(tmp_path, limit):
+def test_the_file_stays_within_its_bytes_and_loses_the_oldest(tmp_path, limit, monkeypatch):
+    looks = []
+    work = LedgerWriter._work
+
+    def noted(writer):
+        work(writer)
+        looks.append(writer.written)
+
+    monkeypatch.setattr(LedgerWriter, "_work", noted)
     path = tmp_path / "l.db"
     with writing(path, max_bytes=limit, keep_text=True) as writer:
         for number in range(6000):
             writer.write(record(number, time=NOW + number, text="x" * 500))
-        assert writer.flush(20)
-        time.sleep(1.0)
+        assert writer.flush(PATIENCE)
+        # A whole look, which takes away what is too much.
+        known = len(looks)
+        wait_until(lambda: len(looks) >= known + 2)
         writer.write(record(6000, time=NOW + 6000))
         assert writer.flush()
     # The log beside it was taken over when the last process left.
@@ -104,9 +114,7 @@ def test_taking_rows_away_does_not_stall_the_writer(tmp_path, monkeypatch):
     monkeypatch.setattr(LedgerStore, "append", write)
     with writing(path, keep_days=1, clock=lambda: NOW) as writer:
         writer.write(record("new", time=NOW))
-        end = time.monotonic() + 60
-        while (sum(bites) < 30_000 or len(written) <= len(came)) and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_until(lambda: sum(bites) >= 30_000 and len(written) > len(came))
     # What comes during a bite, which is small, is in the file before the next.
     assert max(bites) == PORTION
     assert written == [0, *came]

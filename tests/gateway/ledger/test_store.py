@@ -14,6 +14,7 @@ from mild.gateway.ledger import LedgerWriter, read_ledger
 from mild.gateway.ledger.store import DAY, LedgerStore, Retention
 from mild.gateway.ledger.writer import RECORD_BYTES
 from store_cases import commits_in_doubt
+from waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -40,13 +41,6 @@ def used(store):
         return store.bytes_used(connection)
 
 
-def eventually(found, seconds=10.0):
-    end = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < end, "in vain"
-        time.sleep(0.02)
-
-
 def test_a_batch_that_is_written_again_is_there_once_with_its_sums(postgres, store):
     batch = [record(number) for number in range(5)]
     store.append(batch, {})
@@ -70,7 +64,7 @@ def test_rows_wait_while_the_server_is_away_and_too_many_are_dropped_and_counted
         writer.write(record(0))
         assert writer.flush()
         server.stop("immediate")
-        eventually(lambda: writer.write(record(1)) or writer.trouble)
+        wait_until(lambda: writer.write(record(1)) or writer.trouble)
         written = writer.waiting
         dropped = writer.dropped
         for number in range(100, 200):
@@ -80,8 +74,8 @@ def test_rows_wait_while_the_server_is_away_and_too_many_are_dropped_and_counted
         assert writer.dropped > 0
         kept = writer.waiting
         server.start()
-        assert writer.flush(10)
-        eventually(lambda: writer.trouble is None)
+        assert writer.flush(PATIENCE)
+        wait_until(lambda: writer.trouble is None)
     # Record 1 was written many times under one name.
     assert writer.written == 1 + kept
     found = ids(postgres.address)
@@ -101,10 +95,12 @@ def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(postg
         thread = threading.Thread(target=write)
         thread.start()
         for _ in range(2):
-            time.sleep(0.6)
+            # Once more of it is written.
+            known = writer.written
+            wait_until(lambda known=known: writer.written > known or not thread.is_alive())
             server.restart(0.2)
         thread.join()
-        assert writer.flush(20), writer.trouble
+        assert writer.flush(PATIENCE), writer.trouble
         assert (writer.dropped, writer.written) == (0, count)
     assert ids(postgres.address) == list(range(count))
     assert postgres.query("SELECT sum(requests) FROM minutes") == [(count,)]
@@ -116,7 +112,7 @@ def test_writers_at_once_add_up(postgres):
             for number in range(first, first + 1000):
                 experts = ("small", "middle", "large")
                 writer.write(record(number, expert=experts[number % 3]))
-            assert writer.flush(20), writer.trouble
+            assert writer.flush(PATIENCE), writer.trouble
 
     threads = [threading.Thread(target=write, args=(first,)) for first in (0, 1000, 2000)]
     for thread in threads:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import time
+import threading
 
 import pytest
 
@@ -26,19 +26,21 @@ from mild.gateway.access import Access
 from mild.gateway.config import AccessSettings, Settings, TargetSettings
 from mild.gateway.server.app import create_app
 from mild.gateway.server.context import AppContext
+from waiting import PATIENCE, until
 
 
 async def test_a_reload_swaps_under_load_and_loses_nothing():
     first = priced_router(("small", "large"), (0.1, 0.5))
     second = priced_router(("small", "large"), (0.5, 0.1))
     async with (
-        FakeUpstream(delay=0.02) as up,
+        FakeUpstream(held=True) as up,
         gateway([expert("small", up), expert("large", up)], first) as g,
     ):
         asked = [asyncio.create_task(ask(g.port, chat())) for _ in range(10)]
-        await asyncio.sleep(0.03)
+        await until(lambda: up.in_flight == 10)
         before = g.app.serving.fingerprint
         await g.app.reload(lambda: second)
+        up.held = False
         asked += [asyncio.create_task(ask(g.port, chat())) for _ in range(10)]
         found = await asyncio.gather(*asked)
         records, registered = await rows(g, 20), g.ledger.registered
@@ -76,10 +78,12 @@ async def test_a_target_decides_and_a_router_that_does_not_record_its_trade_offs
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_draining_lets_requests_end_and_takes_no_new_ones(streamed):
-    async with solo(FakeUpstream(delay=0.15)) as (_, g), Client(g.port) as idle:
+    upstream = FakeUpstream(delay=0.15)
+    limits = {"drain_seconds": PATIENCE}
+    async with solo(upstream, limits=limits) as (_, g), Client(g.port) as idle:
         await idle.ask(None, "/health", "GET")
         task = asyncio.create_task(ask(g.port, chat(stream=streamed)))
-        await asyncio.sleep(0.1)
+        await until(lambda: upstream.in_flight)
         await g.stop()
         rest = await idle.reader.read()
         with pytest.raises(ConnectionError):
@@ -99,16 +103,20 @@ async def test_what_outlasts_the_drain_is_broken_off_and_written_down():
             Client(g.port) as client,
         ):
             client.send(request_bytes(chat()))
-            await asyncio.sleep(0.1)
+            await until(lambda: up.in_flight)
             await g.stop()
             (row,) = await rows(g)
     assert row.outcome == "cancelled"
 
 
 async def test_overload_is_shed_with_429():
-    async with solo(FakeUpstream(delay=0.3), limits={"max_in_flight": 2}) as (_, g):
-        found = await asyncio.gather(*(ask(g.port, chat()) for _ in range(5)))
-        records, refused = await rows(g, 2), g.app.metrics.value("mild_refused_total", status="429")
+    async with solo(FakeUpstream(held=True), limits={"max_in_flight": 2}) as (up, g):
+        asked = [asyncio.create_task(ask(g.port, chat())) for _ in range(5)]
+        await until(lambda: sum(task.done() for task in asked) == 3)
+        up.held = False
+        found = await asyncio.gather(*asked)
+        records = await rows(g, 2)
+        refused = g.app.metrics.value("mild_refused_total", status="429")
     assert sorted(answer.status for answer in found) == [200, 200, 429, 429, 429]
     assert len(records) == 2
     assert refused == 3
@@ -145,7 +153,7 @@ async def test_a_key_is_asked_for_before_the_body():
                     b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
                     b"content-length: 1000000\r\n\r\n"
                 )
-                early = await asyncio.wait_for(client.answer(), 20)
+                early = await asyncio.wait_for(client.answer(), PATIENCE)
             models = await ask(g.port, None, "/v1/models", "GET")
             route = await ask(g.port, chat(), "/v1/route")
             health = await ask(g.port, None, "/health", "GET")
@@ -158,18 +166,18 @@ async def test_a_key_is_asked_for_before_the_body():
 class Asgi:
     """The application driven by hand, as any ASGI server would."""
 
-    def __init__(self, app, document, leave_after=None):
+    def __init__(self, app, document):
         self.app = app
         self.body = json.dumps(document).encode()
         self.sent = []
-        self.leave_after = leave_after
+        self.left = asyncio.Event()
         self.given = False
 
     async def receive(self):
         if not self.given:
             self.given = True
             return {"type": "http.request", "body": self.body, "more_body": False}
-        await asyncio.sleep(30 if self.leave_after is None else self.leave_after)
+        await self.left.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message):
@@ -187,18 +195,22 @@ class Asgi:
 
 
 async def test_other_asgi_servers_can_serve_it_and_leaving_cancels_there_too():
-    async with solo(FakeUpstream(delay=0.05)) as (up, g):
+    async with solo() as (up, g):
         whole = Asgi(create_app(g.app), chat(stream=True))
         await whole.run()
-        gone = Asgi(create_app(g.app), chat(stream=True), leave_after=0.07)
-        await gone.run()
-        await asyncio.sleep(0.05)
-        sent, records, in_flight = whole.sent, await rows(g, 2), up.in_flight
+        up.held = True
+        gone = Asgi(create_app(g.app), chat(stream=True))
+        running = asyncio.create_task(gone.run())
+        await until(lambda: up.in_flight)
+        gone.left.set()
+        await running
+        await until(lambda: up.in_flight == 0)
+        sent = whole.sent
+        records = await rows(g, 2)
     assert sent[0]["status"] == 200
     assert sent[-1]["more_body"] is False
     assert events(b"".join(message.get("body", b"") for message in sent))[-1] == "[DONE]"
     assert [row.outcome for row in records] == ["ok", "cancelled"]
-    assert in_flight == 0
 
 
 async def test_lifespan_starts_and_stops():
@@ -247,17 +259,26 @@ def test_settings_that_do_not_fit_the_router_are_refused_at_the_start():
 
 
 async def test_reloads_at_the_same_time_end_with_the_last_one():
-    slow, quick = priced_router(errors=(0.1, 0.5)), priced_router(errors=(0.5, 0.1))
+    slow = priced_router(errors=(0.1, 0.5))
+    quick = priced_router(errors=(0.5, 0.1))
+    has_begun = threading.Event()
+    may_end = threading.Event()
 
     def load_slowly():
-        time.sleep(0.2)
+        has_begun.set()
+        may_end.wait(PATIENCE)
         return slow
 
     async with FakeUpstream() as up, gateway([expert("small", up), expert("large", up)]) as g:
         first = asyncio.create_task(g.app.reload(load_slowly))
-        await asyncio.sleep(0.02)
-        last = await g.app.reload(lambda: quick)
-        first, serving = await first, g.app.serving.fingerprint
+        await until(has_begun.is_set)
+        last = asyncio.create_task(g.app.reload(lambda: quick))
+        # Time for the second one to be the first to end, if nothing kept it from that.
+        await asyncio.sleep(0.1)
+        may_end.set()
+        first = await first
+        last = await last
+        serving = g.app.serving.fingerprint
     assert first != last
     assert serving == last
 

@@ -1,45 +1,36 @@
 """Experts whose HTTP is hostile: the client gets another expert's answer, or an error, in bounded time."""
 
 import asyncio
-import contextlib
 import json
 
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import ask, chat, events, expert, gateway, rows
+from gateway.gateway_cases import ask, chat, endpoint_of, events, expert, gateway, rows
+from waiting import PATIENCE
 
-QUICK = {"first_byte_seconds": 0.5, "idle_seconds": 0.5, "connect_seconds": 10.0, "retries": 0}
+QUICK = {"first_byte_seconds": 0.5, "idle_seconds": 0.5, "connect_seconds": 2.0, "retries": 0}
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\n\r\n"
 EVENT = b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
 
 
-@contextlib.asynccontextmanager
-async def hostile(first, again=b""):
+def hostile(first, again=b""):
     """The address of an expert that sends ``first``, then ``again`` for ever; it closes without one."""
-    writers = []
 
     async def serve(reader, writer):
-        writers.append(writer)
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(first)
-            while again:
-                writer.write(again)
-                await writer.drain()
-                await asyncio.sleep(0)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(first)
+        while again:
+            writer.write(again)
             await writer.drain()
+            await asyncio.sleep(0)
+        await writer.drain()
         writer.close()
+        await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    finally:
-        server.close()
-        for writer in writers:
-            writer.transport.abort()
+    return endpoint_of(serve)
 
 
 def answer(first, again=b"", streamed=False, good=True, **settings):
@@ -50,7 +41,7 @@ def answer(first, again=b"", streamed=False, good=True, **settings):
             experts = [expert("bad", url, **{**QUICK, **settings})]
             experts += [expert("good", up)] if good else []
             async with gateway(experts) as g:
-                found = await asyncio.wait_for(ask(g.port, chat(stream=streamed)), 15)
+                found = await asyncio.wait_for(ask(g.port, chat(stream=streamed)), PATIENCE)
                 (row,) = await rows(g)
                 return found, row
 

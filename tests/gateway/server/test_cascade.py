@@ -29,6 +29,7 @@ from mild.gateway.ledger.reading import read_ledger
 from mild.gateway.ledger.summary import summarize
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.metrics import NO_EXPERT
+from waiting import PATIENCE, until
 
 NAMES = ("small", "medium", "large")
 # Dollars per million tokens: an answer has 10 tokens in and 3 out.
@@ -347,10 +348,8 @@ async def test_the_worst_case_is_reserved_and_what_was_paid_is_charged():
         await ask(g.port, chat(max_tokens=10))
         (record,) = await rows(g)
         body = len(json.dumps(chat(max_tokens=10)))
+        await until(lambda: access.spend()["all"]["day"]["spent"])
         spent = access.spend()["all"]["day"]
-        while not spent["spent"]:
-            await asyncio.sleep(0.01)
-            spent = access.spend()["all"]["day"]
     assert held == [pytest.approx((body + 10) * sum(PRICES.values()) / 1e6)]
     assert spent["spent"] == pytest.approx(record.price) == pytest.approx(3 * 13 / 1e6)
     assert spent["held"] == 0
@@ -384,7 +383,7 @@ async def test_too_little_for_anybody_is_refused_as_ever():
 
 async def test_a_deadline_gives_the_best_answer_so_far():
     up = {"large": {"script": ["hang"]}}
-    async with cascading(["4", "5", "6"], up=up, cascade={"deadline_seconds": 0.5}) as (g, _):
+    async with cascading(["4", "5", "6"], up=up, cascade={"deadline_seconds": 1.0}) as (g, _):
         found = await ask(g.port, chat())
         (record,) = await rows(g)
     assert answer_of(found) in ("4", "5")
@@ -392,13 +391,13 @@ async def test_a_deadline_gives_the_best_answer_so_far():
     assert record.calls[2]["outcome"] == "cancelled"
     assert record.calls[2]["dollars"] > 0
     assert record.outcome == "ok"
-    assert 490 < record.latency_ms < 1500
+    assert record.latency_ms > 990
 
 
 async def test_a_deadline_of_the_client_ends_a_step():
     up = {"small": {"script": ["hang"]}}
     async with cascading(["4", "5", "6"], up=up) as (g, ups):
-        found = await ask(g.port, chat(), x_mild_deadline="0.5")
+        found = await ask(g.port, chat(), x_mild_deadline="1.0")
         wrong = await ask(g.port, chat(), x_mild_deadline="soon")
     assert answer_of(found) == "5"
     assert ups.large.asked == 0
@@ -419,7 +418,7 @@ async def test_a_deadline_without_an_answer_is_a_time_out():
 
 async def test_a_step_that_hangs_leaves_time_for_the_last():
     up = {"small": {"script": ["hang"]}}
-    limits = {"total_seconds": 1.2}
+    limits = {"total_seconds": 2.0}
     async with cascading(["4", "5", "6"], up=up, limits=limits) as (g, _):
         found = await ask(g.port, chat())
     assert answer_of(found) == "6"
@@ -427,16 +426,13 @@ async def test_a_step_that_hangs_leaves_time_for_the_last():
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_client_that_leaves_cancels_every_call(streamed):
-    up = {name: {"delay": 0.5} for name in NAMES}
+    up = {name: {"delay": 3600.0} for name in NAMES}
     async with cascading(["4", "5", "6"], up=up) as (g, ups):
         async with Client(g.port) as client:
             client.send(request_bytes(chat(stream=streamed)))
-            while ups.small.in_flight + ups.medium.in_flight < 2:
-                await asyncio.sleep(0.005)
+            await until(lambda: ups.small.in_flight + ups.medium.in_flight == 2)
         (record,) = await rows(g)
-        for _ in range(100):
-            if ups.small.in_flight + ups.medium.in_flight:
-                await asyncio.sleep(0.01)
+        await until(lambda: ups.small.in_flight + ups.medium.in_flight == 0)
         free = [g.app.clients[name].capacity.in_flight for name in NAMES]
     assert (record.outcome, record.status, record.expert) == ("cancelled", 499, None)
     assert [call["outcome"] for call in record.calls] == ["cancelled", "cancelled"]
@@ -687,7 +683,7 @@ async def test_long_reasoning_does_not_keep_an_answer_from_being_compared():
 async def test_large_answers_of_parallel_calls_do_not_wait_for_each_other(streamed):
     long = " ".join(["four" * 5_000] * 15)
     limits = {"max_unread_bytes": 1_000_000}
-    async with cascading([long, long, "6"], limits=limits) as (g, _), asyncio.timeout(10):
+    async with cascading([long, long, "6"], limits=limits) as (g, _), asyncio.timeout(PATIENCE):
         found = await asyncio.gather(*(ask(g.port, chat(stream=streamed)) for _ in range(8)))
         held = g.app.answers._arriving
     assert [one.headers["x-mild-path"] for one in found] == ["small,medium>large"] * 8
@@ -709,7 +705,7 @@ async def test_whoever_could_not_answer_in_a_step_is_asked_as_by_a_plain_request
 async def test_the_last_step_may_have_several_experts_and_all_of_the_time():
     up = {"small": {"script": ["hang"]}, "medium": {"delay": 0.3}, "large": {"delay": 0.3}}
     router = cascade_router(steps=((0,), (1, 2)))
-    limits = {"total_seconds": 1.2}
+    limits = {"total_seconds": 2.0}
     async with cascading(["4", "5", "6"], up=up, router=router, limits=limits) as (g, _):
         found = await ask(g.port, chat())
     assert found.headers["x-mild-path"] == "small>medium,large"
@@ -718,7 +714,7 @@ async def test_the_last_step_may_have_several_experts_and_all_of_the_time():
 
 async def test_when_the_time_of_a_request_ends_the_best_answer_is_given():
     up = {"large": {"script": ["hang"]}}
-    limits = {"total_seconds": 0.8}
+    limits = {"total_seconds": 1.5}
     async with cascading(["4", "5", "6"], up=up, limits=limits) as (g, _):
         found = await ask(g.port, chat())
     assert found.status == 200

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import time
 
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, reply, request_bytes, rows, said, solo
+from waiting import PATIENCE, until
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
@@ -30,7 +30,7 @@ async def leave(g, document, path=CHAT, after=b"x" * 2999, times=4):
         client.send(request_bytes({**document, "stream": True}, path))
         found = b""
         while found.count(after) < times:
-            piece = await asyncio.wait_for(client.reader.read(65536), 5)
+            piece = await asyncio.wait_for(client.reader.read(65536), PATIENCE)
             assert piece
             found += piece
     (row,) = await rows(g)
@@ -107,34 +107,29 @@ async def test_the_usage_behind_a_finished_answer_is_waited_for(path):
 
 
 async def test_an_expert_that_still_writes_is_stopped_at_once():
-    async with solo(FakeUpstream(text="word " * 100, delay=0.1), one=PRICES) as (up, g):
+    async with solo(FakeUpstream(text="word " * 100, held=True), one=PRICES) as (up, g):
         await leave(g, chat("Hello"), after=b"word", times=1)
-        start = time.monotonic()
-        while up.in_flight:
-            await asyncio.sleep(0.005)
-    assert time.monotonic() - start < 0.5
-    assert up.cancelled == 1
+        await until(lambda: up.in_flight == 0)
+    # Not waited for, and not read to its end.
+    assert (up.cancelled, up.answered) == (1, 0)
 
 
 async def test_waiting_for_usage_does_not_delay_the_end(monkeypatch):
-    monkeypatch.setattr("mild.gateway.server.relay.USAGE_SECONDS", 30.0)
+    monkeypatch.setattr("mild.gateway.server.relay.USAGE_SECONDS", 3600.0)
     upstream = FakeUpstream(text=LARGE, delay=0.0)
     finish = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 99999\r\n\r\n"
     upstream.script = [head + b"data: " + json.dumps(finish).encode() + b"\n\n"]
-    one = {"idle_seconds": 30.0, **PRICES}
+    one = {"idle_seconds": 3600.0, **PRICES}
     async with solo(upstream, one=one, limits={"drain_seconds": 0.2}) as (_, g):
         async with Client(g.port) as client:
             client.send(request_bytes(chat("Hello", stream=True)))
             await client.reader.readuntil(b"finish_reason")
         await asyncio.sleep(0.1)
         assert (g.ledger.records, g.app.in_flight) == ([], 1)
-        start = time.monotonic()
-        await g.stop()
-        taken = time.monotonic() - start
+        await asyncio.wait_for(g.stop(), PATIENCE)
         (row,) = g.ledger.records
         await spent(g, row)
-    assert taken < 1.5
     assert row.outcome == "cancelled"
 
 

@@ -1,7 +1,6 @@
 """A request that goes well: what travels, what comes back, what is written down."""
 
 import asyncio
-import contextlib
 import json
 import re
 
@@ -13,9 +12,11 @@ from gateway.gateway_cases import (
     Client,
     ask,
     chat,
+    endpoint_of,
     events,
     expert,
     gateway,
+    idle,
     priced_router,
     reply,
     request_bytes,
@@ -26,6 +27,7 @@ from gateway.gateway_cases import (
 )
 from mild.endpoints.secrets import Secret
 from mild.gateway.config import AccessSettings
+from waiting import PATIENCE
 
 
 async def test_a_plain_answer_comes_through_with_the_experts_name():
@@ -361,22 +363,18 @@ def test_comments_do_not_keep_a_call_open_for_ever(first):
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + first)
-        with contextlib.suppress(ConnectionError):
-            while True:
-                writer.write(b": ping\n\n")
-                await writer.drain()
-                await asyncio.sleep(0.02)
-        writer.close()
+        while True:
+            writer.write(b": ping\n\n")
+            await writer.drain()
+            await asyncio.sleep(0.02)
 
     async def run():
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        try:
-            async with gateway([expert("one", url, total_seconds=0.3, retries=0)]) as g:
-                found = await asyncio.wait_for(ask(g.port, chat(stream=True)), 10)
-                return found, await rows(g)
-        finally:
-            server.close()
+        async with (
+            endpoint_of(serve) as url,
+            gateway([expert("one", url, total_seconds=0.3, retries=0)]) as g,
+        ):
+            found = await asyncio.wait_for(ask(g.port, chat(stream=True)), PATIENCE)
+            return found, await rows(g)
 
     found, (row,) = asyncio.run(run())
     if first:
@@ -392,24 +390,19 @@ def test_a_request_with_all_its_attempts_ends_in_time(first):
     async def serve(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + first)
-        with contextlib.suppress(ConnectionError):
-            while await reader.read(65_536):
-                pass
-        writer.close()
+        while await reader.read(65_536):
+            pass
 
     async def run():
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        slow = expert("one", url, total_seconds=60.0, first_byte_seconds=60.0, idle_seconds=60.0)
-        try:
-            async with gateway([slow], limits={"total_seconds": 0.2}) as g:
-                found = await asyncio.wait_for(ask(g.port, chat(stream=True)), 10)
-                return found, await rows(g), g.app.in_flight
-        finally:
-            server.close()
+        async with endpoint_of(serve) as url:
+            slow = expert("one", url, total_seconds=2 * PATIENCE)
+            async with gateway([slow], limits={"total_seconds": 0.3}) as g:
+                found = await asyncio.wait_for(ask(g.port, chat(stream=True)), PATIENCE)
+                records = await rows(g)
+                await idle(g)
+                return found, records
 
-    found, (row,), in_flight = asyncio.run(run())
-    assert in_flight == 0
+    found, (row,) = asyncio.run(run())
     if first:
         assert (found.status, found.whole, row.outcome, row.status) == (200, False, "cut", 200)
         assert b"event: error" in found.body
@@ -422,12 +415,12 @@ async def test_the_overhead_does_not_count_the_client_s_upload():
     async with solo() as (_, g), Client(g.port) as client:
         data = request_bytes(chat())
         client.send(data[:-5])
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.0)
         client.send(data[-5:])
         found = await client.answer()
         (row,) = await rows(g)
-    assert float(found.headers["x-mild-overhead-ms"]) < 150
-    assert row.latency_ms < 300
+    assert float(found.headers["x-mild-overhead-ms"]) < 900
+    assert row.latency_ms < 900
 
 
 async def test_the_overhead_is_never_negative():

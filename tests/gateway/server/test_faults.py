@@ -1,8 +1,6 @@
 """Experts that fail in every way: the client gets an answer, or the truth."""
 
-import asyncio
 import json
-import time
 
 import pytest
 
@@ -148,23 +146,21 @@ async def test_retry_after_is_honoured():
         found = await ask(g.port, chat())
         times = one.times
     assert found.status == 200
-    assert 0.39 <= times[1] - times[0] < 20
+    assert times[1] - times[0] >= 0.39
 
 
 async def test_an_expert_that_limits_its_rate_is_left_alone_as_long_as_it_says():
+    now = 1000.0
     async with (
         FakeUpstream(script=["429"], retry_after="0.5") as one,
         FakeUpstream() as two,
-        gateway([expert("one", one), expert("two", two)]) as g,
+        gateway([expert("one", one), expert("two", two)], clock=lambda: now) as g,
     ):
-        start = time.monotonic()
         used = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(5)]
-        early = time.monotonic() - start < 0.4
-        await asyncio.sleep(0.55)
+        now += 0.55
         used.append((await ask(g.port, chat())).headers["x-mild-expert"])
         state = g.app.clients["one"].state()
-    if early:
-        assert used == ["two"] * 5 + ["one"]
+    assert used == ["two"] * 5 + ["one"]
     assert state == "closed"
 
 

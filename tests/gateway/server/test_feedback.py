@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import sqlite3
+import threading
 import time
 
 import pytest
@@ -19,27 +20,44 @@ from mild.gateway.config import AccessSettings, LedgerSettings, Settings
 from mild.gateway.ledger import LedgerWriter
 from mild.gateway.refusals import Refusal
 from mild.gateway.server import feedback as module
+from waiting import PATIENCE, until
 
 PATH = "/v1/feedback"
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(module, "PAUSES", (0.05, 0.1, 0.2, 0.3))
+def quick_keys(monkeypatch):
+    """New keys are soon known."""
+    monkeypatch.setattr("mild.gateway.access.writer.REFRESH_SECONDS", 0.05)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A row that is not there is soon given up."""
+    monkeypatch.setattr(module, "PAUSES", (0.05, 0.1))
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """A row that is not there is waited for as long as a test has time."""
+    monkeypatch.setattr(module, "PAUSES", (0.05,) * int(PATIENCE / 0.05))
 
 
 def judged(place):
     return [(one.request_id, one.expert, one.score) for one in read_feedback(place)]
 
 
+def is_known(access, key):
+    with contextlib.suppress(Refusal):
+        access.identify(f"Bearer {key}")
+        return True
+    return False
+
+
 async def known(access, keys):
     """Wait until the gateway has read these keys."""
     for key in keys:
-        for _ in range(1500):
-            with contextlib.suppress(Refusal):
-                access.identify(f"Bearer {key}")
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda key=key: is_known(access, key))
 
 
 def run(place, talk, keep_text=False, keys=(), **more):
@@ -80,7 +98,7 @@ def refusal(found):
     return status, body["error"]["code"]
 
 
-def test_the_answer_to_a_request_is_judged_at_once(ledger_place):
+def test_the_answer_to_a_request_is_judged_at_once(ledger_place, patient):
     async def talk(g, post):
         found = await ask(g.port, chat())
         name = found.headers["x-mild-request-id"]
@@ -108,7 +126,7 @@ def test_the_same_again_changes_nothing_and_another_score_replaces(ledger_place)
     run(ledger_place, talk)
 
 
-def test_feedback_on_requests_that_are_unknown_foreign_or_old_writes_nothing(tmp_path):
+def test_feedback_on_requests_that_are_unknown_foreign_or_old_writes_nothing(tmp_path, impatient):
     path = tmp_path / "l.db"
     write_all(path, [record(0), record(1, key="bob")])
     file = sqlite3.connect(path)
@@ -195,12 +213,22 @@ def test_comments_are_kept_where_texts_are(tmp_path, keep_text):
     run(path, talk, keep_text=keep_text)
 
 
-def test_a_row_that_comes_late_is_waited_for(tmp_path):
+def test_a_row_that_comes_late_is_waited_for(tmp_path, patient, monkeypatch):
     path = write_all(tmp_path / "l.db", [record(0)])
+    looks = []
+    judge = module._judge
+
+    def noted(*arguments):
+        result = judge(*arguments)
+        looks.append(result)
+        return result
+
+    monkeypatch.setattr(module, "_judge", noted)
 
     async def talk(g, post):
         waiting = asyncio.create_task(post({"request_id": "r1", "score": 1}))
-        await asyncio.sleep(0.1)
+        await until(lambda: looks)
+        assert looks[0] is None
         # As another worker would.
         await asyncio.to_thread(write_all, path, [record(1, key="anonymous")])
         assert (await waiting)[0] == 200
@@ -234,18 +262,26 @@ def test_feedback_counts_towards_the_requests_of_its_key(tmp_path):
     run(path, talk, keys={"alice": {"requests_per_minute": 2}})
 
 
-def test_a_ledger_that_is_locked_is_told(tmp_path):
+def test_a_ledger_that_is_locked_is_told(tmp_path, monkeypatch):
     path = write_all(tmp_path / "l.db", [record(0, key="anonymous")])
+    monkeypatch.setattr(module, "PATIENCE", 3.0)
+    has_begun = threading.Event()
+    judge = module._judge
+
+    def noted(*arguments):
+        has_begun.set()
+        return judge(*arguments)
+
+    monkeypatch.setattr(module, "_judge", noted)
 
     async def talk(g, post):
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         slow = asyncio.create_task(post({"request_id": "r0", "score": 1}))
-        await asyncio.sleep(0.2)
+        await until(has_begun.is_set)
         # Whoever waits for the file keeps nobody else waiting.
-        started = time.monotonic()
         assert (await ask(g.port, None, "/health", "GET")).status == 200
-        assert time.monotonic() - started < 0.5
+        assert not slow.done()
         assert refusal(await slow) == (503, "ledger_unavailable")
         other.execute("ROLLBACK")
         other.close()

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from benchmarks.fuzzing.bodies import ENDPOINTS, mutated_body, mutated_headers, mutated_path
 from benchmarks.fuzzing.schema import any_body, good_body
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, chat, expert, gateway, request_bytes
+from gateway.gateway_cases import Client, chat, expert, gateway, idle, request_bytes
+from waiting import PATIENCE
 
 NAMES = ("small", "large")
 
@@ -32,7 +33,7 @@ async def press(port, count, rng, statuses):
                 done += 1
                 data = request_bytes(mutated_body(rng), rng.choice(ENDPOINTS))
                 client.send(data)
-                found = await asyncio.wait_for(client.answer(), 20)
+                found = await asyncio.wait_for(client.answer(), PATIENCE)
                 statuses[found.status] = statuses.get(found.status, 0) + 1
                 if not found.whole or found.headers.get("connection") == "close":
                     break
@@ -54,7 +55,7 @@ def fuzz(count, seed, traced):
             before = tracemalloc.get_traced_memory()[0]
             await asyncio.gather(*(press(g.port, count // 4, rng, statuses) for _ in range(4)))
             g.ledger.records.clear()
-            await asyncio.sleep(0.05)
+            await idle(g)
             grown = tracemalloc.get_traced_memory()[0] - before
             tracemalloc.stop()
             return (
@@ -103,11 +104,11 @@ def served():
             async def one():
                 async with Client(g.port) as client:
                     client.send(data)
-                    found = await asyncio.wait_for(client.answer(method), 20)
+                    found = await asyncio.wait_for(client.answer(method), PATIENCE)
                     closed = not found.whole or found.headers.get("connection") == "close"
                     after = None
                     if not closed:
-                        after = await asyncio.wait_for(client.ask(chat(), "/v1/route"), 20)
+                        after = await asyncio.wait_for(client.ask(chat(), "/v1/route"), PATIENCE)
                     return found, after
 
             return runner.run(one())

@@ -8,6 +8,7 @@ import signal
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
@@ -33,7 +34,9 @@ from mild.gateway.config import AccessSettings, GradingSettings, LedgerSettings,
 from mild.gateway.ledger.reading import read_ledger
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.metrics import UNGRADED
+from mild.gateway.server import app as app_module
 from mild.gateway.server import grader as grader_module
+from waiting import until
 
 
 class GradedLedger(KeptLedger):
@@ -47,6 +50,21 @@ class GradedLedger(KeptLedger):
         # The row of the request comes first.
         assert feedback.request_id in [record.request_id for record in self.records]
         self.feedback.append(feedback)
+
+
+@asynccontextmanager
+async def gateway_that_grades(experts, router, **parts):
+    """A gateway; ``grader`` is what grades its answers."""
+    graders = []
+
+    def make_grader(context):
+        graders.append(grader_module.Grader(context))
+        return graders[0]
+
+    with patch.object(app_module, "Grader", make_grader):
+        async with gateway(experts, router, **parts) as g:
+            g.grader = graders[0]
+            yield g
 
 
 @asynccontextmanager
@@ -73,16 +91,14 @@ async def grading(
         parts.setdefault("ledger", LedgerSettings(path=tmp_path / "ledger.sqlite"))
         parts.setdefault("ledger_writer", GradedLedger())
         settings = GradingSettings(method, **given)
-        g = await stack.enter_async_context(gateway(experts, router, grading=settings, **parts))
+        made = gateway_that_grades(experts, router, grading=settings, **parts)
+        g = await stack.enter_async_context(made)
         yield g, SimpleNamespace(**ups)
 
 
-async def graded(g, count=1, seconds=3.0):
-    """The scores, once there are so many."""
-    end = time.monotonic() + seconds
-    while len(g.ledger.feedback) < count and time.monotonic() < end:
-        await asyncio.sleep(0.005)
-    await asyncio.sleep(0.02)
+async def graded(g):
+    """The scores, once nothing is left to be graded: of clients that have all of their answers."""
+    await until(lambda: g.app.in_flight == 0 and g.grader._waiting == 0)
     return g.ledger.feedback
 
 
@@ -147,7 +163,7 @@ async def test_every_api_and_every_kind_of_answer_is_graded_and_stays_as_it_is(
         async with grading(kind, tmp_path, texts, reply_of_judge, own=own, **more) as (g, ups):
             found = await ask(g.port, document, path)
             bodies[method] = found.body
-            scores = await graded(g, int(method != "none"))
+            scores = await graded(g)
             assert [(one.expert, one.score) for one in scores] == (
                 [] if method == "none" else [("large", 1.0)]
             )
@@ -184,7 +200,7 @@ async def test_of_a_cascade_references_grade_everyone_and_a_judge_the_answer_giv
     exact = {"references": references(tmp_path)}
     async with grading("exact", tmp_path, **parts, grading=exact) as (g, _):
         found = await ask(g.port, chat("What is 2 + 2?", stream=stream))
-        scores = await graded(g, 3)
+        scores = await graded(g)
         (record,) = await rows(g)
     assert {one.expert: one.score for one in scores} == {"small": 1.0, "medium": 0.0, "large": 1.0}
     assert {one.rate for one in scores} == {1.0}
@@ -212,7 +228,8 @@ async def test_of_two_answers_of_one_expert_the_given_one_is_graded(tmp_path):
         ledger = LedgerSettings(path=tmp_path / "ledger.sqlite")
         parts = {"grading": settings, "ledger": ledger, "ledger_writer": GradedLedger()}
         experts = [expert("small", small), expert("large", large)]
-        g = await stack.enter_async_context(gateway(experts, cascade_router(names), **parts))
+        made = gateway_that_grades(experts, cascade_router(names), **parts)
+        g = await stack.enter_async_context(made)
         await ask(g.port, chat("What is 2 + 2?"))
         scores = {one.expert: one.score for one in await graded(g)}
         (record,) = await rows(g)
@@ -230,7 +247,7 @@ async def test_the_rate_is_what_happens_and_explored_answers_have_their_own(tmp_
             for _ in range(600):
                 await client.ask(chat("What is 2 + 2?"))
         records = await rows(g, 600)
-        scores = await graded(g, 10_000, seconds=0.3)
+        scores = await graded(g)
         explored = g.app.metrics.value("mild_explored_total")
     rates = {one.request_id: one.rate for one in scores}
     assert set(rates.values()) == {0.25, 0.75}
@@ -275,7 +292,7 @@ async def test_only_answers_of_the_router_are_graded_and_nobody_grades_itself(tm
         await ask(g.port, chat())  # answered by large
         await ask(g.port, chat(n=2))
         await rows(g, 3)
-        assert await graded(g, 1, 0.1) == []
+        assert await graded(g) == []
     async with grading("rubric", tmp_path, up={"large": {"script": ["500"] * 9}}, **parts) as (
         g,
         ups,
@@ -284,7 +301,7 @@ async def test_only_answers_of_the_router_are_graded_and_nobody_grades_itself(tm
         ups.judge.text = "never asked"
         found = await ask(g.port, chat())
         assert found.headers["x-mild-expert"] == "small"
-        assert await graded(g, 1, 0.1) == []
+        assert await graded(g) == []
     async with grading("rubric", tmp_path, up={"large": {"script": ["500"] * 9}}) as (g, _):
         assert (await ask(g.port, chat())).status == 200
         (one,) = await graded(g)
@@ -309,11 +326,18 @@ async def test_the_budget_holds_over_all_workers_and_clients_do_not_pay(tmp_path
         found = await asyncio.gather(
             *(ask(g.port, chat()) for _ in range(15) for g in (one, other))
         )
-        await asyncio.gather(*(graded(g, 30, 0.8) for g in (one, other)))
+        scores = await graded(one) + await graded(other)
+
+        def is_settled():
+            """Whether one worker has read what all of them have spent."""
+            keys = one.app.access.spend()["keys"]
+            grader = keys["(grader)"]["day"]
+            client = keys["anonymous"]["day"]
+            is_whole = client["spent"] == pytest.approx(30 * 13e-6)
+            return is_whole and grader["held"] == 0 and grader["spent"] > 15 * len(scores)
+
+        await until(is_settled)
         spend = one.app.access.spend()
-        await asyncio.sleep(1.2)
-        spend = one.app.access.spend()
-        scores = one.ledger.feedback + other.ledger.feedback
         missing = lost(one)["budget"] + lost(other)["budget"]
     assert {answer.status for answer in found} == {200}
     paid = spend["keys"]["(grader)"]["day"]
@@ -351,7 +375,7 @@ async def test_the_budget_of_the_gateway_holds_for_grades_too(tmp_path):
     parts = {**DEAR, "access_settings": AccessSettings(budget_day=10.0)}
     async with grading("rubric", tmp_path, **parts) as (g, ups):
         statuses = [(await ask(g.port, chat())).status for _ in range(4)]
-        assert await graded(g, 1, 0.2) == []
+        assert await graded(g) == []
         assert lost(g) == {"budget": 4}
     assert statuses == [200] * 4
     assert ups.judge.asked == 0
@@ -361,7 +385,7 @@ async def test_a_lost_store_ends_grading_but_no_request(tmp_path):
     async with grading("rubric", tmp_path) as (g, ups):
         g.app.access._writer.trouble = "lost"
         assert (await ask(g.port, chat())).status == 200
-        assert await graded(g, 1, 0.1) == []
+        assert await graded(g) == []
         assert lost(g) == {"budget": 1}
         assert ups.judge.asked == 0
 
@@ -379,7 +403,7 @@ async def test_a_lost_store_ends_grading_but_no_request(tmp_path):
 async def test_grades_that_fail_are_counted_and_not_written(tmp_path, judge, up, reason):
     async with grading("rubric", tmp_path, judge=judge, up={"judge": up}) as (g, _):
         found = await ask(g.port, chat())
-        assert await graded(g, 1, 0.5) == []
+        assert await graded(g) == []
         assert lost(g) == {reason: 1}
     assert (found.status, answer_of(found)) == (200, "two")
 
@@ -388,39 +412,39 @@ async def test_an_error_of_the_grader_itself_is_counted_and_reaches_nobody(tmp_p
     monkeypatch.setattr(grader_module.grading, "judge_prompt", lambda *values: 1 / 0)
     async with grading("rubric", tmp_path) as (g, _):
         assert (await ask(g.port, chat())).status == 200
-        assert await graded(g, 1, 0.1) == []
+        assert await graded(g) == []
         assert g.app.metrics.value("mild_errors_total") == 1
 
 
 async def test_a_slow_judge_delays_nobody_and_few_are_asked_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(grader_module, "MAX_IN_FLIGHT", 2)
     monkeypatch.setattr(grader_module, "MAX_WAITING", 4)
-    slow, own = {"judge": {"delay": 1.5}}, {"judge": {"first_byte_seconds": 9.0}}
-    async with grading("rubric", tmp_path, up=slow, own=own) as (g, ups):
+    async with grading("rubric", tmp_path, up={"judge": {"held": True}}) as (g, ups):
         async with Client(g.port) as client:
             for _ in range(10):
                 assert (await client.ask(chat())).status == 200
         assert ups.judge.answered == 0
-        assert len(await graded(g, 4, 9.0)) == 4
+        ups.judge.held = False
+        assert len(await graded(g)) == 4
         assert ups.judge.most_in_flight == 2
         assert lost(g) == {"room": 6}
         # There is room again.
-        ups.judge.delay = 0.0
         await ask(g.port, chat())
-        assert len(await graded(g, 5)) == 5
+        assert len(await graded(g)) == 5
 
 
 async def test_the_end_waits_a_moment_for_grades_and_takes_none_of_the_answers(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(grader_module, "STOP_SECONDS", 0.5)
-    up = {"judge": {"script": ["ok", "hang", "hang"], "delay": 0.2}}
-    own = {"judge": {"first_byte_seconds": 30.0}}
-    async with grading("rubric", tmp_path, up=up, own=own) as (g, _):
+    monkeypatch.setattr(grader_module, "STOP_SECONDS", 2.0)
+    # Had the end waited for those that hang, they would have failed by themselves.
+    up = {"judge": {"script": ["ok", "hang", "hang"], "held": True}}
+    async with grading("rubric", tmp_path, up=up) as (g, ups):
         found = [await ask(g.port, chat()) for _ in range(3)]
-        start = time.monotonic()
-        await g.stop()
-        assert time.monotonic() - start < 3.0
+        stopping = asyncio.create_task(g.stop())
+        await until(lambda: g.grader._closed)
+        ups.judge.held = False
+        await stopping
         assert {answer.status for answer in found} == {200}
         assert len(g.ledger.records) == 3
         assert len(g.ledger.feedback) == 1
@@ -435,7 +459,7 @@ async def test_answers_that_are_not_whole_are_not_graded_and_keep_no_place(
     async with grading("rubric", tmp_path, up={"large": {"script": [fault] * 3}}) as (g, _):
         for _ in range(3):
             await ask(g.port, chat(stream=True))
-        assert await graded(g, 1, 0.1) == []
+        assert await graded(g) == []
         await ask(g.port, chat(stream=True))
         assert len(await graded(g)) == 1
         assert lost(g) == {}
@@ -460,7 +484,7 @@ async def test_long_answers_are_cut_for_the_judge(tmp_path, stream):
     text = f"{'x' * 5000} " * 40
     async with grading("rubric", tmp_path, ("one", text)) as (g, ups):
         found = await ask(g.port, chat(stream=stream))
-        assert len(await graded(g, seconds=10)) == 1
+        assert len(await graded(g)) == 1
     assert (said(found.body) if stream else answer_of(found)).strip() == text.strip()
     content = bodies_of(ups.judge)[0]["messages"][0]["content"]
     assert 8_000 < len(content) < 12_000
@@ -469,7 +493,7 @@ async def test_long_answers_are_cut_for_the_judge(tmp_path, stream):
 async def test_long_requests_and_several_turns(tmp_path):
     async with grading("rubric", tmp_path) as (g, ups):
         await ask(g.port, chat("x" * grader_module.MAX_REQUEST_BYTES))
-        assert await graded(g, 1, 0.1) == []
+        assert await graded(g) == []
         turns = [
             ("system", "Be brief."),
             ("user", "Hello"),
@@ -491,10 +515,10 @@ async def test_tool_calls_agree_and_an_expert_that_cannot_take_them_is_not_asked
         (one,) = await graded(g)
         assert one.score == 1.0
         await ask(g.port, chat())
-        assert [one.score for one in await graded(g, 2)] == [1.0, 0.0]
+        assert [one.score for one in await graded(g)] == [1.0, 0.0]
     async with grading("agreement", tmp_path, own={"judge": {"tools": False}}) as (g, ups):
         await ask(g.port, chat(tools=tools))
-        assert await graded(g, 1, 0.1) == []
+        assert await graded(g) == []
         assert ups.judge.asked == 0
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.gateway_cases import Client, chat, solo
 from gateway.raw_http_cases import BODY, LENGTH, POST
+from waiting import PATIENCE
 
 NEXT = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
@@ -269,7 +270,7 @@ def rows(table):
 async def test_what_is_no_plain_request_is_refused_and_the_connection_closed(
     running, name, data, status, code
 ):
-    async with Client(running.port) as client, asyncio.timeout(10):
+    async with Client(running.port) as client, asyncio.timeout(PATIENCE):
         client.send(data + (b"" if name in OPEN else NEXT))
         said = await client.reader.read()
     assert said.startswith(b"HTTP/1.1 %d " % status)
@@ -286,7 +287,7 @@ async def test_what_is_no_plain_request_is_refused_and_the_connection_closed(
 async def test_what_cannot_be_served_is_refused_and_the_connection_goes_on(
     running, name, data, status, code
 ):
-    async with Client(running.port) as client, asyncio.timeout(10):
+    async with Client(running.port) as client, asyncio.timeout(PATIENCE):
         client.send(data)
         found = await client.answer()
         client.send(NEXT)
@@ -298,7 +299,7 @@ async def test_what_cannot_be_served_is_refused_and_the_connection_goes_on(
 
 @pytest.mark.parametrize("data", [b"", b"POST /v1/ch", POST, POST + LENGTH + b"\r\n" + BODY[:9]])
 async def test_a_half_closed_connection_is_closed_without_an_answer(running, data):
-    async with Client(running.port) as client, asyncio.timeout(10):
+    async with Client(running.port) as client, asyncio.timeout(PATIENCE):
         client.send(data)
         client.writer.write_eof()
         assert await client.reader.read() == b""

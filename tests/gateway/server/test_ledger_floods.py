@@ -10,6 +10,8 @@ from gateway.gateway_cases import ask, chat, expert, gateway
 from mild.gateway.access.managing import add_key, open_store
 from mild.gateway.config import AccessSettings, LedgerSettings
 from mild.gateway.ledger import LedgerWriter, read_ledger
+from mild.gateway.ledger.store import Retention
+from waiting import until
 
 
 def gateway_at(folder, up, **ledger):
@@ -26,6 +28,15 @@ def gateway_at(folder, up, **ledger):
 
 async def test_refused_bodies_of_one_key_erase_no_row_of_another(tmp_path, monkeypatch):
     monkeypatch.setattr("mild.gateway.ledger.store.PAUSE", 0.05)
+    sweeps = []
+    sweep = Retention.sweep
+
+    def noted(*arguments):
+        more = sweep(*arguments)
+        sweeps.append(more)
+        return more
+
+    monkeypatch.setattr(Retention, "sweep", noted)
     with open_store(None, str(tmp_path / "mild.sqlite")) as store:
         alice = add_key(store, "alice")
         poor = add_key(store, "poor", budget_day=1e-6)
@@ -42,8 +53,9 @@ async def test_refused_bodies_of_one_key_erase_no_row_of_another(tmp_path, monke
         assert await send(poor, [large] * 130) == [402] * 130
         assert await send(alice, ["last"]) == [200]
         assert await asyncio.to_thread(g.ledger.flush)
-        # Time for retention.
-        await asyncio.sleep(0.7)
+        # Retention has looked once more.
+        known = len(sweeps) + 2
+        await until(lambda: len(sweeps) >= known)
     found = list(read_ledger(tmp_path / "ledger.sqlite"))
     mine = [entry.text for entry in found if entry.key == "alice"]
     assert mine == ["a question " * 100] * 10 + ["last"]
@@ -71,20 +83,16 @@ async def test_a_deleted_store_and_a_locked_ledger_show_in_health_and_metrics(tm
     async with FakeUpstream() as up, gateway_at(tmp_path, up) as g:
 
         async def troubles(*expected):
-            """Whether health names them in time."""
-            for _ in range(200):
-                found = json.loads((await ask(g.port, None, "/health", "GET")).body)["troubles"]
-                if found == list(expected):
-                    return True
-                await asyncio.sleep(0.05)
-            return False
+            """Whether health names them."""
+            found = json.loads((await ask(g.port, None, "/health", "GET")).body)["troubles"]
+            return found == list(expected)
 
-        assert await troubles()
+        await until(lambda: troubles())
         other = sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         os.rename(tmp_path / "mild.sqlite", tmp_path / "away")
         assert (await ask(g.port, chat(), authorization=f"Bearer {key}")).status == 200
-        assert await troubles("store", "ledger")
+        await until(lambda: troubles("store", "ledger"))
         g.app._publish()
         assert g.app.metrics.value("mild_store_trouble") == 1
         assert g.app.metrics.value("mild_ledger_trouble") == 1
@@ -92,4 +100,4 @@ async def test_a_deleted_store_and_a_locked_ledger_show_in_health_and_metrics(tm
         assert not (tmp_path / "mild.sqlite").exists()
         other.close()
         os.rename(tmp_path / "away", tmp_path / "mild.sqlite")
-        assert await troubles()
+        await until(lambda: troubles())

@@ -9,6 +9,7 @@ import pytest
 from gateway.fake_upstream import FakeUpstream
 from gateway.gateway_cases import Client, ask, chat, expert, gateway, solo
 from mild.gateway.server.completion_request import CompletionRequest
+from waiting import until
 
 
 @pytest.mark.parametrize(
@@ -79,12 +80,8 @@ def test_a_request_that_failed_does_not_wait_for_the_collector(path, document, s
                     up.script = [step]
                     await ask(g.port, document, path)
                 g.ledger.records.clear()
-                for _ in range(100):
-                    if not alive:
-                        break
-                    await asyncio.sleep(0.01)
-                return len(alive)
+                await until(lambda: not alive)
             finally:
                 gc.enable()
 
-    assert asyncio.run(run()) == 0
+    asyncio.run(run())

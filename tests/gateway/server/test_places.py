@@ -16,6 +16,7 @@ from gateway.gateway_cases import (
     events,
     expert,
     gateway,
+    idle,
     reply,
     request_bytes,
     rows,
@@ -28,6 +29,7 @@ from mild.gateway.config import AccessSettings
 from mild.gateway.refusals import Refusal
 from mild.gateway.server.body import FairLimit, HeldAnswers
 from mild.gateway.upstream import json_edit
+from waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -63,18 +65,19 @@ def code_of(answer):
 
 
 @contextlib.asynccontextmanager
-async def unfinished(g, key, count, length=10, body=b"{", **parts):
-    """Requests whose bodies do not end; gives the answers of those that were refused at once."""
+async def unfinished(g, key, count, length=10, body=b"{", refused=0, **parts):
+    """Requests whose bodies do not end; gives the answers of those that are refused, at least so many."""
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(Client(g.port)) for _ in range(count)]
         headers = {"content-length": length, **g.keys[key]}
         for client in clients:
             client.send(request_bytes(b"", **parts, **headers) + body)
-        for _ in range(10):
-            await asyncio.sleep(0.1)
+
+        def is_settled():
             answered = sum(bool(client.reader._buffer) for client in clients)
-            if answered + g.app.in_flight >= count:
-                break
+            return answered >= refused and answered + g.app.in_flight == count
+
+        await until(is_settled)
         yield [await client.answer() for client in clients if client.reader._buffer]
 
 
@@ -132,17 +135,17 @@ async def test_the_last_quarter_of_the_places_is_for_keys_with_less_than_a_quart
             assert {(answer.status, code_of(answer)) for answer in refused} == {(429, "overloaded")}
             if "b" in names:
                 assert (await ask(g.port, chat(), **g.keys["b"])).status == 200
-        await asyncio.sleep(0.1)
+        await idle(g)
         assert (await ask(g.port, chat(), **g.keys["a"])).status == 200
 
 
 async def test_the_last_quarter_of_the_bytes_is_for_keys_with_less_than_a_quarter(keyed):
     async with keyed({"a": None, "b": None}, limits={"max_bytes_in_flight": 100_000}) as g:
-        async with unfinished(g, "a", 6, 50_000, b" " * 20_000) as refused:
+        async with unfinished(g, "a", 6, 50_000, b" " * 20_000, refused=3) as refused:
             assert {(answer.status, code_of(answer)) for answer in refused} == {(503, "overloaded")}
             assert len(refused) == 3
             assert (await ask(g.port, chat("x" * 20_000), **g.keys["b"])).status == 200
-        await asyncio.sleep(0.1)
+        await idle(g)
         assert (await ask(g.port, chat("x" * 60_000), **g.keys["a"])).status == 200
 
 
@@ -160,7 +163,8 @@ def test_a_limit_over_workers_counts_what_the_others_hold():
 @pytest.mark.parametrize(("pause", "status"), [(0.05, 408), (0.0, 200)])
 async def test_a_body_that_comes_slower_than_the_floor_is_closed(pause, status, monkeypatch):
     monkeypatch.setattr("mild.gateway.server.protocol.SLOW_BODY_SECONDS", 0.3)
-    data = json.dumps(chat("x" * 3000)).encode()
+    # At the floor, this would take a hundred seconds.
+    data = json.dumps(chat("x" * 200_000)).encode()
     async with solo(limits={"min_body_rate": 2000}) as (up, g), Client(g.port) as client:
         client.send(POST + b"content-length: %d\r\n\r\n" % len(data))
         # All but the last byte soon, or 200 bytes a second.
@@ -170,7 +174,7 @@ async def test_a_body_that_comes_slower_than_the_floor_is_closed(pause, status, 
             await asyncio.sleep(pause or 0.5)
             if client.reader._buffer:
                 break
-        found = await asyncio.wait_for(client.answer(), 10)
+        found = await asyncio.wait_for(client.answer(), PATIENCE)
         assert (found.status, up.asked) == (status, int(status == 200))
         if status == 408:
             assert (code_of(found), found.headers["connection"]) == ("body_too_slow", "close")
@@ -200,7 +204,6 @@ async def test_answers_that_nobody_reads_are_cut_beyond_a_total(streamed, limit,
     most = 0
     async with solo(
         FakeUpstream(text=text * 7),
-        one={"idle_seconds": 20},
         limits={"max_unread_bytes": limit},
     ) as (_, g):
         with contextlib.ExitStack() as stack:
@@ -209,11 +212,11 @@ async def test_answers_that_nobody_reads_are_cut_beyond_a_total(streamed, limit,
                 for _ in range(5):
                     await asyncio.sleep(0.01)
                     most = max(most, held_bytes(g))
-            while (cut := g.app.metrics.value("mild_unread_cut_total")) < cuts:
-                await asyncio.sleep(0.01)
+            await until(lambda: g.app.metrics.value("mild_unread_cut_total") >= cuts)
+            cut = g.app.metrics.value("mild_unread_cut_total")
             records = list(await rows(g, int(cut)))
             # Who reads gets all of it.
-            found = await asyncio.wait_for(ask(g.port, chat(stream=streamed)), 20)
+            found = await asyncio.wait_for(ask(g.port, chat(stream=streamed)), PATIENCE)
         assert (found.status, found.whole, len(found.body) > 6_000_000) == (200, True, True)
         assert {row.outcome for row in records} == {"cancelled"}
         assert most <= limit
@@ -285,19 +288,20 @@ async def test_a_large_error_of_an_expert_is_not_passed_on():
 
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_request_ends_when_its_key_is_revoked(keyed, streamed):
-    up = FakeUpstream(text="word " * 20, delay=0.05 if streamed else 0.6)
+    up = FakeUpstream(held=True)
     async with keyed({"alice": None, "bob": None}, up) as g:
         document = chat(stream=streamed)
         alice, bob = (asyncio.create_task(ask(g.port, document, **key)) for key in g.keys.values())
-        while up.in_flight < 2:
-            await asyncio.sleep(0.005)
-        await asyncio.sleep(0.1 * streamed)
+        await until(lambda: up.in_flight == 2)
+        if streamed:
+            # Their first events are on their way.
+            await until(lambda: up.begun == 2)
         await asyncio.to_thread(g.store.revoke_key, "alice", 2.0)
-        cut = await asyncio.wait_for(alice, 5)
+        cut = await asyncio.wait_for(alice, PATIENCE)
         (row,) = await rows(g)
-        while up.in_flight > 1:
-            await asyncio.sleep(0.005)
-        whole = await asyncio.wait_for(bob, 10)
+        await until(lambda: up.in_flight == 1)
+        up.held = False
+        whole = await asyncio.wait_for(bob, PATIENCE)
         again = await ask(g.port, document, **g.keys["alice"])
     assert (row.key, row.error) == ("alice", "invalid_api_key")
     assert (whole.status, whole.whole, again.status) == (200, True, 401)
@@ -315,13 +319,16 @@ async def test_a_key_that_is_revoked_while_its_body_arrives_is_not_served(keyed)
     async with keyed({"alice": None}) as g, Client(g.port) as client:
         data = request_bytes(chat(), **g.keys["alice"])
         client.send(data[:-1])
-        await asyncio.sleep(0.05)
+        await until(lambda: g.app.in_flight)
         await asyncio.to_thread(g.store.revoke_key, "alice", 2.0)
-        while (await ask(g.port, chat(), **g.keys["alice"])).status != 401:
-            await asyncio.sleep(0.02)
+
+        async def is_revoked():
+            return (await ask(g.port, chat(), **g.keys["alice"])).status == 401
+
+        await until(is_revoked)
         asked = g.up.asked
         client.send(data[-1:])
-        found = await asyncio.wait_for(client.answer(), 5)
+        found = await asyncio.wait_for(client.answer(), PATIENCE)
         assert (found.status, g.up.asked) == (401, asked)
 
 
@@ -351,7 +358,7 @@ async def test_what_arrives_cuts_what_is_not_read_and_then_waits(monkeypatch):
     await held.hold("first", 1_100_000)
     assert (task.done(), small.is_cut) == (False, True)
     held.drop("first")
-    await asyncio.wait_for(task, 1)
+    await asyncio.wait_for(task, PATIENCE)
     monkeypatch.setattr("mild.gateway.server.body.ROOM_SECONDS", 0.02)
     with pytest.raises(Refusal) as caught:
         await held.hold("third", 700_000)
@@ -377,5 +384,4 @@ async def test_large_answers_that_arrive_are_counted_and_given_back(streamed, mo
         await ask(g.port, chat(stream=streamed))
         assert {(answer.status, answer.whole) for answer in found} == {(200, True)}
         assert 2_000_000 < most <= 9_100_000
-        await asyncio.sleep(0.05)
-        assert (g.app.answers._arriving, g.app.answers.unread) == ({}, {})
+        await until(lambda: not g.app.answers._arriving and not g.app.answers.unread)

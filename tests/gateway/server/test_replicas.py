@@ -13,6 +13,7 @@ from gateway.gateway_cases import Client, ask, chat
 from gateway.process_cases import served, write_files
 from mild.gateway.access import AccessStore
 from mild.gateway.access.periods import periods_at
+from waiting import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -111,15 +112,21 @@ async def test_with_serve_what_is_held_and_what_costs_nothing_goes_on(replicas, 
             await asyncio.to_thread(postgres.server.stop, "immediate")
             # No budget: nothing has to be asked for.
             during = [(await ask(g.port, chat())).status for _ in range(20)]
-            await asyncio.sleep(1.5)
+            await until(lambda: has_line(g.port, "mild_store_trouble 1"))
             during += [(await ask(g.port, chat())).status for _ in range(20)]
             await asyncio.to_thread(postgres.server.start)
-            await asyncio.sleep(1.5)
+            await until(lambda: has_line(g.port, "mild_store_trouble 0"))
             after = (await ask(g.port, chat())).status
             assert await g.stop() == 0
     assert (set(during), after) == ({200}, 200)
     assert postgres.query("SELECT count(*) FROM decisions") == [(42,)]
     assert spent(postgres).spent == round(42 * EACH * 1e9)
+
+
+async def has_line(port, start):
+    """Whether a line of the metrics starts so."""
+    page = (await ask(port, None, "/metrics", "GET")).body.decode()
+    return any(line.startswith(start) for line in page.splitlines())
 
 
 async def test_requests_per_minute_hold_over_replicas(replicas, postgres):
@@ -141,10 +148,15 @@ async def test_both_replicas_are_on_the_page_of_each_and_the_driver_is_small(rep
         async with served(folders[0]) as a, served(folders[1]) as b:
             await ask(a.port, chat())
             await ask(b.port, chat())
-            # Sums over all are read while somebody looks.
-            await ask(a.port, None, "/status.json", "GET")
-            await asyncio.sleep(2.0)
-            found = json.loads((await ask(a.port, None, "/status.json", "GET")).body)
+
+            async def both_replicas():
+                """The status, once it has the rows, the sums and the workers of both."""
+                status = json.loads((await ask(a.port, None, "/status.json", "GET")).body)
+                sums = status["spend"]["all"]["day"]["spent"]
+                is_whole = len(status["workers"]) == 2 and sums >= 1.5 * EACH
+                return status if is_whole and status["traffic"]["requests"] == 2 else None
+
+            found = await until(both_replicas)
             metrics = (await ask(b.port, None, "/metrics", "GET")).body.decode()
             with open(f"/proc/{a.workers()[0]}/status", encoding="utf-8") as status:
                 memory = next(line for line in status if line.startswith("VmRSS"))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, expert, gateway, knowing, priced_router, solo
+from gateway.gateway_cases import Client, expert, gateway, knowing, priced_router, rows, solo
 from ledger_cases import record, write_all, writing
 from mild.endpoints.prices import UsageMeter, read_version
 from mild.endpoints.secrets import Secret
@@ -13,6 +13,7 @@ from mild.gateway import drift as module
 from mild.gateway.config import DriftSettings, LedgerSettings
 from mild.gateway.ledger.reading import read_ledger
 from mild.gateway.server import context as context_module
+from waiting import until
 
 ASK = {"model": "mild", "messages": [{"role": "user", "content": "2 + 2 = ?"}]}
 
@@ -50,7 +51,7 @@ async def test_the_row_has_what_the_expert_reports(api, streamed, path):
         async with Client(g.port) as client:
             answer = await client.ask({**ASK, **more}, path)
         assert answer.status == 200
-        (row,) = g.ledger.records
+        (row,) = await rows(g)
         assert row.reported == "gpt-9-2026"
         assert b"gpt-9-2026" not in answer.body
 
@@ -60,7 +61,7 @@ async def test_a_key_that_an_expert_reports_is_not_kept():
         up.reports = "m-sk-very-secret-key"
         async with Client(g.port) as client:
             assert (await client.ask(ASK)).status == 200
-        (row,) = g.ledger.records
+        (row,) = await rows(g)
         assert row.reported == "m-[secret]"
 
 
@@ -71,12 +72,22 @@ async def test_without_an_answer_nothing_is_reported():
         Client(g.port) as client,
     ):
         assert (await client.ask(ASK)).status == 502
-        assert g.ledger.records[0].reported is None
+        (row,) = await rows(g)
+        assert row.reported is None
 
 
 async def test_a_gateway_looks_at_its_ledger_and_shows_what_it_finds(tmp_path, monkeypatch):
     monkeypatch.setattr(context_module, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(module, "NOVELTY_SECONDS", 0.0)
+    looks = []
+    look = module.DriftWatch.look
+
+    def noted(watch, router):
+        flags = look(watch, router)
+        looks.append(router)
+        return flags
+
+    monkeypatch.setattr(module.DriftWatch, "look", noted)
     path = tmp_path / "l.sqlite"
     write_all(path, [])
     with writing(path) as writer:
@@ -100,30 +111,26 @@ async def test_a_gateway_looks_at_its_ledger_and_shows_what_it_finds(tmp_path, m
             def flagged(kind):
                 return g.app.metrics.value("mild_drift", expert="one", kind=kind)
 
-            async def until(wanted):
-                for _ in range(200):
-                    if flagged("version") == wanted:
-                        break
-                    await asyncio.sleep(0.05)
-                assert flagged("version") == wanted
-
             up.reports = "m-1"
-            await asyncio.sleep(0.3)
+            await until(lambda: looks)
             await ask(25)
+            # The second look from here has seen all of them.
+            seen = len(looks) + 2
+            await until(lambda: len(looks) >= seen)
             assert flagged("version") == 0
             up.reports = "m-2"
             await ask(5)
-            await until(1)
+            await until(lambda: flagged("version") == 1)
             assert flagged("feedback") == 0
             health = await client.ask(b"", "/health", "GET")
             assert health.status == 200
             # Who reloads has seen the flags.
             await g.app.reload(lambda: knowing(priced_router(("one",), (0.1,), (0.1,))))
-            await until(0)
-    rows = list(read_ledger(path))
-    assert [row.reported for row in rows] == ["m-1"] * 25 + ["m-2"] * 5
-    assert {row.novel for row in rows} <= {False, None}
-    assert any(row.novel is False for row in rows)
+            await until(lambda: flagged("version") == 0)
+    records = list(read_ledger(path))
+    assert [row.reported for row in records] == ["m-1"] * 25 + ["m-2"] * 5
+    assert {row.novel for row in records} <= {False, None}
+    assert any(row.novel is False for row in records)
 
 
 @pytest.mark.parametrize("worker", [0, 1])
@@ -139,5 +146,8 @@ async def test_only_the_first_worker_looks(tmp_path, monkeypatch, worker):
             worker=worker,
             workers=2,
         ):
-            await asyncio.sleep(0.2)
+            if worker == 0:
+                await until(lambda: looks)
+            else:
+                await asyncio.sleep(0.2)
     assert bool(looks) == (worker == 0)

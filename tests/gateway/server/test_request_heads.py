@@ -7,12 +7,12 @@ import pytest
 
 from gateway.gateway_cases import Client, chat, request_bytes, solo
 from gateway.raw_http_cases import BODY, LENGTH, POST, exchange
+from waiting import PATIENCE
 
 
 def test_headers_of_a_client_make_none_upstream_or_in_the_answer():
-    data = request_bytes(chat(model="one\r\nx-evil: 1"), traceparent="a\tb", x_mild_session_id="é")
-
-    said, *_ = exchange(data, wait=0.5)
+    headers = {"traceparent": "a\tb", "x_mild_session_id": "é", "connection": "close"}
+    said, *_ = exchange(request_bytes(chat(model="one\r\nx-evil: 1"), **headers))
     assert said.startswith(b"HTTP/1.1 404")
     assert b"\r\nx-evil" not in said
 
@@ -40,7 +40,7 @@ async def test_an_offer_of_http2_is_passed_over(step):
         for start in range(0, len(data), step):
             client.send(data[start : start + step])
             await asyncio.sleep(0)
-        answers = [await asyncio.wait_for(client.answer(), 20) for _ in range(3)]
+        answers = [await asyncio.wait_for(client.answer(), PATIENCE) for _ in range(3)]
         bodies, heads = up.bodies, up.heads
     assert [answer.status for answer in answers] == [200, 200, 200]
     assert all("upgrade" not in answer.headers for answer in answers)
@@ -58,15 +58,13 @@ async def test_an_offer_of_http2_is_passed_over(step):
     ],
 )
 def test_an_offer_hides_nothing(lines):
-    said, closed, asked, records = exchange(POST + lines + LENGTH + b"\r\n" + BODY)
-    assert closed
+    said, asked, records = exchange(POST + lines + LENGTH + b"\r\n" + BODY)
     assert said.startswith(b"HTTP/1.1 400 ")
     assert (asked, records) == (0, [])
 
 
 def test_an_offer_with_close_still_closes():
     head = POST + b"connection: close, upgrade\r\nupgrade: h2c\r\n" + LENGTH + b"\r\n"
-    said, closed, asked, _ = exchange(head + BODY)
-    assert closed
+    said, asked, _ = exchange(head + BODY)
     assert said.startswith(b"HTTP/1.1 200 ")
     assert asked == 1

@@ -6,26 +6,39 @@ import json
 import pytest
 
 from gateway.fake_upstream import FakeUpstream
-from gateway.gateway_cases import Client, ask, chat, expert, gateway, request_bytes, rows, solo
+from gateway.gateway_cases import (
+    Client,
+    ask,
+    chat,
+    expert,
+    gateway,
+    idle,
+    request_bytes,
+    rows,
+    solo,
+)
 from mild.endpoints.expert import BreakerSettings
 from mild.gateway.access import Access
 from mild.gateway.config import Settings
+from mild.gateway.server.calls import RequestCalls
 from mild.gateway.shared import SharedMemory
+from waiting import PATIENCE, until
 
 
 async def test_a_dead_expert_is_left_alone_and_probed_again():
-    breaker = BreakerSettings(failures=3, window_seconds=30, open_seconds=0.3)
+    breaker = BreakerSettings(failures=3, window_seconds=30, open_seconds=5)
+    now = 1000.0
     async with FakeUpstream() as one, FakeUpstream() as two:
         experts = [expert("one", one, breaker=breaker, retries=0), expert("two", two)]
-        async with gateway(experts) as g:
+        async with gateway(experts, clock=lambda: now) as g:
             one.dead = True
             for _ in range(10):
                 found = await ask(g.port, chat())
                 assert found.headers["x-mild-expert"] == "two"
-            attempts = sum(row.attempts for row in g.ledger.records)
+            attempts = sum(row.attempts for row in await rows(g, 10))
             state = g.app.clients["one"].state()
             one.dead = False
-            await asyncio.sleep(0.35)
+            now += 5.5
             found = await ask(g.port, chat())
             after = g.app.clients["one"].state()
     assert attempts == 13
@@ -53,7 +66,7 @@ async def test_when_every_breaker_is_open_the_client_is_told_when_to_come_back()
 
 
 async def test_the_limit_of_requests_in_flight_holds_over_the_workers():
-    async with FakeUpstream(delay=0.5) as up:
+    async with FakeUpstream(held=True) as up:
         experts = [expert("one", up)]
         settings = Settings(tuple(experts), workers=2)
         memory = SharedMemory(settings)
@@ -64,10 +77,11 @@ async def test_the_limit_of_requests_in_flight_holds_over_the_workers():
             gateway(experts, access=Access(alone), worker=1, **both) as second,
         ):
             asked = [asyncio.create_task(ask(first.port, chat())) for _ in range(2)]
-            await asyncio.sleep(0.1)
+            await until(lambda: up.in_flight == 2)
             asked += [asyncio.create_task(ask(second.port, chat())) for _ in range(2)]
-            await asyncio.sleep(0.1)
+            await until(lambda: up.in_flight == 3 and any(task.done() for task in asked))
             health = await ask(second.port, None, "/health", "GET")
+            up.held = False
             found = [(await one).status for one in asked]
             health, after = json.loads(health.body), (await ask(second.port, chat())).status
     assert sorted(found) == [200, 200, 200, 429]
@@ -76,10 +90,13 @@ async def test_the_limit_of_requests_in_flight_holds_over_the_workers():
 
 
 async def test_capacity_enters_the_choice_and_overload_is_shed():
-    async with FakeUpstream(delay=0.3) as one, FakeUpstream(delay=0.3) as two:
+    async with FakeUpstream(held=True) as one, FakeUpstream(held=True) as two:
         experts = [expert("one", one, max_in_flight=2), expert("two", two, max_in_flight=1)]
         async with gateway(experts) as g:
-            found = await asyncio.gather(*(ask(g.port, chat()) for _ in range(6)))
+            asked = [asyncio.create_task(ask(g.port, chat())) for _ in range(6)]
+            await until(lambda: sum(task.done() for task in asked) == 3)
+            one.held = two.held = False
+            found = await asyncio.gather(*asked)
             most_one, most_two, records = one.most_in_flight, two.most_in_flight, await rows(g, 6)
     assert sorted(answer.status for answer in found) == [200] * 3 + [429] * 3
     assert (most_one, most_two) == (2, 1)
@@ -94,7 +111,8 @@ async def test_capacity_enters_the_choice_and_overload_is_shed():
 async def test_requests_per_minute_of_an_expert_enter_the_choice():
     async with FakeUpstream() as up:
         experts = [expert("one", up, requests_per_minute=2), expert("two", up)]
-        async with gateway(experts) as g:
+        # All in one minute.
+        async with gateway(experts, clock=lambda: 1000.0) as g:
             found = [(await ask(g.port, chat())).headers["x-mild-expert"] for _ in range(4)]
     assert found == ["one", "one", "two", "two"]
 
@@ -131,29 +149,29 @@ async def test_connections_are_used_again():
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_client_that_leaves_takes_its_upstream_call_with_it(streamed):
-    async with solo(FakeUpstream(delay=0.2, text="word " * 100), one={"price_out": 1.0}) as (up, g):
+    async with solo(FakeUpstream(held=True), one={"price_out": 1.0}) as (up, g):
         async with Client(g.port) as client:
             client.send(request_bytes(chat(stream=streamed)))
             if streamed:
                 await client.reader.readuntil(b"data: ")
-            else:
-                await asyncio.sleep(0.1)
-            assert up.in_flight == 1
+            await until(lambda: up.in_flight == 1)
         (row,) = await rows(g)
-        await asyncio.sleep(0.1)
-        upstream, ours, client = up.in_flight, g.app.in_flight, g.app.clients["one"]
+        await until(lambda: up.in_flight == 0)
+        await idle(g)
+        client = g.app.clients["one"]
     assert row.outcome == "cancelled"
-    assert upstream == ours == 0
+    assert up.answered == 0
     assert client.capacity.in_flight == 0
     assert client.state() == "closed"
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_client_that_leaves_before_the_answer_pays_for_its_text(streamed):
-    async with solo(FakeUpstream(delay=0.3), one={"price_in": 1.0, "price_out": 1.0}) as (_, g):
+    upstream = FakeUpstream(delay=3600.0)
+    async with solo(upstream, one={"price_in": 1.0, "price_out": 1.0}) as (_, g):
         async with Client(g.port) as client:
             client.send(request_bytes(chat("x" * 3000, stream=streamed)))
-            await asyncio.sleep(0.1)
+            await until(lambda: upstream.in_flight)
         (row,) = await rows(g)
         spent = g.app.access.spend()["all"]["day"]["spent"]
     assert (row.outcome, row.status, row.expert) == ("cancelled", 499, None)
@@ -162,12 +180,11 @@ async def test_a_client_that_leaves_before_the_answer_pays_for_its_text(streamed
 
 
 async def test_waiting_for_a_full_expert_has_an_end(monkeypatch):
-    monkeypatch.setattr("mild.gateway.upstream.attempts.MAX_WAIT", 1.5)
+    monkeypatch.setattr(RequestCalls.ask, "__defaults__", (1.5,))
     async with FakeUpstream(script=["reset"]) as one, FakeUpstream(script=["hang"]) as two:
         experts = [expert("one", one, retries=0, breaker=BreakerSettings(failures=1))]
         experts.append(expert("two", two, max_in_flight=1, first_byte_seconds=20.0))
         async with gateway(experts, routing={"max_attempts": 5}) as g, Client(g.port) as client:
             client.send(request_bytes(chat(model="two")))
-            while not two.in_flight:
-                await asyncio.sleep(0.01)
-            assert (await asyncio.wait_for(ask(g.port, chat()), 15)).status == 502
+            await until(lambda: two.in_flight)
+            assert (await asyncio.wait_for(ask(g.port, chat()), PATIENCE)).status == 502

@@ -13,6 +13,7 @@ from gateway.process_cases import served, write_files
 from mild.errors import InvalidInputError
 from mild.gateway.config import ServerSettings
 from mild.gateway.config_checks import check_config, check_tls
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 
@@ -56,7 +57,7 @@ def serve(pair, send):
     async def run():
         server = ServerSettings(tls_certificate=pair[0], tls_key=pair[1])
         limits = {"header_seconds": 0.3, "max_body_bytes": 50_000}
-        async with solo(server=server, limits=limits) as (_, g), asyncio.timeout(20):
+        async with solo(server=server, limits=limits) as (_, g), asyncio.timeout(PATIENCE):
             return await send(g)
 
     return asyncio.run(run())

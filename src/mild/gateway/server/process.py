@@ -53,7 +53,8 @@ logger = logging.getLogger("mild.gateway")
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket that worker processes can inherit."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    server = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small answers at once (TCP_NODELAY) only where the socket names its protocol.
+    server = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         server.bind((host.strip("[]"), port))
