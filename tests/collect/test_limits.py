@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mild.collect.collector import Budget, Pace
+from waiting import PATIENCE
 
 
 class Clock:
@@ -68,7 +69,7 @@ def test_spent_and_reserved_never_pass_the_limit(seed, limit):
             await budget.settle(reserved, rng.uniform(0, reserved))
 
     async def everything():
-        await asyncio.wait_for(asyncio.gather(*[ask() for _ in range(20)]), 10)
+        await asyncio.wait_for(asyncio.gather(*[ask() for _ in range(20)]), PATIENCE)
 
     asyncio.run(everything())
     assert budget.spent <= max(limit, 0.5) + 1e-9

@@ -17,6 +17,7 @@ from gateway.gateway_cases import Client, chat, request_bytes, solo
 from mild.gateway.access.managing import add_key, open_store
 from mild.gateway.config import AccessSettings
 from postgres_cases import free_port
+from waiting import PATIENCE
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 HOSTS = {"nginx": "gateway.example.com", "caddy": "localhost"}
@@ -145,7 +146,7 @@ async def test_a_gateway_behind_a_proxy(kind, tmp_path):
         solo(up, one=patient, access_settings=settings, store=store) as (_, g),
         # The other gateway is away, and no request is lost by that.
         proxied(kind, tmp_path, (free_port(), g.port)) as (ask, port),
-        asyncio.timeout(120),
+        asyncio.timeout(PATIENCE),
     ):
         large = chat()
         large["messages"].insert(0, {"role": "system", "content": "x" * 5_000_000})
@@ -156,7 +157,7 @@ async def test_a_gateway_behind_a_proxy(kind, tmp_path):
         inside = [await ask(None, path, "GET") for path in ("/metrics", "/", "/status.json")]
         ready = await ask(None, "/health/readiness", "GET")
         # The expert stops after two events; the first is there although the stream has not ended.
-        async with TlsClient(port) as client, asyncio.timeout(25):
+        async with TlsClient(port) as client, asyncio.timeout(PATIENCE):
             head = {"host": HOSTS[kind], "authorization": key}
             client.send(request_bytes(chat(stream=True), **head))
             await client.reader.readuntil(b"one ")
@@ -192,7 +193,7 @@ async def test_the_clients_address_is_that_of_the_connection_and_a_request_is_se
         Closing() as first,
         Closing() as second,
         proxied(kind, tmp_path, (first.port, second.port)) as (ask, _),
-        asyncio.timeout(120),
+        asyncio.timeout(PATIENCE),
     ):
         failed = await ask(chat())
         assert (failed.status, len(first.posts() + second.posts())) == (502, 1)

@@ -153,7 +153,7 @@ async def test_more_connections_than_allowed_are_refused_and_room_comes_back():
                 client.send(request_bytes(b"", **{"content-length": 10}) + b"{")
             await until(lambda: g.app.in_flight == 2)
             async with Client(g.port) as third:
-                refused = await asyncio.wait_for(third.answer(), 10)
+                refused = await asyncio.wait_for(third.answer(), PATIENCE)
                 rest = await third.reader.read()
         await idle(g)
         after = (await ask(g.port, chat())).status
