@@ -202,7 +202,9 @@ def test_by_default_a_target_is_expected_to_be_met_without_a_margin():
     found = router.with_target(max_dollars=4.0).info.target
     assert (found.t, found.probability, found.likely) == (5.0, 0.5, True)
     assert found.margins == {"max_dollars": 0.0}
-    assert "expected to be met on as many new queries; for more certainty" in found.sentence
+    assert (
+        "expected to be met on the same number of new queries; for more certainty" in found.sentence
+    )
     assert "margin of" not in found.sentence
 
 

@@ -205,7 +205,7 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     out = tmp_path / "r"
     done = mild("tune", priced, "--out", out, *FAST, "--keep-quality", "2")
     assert done.code == 0, done.err
-    assert "expected to be met on as many new queries; for more certainty" in done.out
+    assert "expected to be met on the same number of new queries; for more certainty" in done.out
     target = load(out).info.notes["target"]
     assert target["met"] is True
     assert target["quality"] >= 2 * target["best_quality"]

@@ -24,11 +24,25 @@ def test_ranks_are_those_of_the_different_values_whatever_their_last_digits(numb
 
 def test_unknown_and_infinite_values_come_last():
     assert_array_equal(tie_ranks([np.inf, 1.0, 2.0]), [2, 0, 1])
+    assert_array_equal(tie_ranks([np.nan, 1.0, 2.0]), [2, 0, 1])
     assert first_least([np.inf, 3.0, 2.0]) == 2
+    assert first_least([np.nan, 3.0]) == 1
     assert tie_ranks([]).size == 0
 
 
+def test_values_tie_by_their_own_size_whatever_the_largest_is():
+    assert_array_equal(tie_ranks([2e-5, 1e-5, 20.0]), [1, 0, 2])
+    assert_array_equal(tie_ranks([1e-17, 0.0, 1.0]), [0, 0, 1])
+
+
+def test_sums_whose_terms_cancel_tie_by_the_size_of_the_terms():
+    assert_array_equal(tie_ranks([1e-12, 0.0], scale=1e4), [0, 0])
+    assert_array_equal(tie_ranks([1e-12, 0.0]), [1, 0])
+
+
 def test_a_number_is_less_by_more_than_rounding():
+    assert is_less(1.0, np.inf)
+    assert is_less(-np.inf, 1.0)
     assert is_less(1.0, 1.1)
     assert is_less(-1.1, -1.0)
     assert not is_less(1.0, 1.0 + 1e-12)

@@ -3,6 +3,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from mild.policies.costs import nearest
 from mild.routers.cost_models import KNNRouter
 
 
@@ -111,6 +112,33 @@ def test_neither_rounding_nor_the_order_of_the_rows_decides_between_copies(
     found = policy.costs_by_neighbours(container(rounded[:50]), [3, 10, 70])
     tolerance = 1e-5 if dtype == np.float32 else 1e-12
     assert_allclose(found, expected, rtol=tolerance)
+
+
+@pytest.mark.parametrize("count", [1, 7, 60])
+def test_a_bound_from_a_sample_finds_the_same_neighbours(count):
+    distances = np.random.default_rng(0).normal(size=(40, 3000))
+    # Sorted, alike and spiked rows are where a sample might mislead.
+    distances[0].sort()
+    distances[1] = 0.0
+    distances[2, 1::16] = -9.0
+    distances[3, ::16] = 9.0
+    found = nearest(distances, count)
+    assert all(len(set(row)) == count for row in found.tolist())
+    values = np.sort(np.take_along_axis(distances, found, axis=1), axis=1)
+    assert_array_equal(values, np.sort(distances, axis=1)[:, :count])
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e9, 1e12])
+def test_a_row_far_away_or_large_features_make_no_others_tie(scale):
+    X, costs = problem(n=300, d=20)
+    X = X.astype(np.float32)
+    query = X[:50] + np.float32(0.1)
+    expected = KNNRouter(5).fit(X, costs).expected_costs(query)
+    far = np.vstack([X, scale * np.ones((1, 20), np.float32)])
+    found = KNNRouter(5).fit(sparse.csr_array(far), np.vstack([costs, costs[:1]]))
+    assert_allclose(found.expected_costs(sparse.csr_array(query)), expected, rtol=1e-4)
+    large = KNNRouter(5).fit(X * np.float32(scale), costs)
+    assert_allclose(large.expected_costs(query * np.float32(scale)), expected, rtol=1e-4)
 
 
 def test_other_numbers_of_neighbours_share_the_distances():

@@ -93,7 +93,7 @@ class TargetInfo(InfoPart):
     certified: bool | None  # None where there is no guarantee
     best_expert: str
     sentence: str
-    probability: float | None = None  # with which it is to be met on as many new rows, an estimate
+    probability: float | None = None  # of meeting it on new rows, an estimate
     likely: bool | None = None  # whether the setting has the margins for that
     margins: Mapping[str, float] | None = None  # target -> margin in its unit
 

@@ -738,8 +738,8 @@ class Router:
         """The router at the trade-off that meets targets on its held-out rows, as ``max_dollars=2``.
 
         Targets are ``keep_quality``, ``max_quality_loss``, ``max_dollars``, ``strong_share`` and
-        ``save_dollars``. On as many new rows they are expected to be met; with a ``target_probability``
-        above 0.5 they are met here by a margin, for more certainty, and ``info.target`` has the margins.
+        ``save_dollars``. On the same number of new rows they are expected to be met; a
+        ``target_probability`` above 0.5 makes it more certain, by margins that ``info.target`` has.
 
         Parameters
         ----------

@@ -2,9 +2,9 @@
 
 A router with separate heads for error and price decides for the least ``error + t * price``. What every
 trade-off t, and every single expert, did on held-out rows is kept with the router as a ``TradeoffCurve``:
-a target can be chosen after fitting. A setting is taken if its means are better than the target by a
-margin: on new rows it does something else, and the cheapest of many settings that just meets a target was
-lucky on the held-out rows.
+a target can be chosen after fitting. By default a setting is taken that is expected to meet the target on
+new rows: a single expert, of which one may be lucky on the held-out rows, by a margin. For more certainty
+every setting needs a margin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from mild.metrics.curves import CASCADE, TRADE_OFF, TradeoffCurve
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
-#: By default targets are expected to be met, without a margin for more certainty.
+#: By default targets are expected to be met: in about half of the cases a little more is reached than was
+#: asked for, in the others a little less.
 TARGET_PROBABILITY = 0.5
 # From here on a share of quality must be a percentage.
 _PERCENT = 10
@@ -53,9 +54,9 @@ class Target:
     strong_share : largest share of queries for the better of two experts
     save_dollars : least share of the best expert's dollars that is saved
     guarantee : probability with which ``max_quality_loss`` holds, over the calibration rows
-    target_probability : probability with which the targets are to be met on as many new rows, an estimate;
-        it decides about the margin of a target without a guarantee. At 0.5 the router is expected to meet
-        them; ask for more certainty with more
+    target_probability : probability with which the targets are to be met on the same number of new rows, an
+        estimate; it sets the margin of a target without a guarantee. At 0.5 the router is expected to meet
+        them; raise it for more certainty
 
     >>> Target(keep_quality=0.95).wanted
     {'keep_quality': 0.95}
@@ -301,17 +302,23 @@ def margin_words(probability: float, likely: bool, margins: Mapping[str, float])
         + (" of the queries" if name == "strong_share" else "")
         for name, margin in margins.items()
     )
-    chance = "on as many new queries"
+    chance = "on the same number of new queries"
     more = "; for more certainty, raise target_probability (--target-probability 0.8)"
     if probability > TARGET_PROBABILITY:
         chance = f"{chance} with probability {100 * probability:g} %"
         more = ""
+    has_margin = any(margins.values())
+    if not likely and not has_margin:
+        return (
+            f"No setting is expected to meet the target {chance}: this one does on the held-out rows, but "
+            "a safer setting does not, so that it may be by chance."
+        )
     if not likely:
         return (
             f"No setting is expected to meet the target {chance}: this one would need a margin of "
             f"{stated}."
         )
-    if any(margins.values()):
+    if has_margin:
         chance = f"{chance}, with a margin of {stated}"
     return f"The target is expected to be met {chance}{more}. This is an estimate, not a guarantee."
 

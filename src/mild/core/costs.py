@@ -23,6 +23,7 @@ from mild.core.arrays import (
     float_vector,
     invalid,
 )
+from mild.core.rounding import tie_ranks
 from mild.errors import check_option
 
 REWARDS = ("others", "complement", "contrast")
@@ -226,7 +227,7 @@ def label_of(array: FloatArray, means: FloatArray | None) -> IntArray:
     if means is None:
         return cheapest_of(array)
     tolerance = max(ROUNDING, 8 * float(np.finfo(array.dtype).eps))
-    return cheapest_of(array, prices=means.round(12), tolerance=tolerance)
+    return cheapest_of(array, prices=tie_ranks(means), tolerance=tolerance)
 
 
 def mean_known_costs(array: FloatArray, weight: FloatArray | None = None) -> FloatArray:

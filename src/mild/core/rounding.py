@@ -8,6 +8,8 @@ goes by a fixed order instead.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -17,6 +19,8 @@ from mild.core.arrays import FloatArray, IntArray
 #: digits, and of estimates that were learned from features in single precision.
 OUTCOMES = 1e-9
 ESTIMATES = 16 * float(np.finfo(np.float32).eps)
+# Units in the last place by which sums of a few thousand numbers differ.
+UNITS = 16
 
 
 def is_less(value: float, other: float, tolerance: float = OUTCOMES) -> bool:
@@ -25,14 +29,17 @@ def is_less(value: float, other: float, tolerance: float = OUTCOMES) -> bool:
     >>> is_less(0.1, 0.2), is_less(0.1, 0.1 + 1e-16)
     (True, False)
     """
+    if math.isinf(value) or math.isinf(other):
+        return bool(value < other)
     return bool(value < other - tolerance * max(abs(value), abs(other)))
 
 
-def tie_ranks(values: ArrayLike, tolerance: float = OUTCOMES) -> IntArray:
+def tie_ranks(values: ArrayLike, tolerance: float = OUTCOMES, scale: float = 0.0) -> IntArray:
     """Rank (n,) of each of the values (n,), from 0; values that differ by rounding share a rank.
 
-    Neighbours in ascending order share a rank if they differ by at most ``tolerance`` times the largest
-    absolute value.
+    NaN comes last. Neighbours in ascending order share a rank if they differ by at most ``tolerance`` times
+    the larger of their sizes, or by a few units in the last place of the largest value. ``scale`` is the
+    size of what was added up, where the values are sums whose terms cancel.
 
     >>> tie_ranks([0.3, 0.1, 0.1 + 1e-16, 0.2])
     array([2, 0, 0, 1])
@@ -40,11 +47,17 @@ def tie_ranks(values: ArrayLike, tolerance: float = OUTCOMES) -> IntArray:
     array = np.asarray(values, dtype=np.float64)
     order = np.argsort(array, kind="stable")
     ordered = array[order]
-    scale = np.abs(array[np.isfinite(array)]).max(initial=0.0)
+    sizes = np.abs(ordered)
+    largest = max(scale, sizes[np.isfinite(sizes)].max(initial=0.0))
+    slack = (
+        tolerance * np.maximum(sizes[1:], sizes[:-1]) + UNITS * np.finfo(np.float64).eps * largest
+    )
+    are_finite = np.isfinite(ordered[1:]) & np.isfinite(ordered[:-1])
     with np.errstate(invalid="ignore"):
-        is_higher = np.diff(ordered) > tolerance * scale
+        is_close = are_finite & (np.diff(ordered) <= slack)
+    is_tied = is_close | (ordered[1:] == ordered[:-1])
     ranks = np.empty(array.size, np.intp)
-    ranks[order] = np.concatenate([[0], np.cumsum(is_higher)])[: array.size]
+    ranks[order] = np.concatenate([[0], np.cumsum(~is_tied)])[: array.size]
     return ranks
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
-from mild.core.rounding import cheapest_expected, first_least
+from mild.core.rounding import OUTCOMES, cheapest_expected, first_least, tie_ranks
 from mild.errors import ArtifactError
 from mild.metrics.routing import expert_shares
 from mild.metrics.rows import known_rows, number_vector
@@ -94,7 +94,7 @@ class TradeoffCurve:
         """Place of the cheapest setting of at least this quality; None if there is none, or no dollars."""
         if self.dollars is None:
             return None
-        good = np.flatnonzero(self.quality >= quality - 1e-9)
+        good = np.flatnonzero(self.quality >= quality - OUTCOMES)
         return int(good[first_least(self.dollars[good])]) if good.size else None
 
     def as_dict(self, expert_names: Sequence[str]) -> dict[str, Any]:
@@ -334,8 +334,9 @@ def two_expert_curve(
             f"must be higher than quality_weak on average; got {strong.mean():g} "
             f"and {weak.mean():g}. Swap the experts, or always ask the weak one.",
         )
-    order = np.argsort(-preference, kind="stable")
-    ordered = preference[order]
+    ranks = tie_ranks(-preference)
+    order = np.argsort(ranks, kind="stable")
+    ordered = ranks[order]
     last_of_tie = np.append(ordered[1:] != ordered[:-1], True)
     sent = np.append(0, np.flatnonzero(last_of_tie) + 1)
     gain = np.append(0.0, np.cumsum((strong - weak)[order]))[sent]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.rounding import OUTCOMES
 from mild.errors import check_option
 from mild.metrics.intervals import Interval, difference_intervals, linearised_rows
 from mild.metrics.outcomes import all_priced
@@ -42,7 +43,7 @@ ASKED = {
     "save_dollars": ("dollars_saved", "dollars saved", 1),
 }
 # Figures are sums of decimals: less than this is rounding.
-ROUNDING = 1e-9
+ROUNDING = OUTCOMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +253,11 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     def __post_init__(self) -> None:
         check_option("counted", self.counted, tuple(COUNTED))
+        # A difference of equal costs may be a little below 0, by rounding.
+        size = max(abs(self.router_cost or 0.0), abs(self.constant_cost or 0.0))
+        for name in ("estimate", "low", "high"):
+            if abs(getattr(self, name)) <= ROUNDING * size:
+                object.__setattr__(self, name, 0.0)
 
     @property
     def pays(self) -> bool | None:

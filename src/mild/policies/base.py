@@ -303,7 +303,7 @@ class ScorePolicy(Policy):
 class CostPolicy(Policy):
     """Chooses the least expected cost, ties up to rounding to the highest index.
 
-    Scores are minus expected costs.
+    Scores are minus expected costs, so that where costs tie the choice need not have the largest score.
     """
 
     @abstractmethod

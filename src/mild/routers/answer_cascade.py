@@ -22,7 +22,7 @@ from mild.core.arrays import (
     float_matrix,
     invalid,
 )
-from mild.core.rounding import first_least, tie_ranks
+from mild.core.rounding import OUTCOMES, first_least, tie_ranks
 from mild.errors import DegenerateDataWarning
 from mild.metrics.rows import row_weights
 from mild.policies import AnswerCascadePolicy, ConstantPolicy, Policy
@@ -50,9 +50,10 @@ FOLDS = 5
 GATE_ALPHA, WORTH = 1e-3, 0.03
 # Shares of the rows that are not too hard for the first step.
 START_QUANTILES = (0.6, 0.8, 0.9, 0.95)
-# Differences of costs that are none.
-ROUNDING = 1e-9
-# Probabilities that differ by less are equal to a threshold.
+# Differences between costs that are only rounding.
+ROUNDING = OUTCOMES
+# How far a threshold is from the values of the rows that it is to keep together, as a share of the range of
+# all values: rounding must not divide these rows.
 SLACK = 1e-5
 
 Steps = tuple[tuple[int, ...], ...]
@@ -419,9 +420,7 @@ class CascadeSearch:
         values = np.ravel([part.expected[known > 0] for part in parts])
         thresholds = np.array([float(len(parts) > 0)])
         if values.any():
-            # A little below the value of some rows: rounding must not divide these.
-            thresholds = np.unique(values[values > 0].round(5)) - SLACK
-            thresholds = np.unique(np.maximum(thresholds, np.finfo(float).tiny))
+            thresholds = thresholds_below(values[values > 0])
         if len(thresholds) > MOST_THRESHOLDS:
             thresholds = np.unique(np.quantile(thresholds, np.linspace(0, 1, MOST_THRESHOLDS)))
         prices, final = self._step_prices(steps), self._final(steps)
@@ -516,13 +515,23 @@ def undominated(found: Sequence[CascadeCandidate]) -> list[CascadeCandidate]:
     return kept
 
 
+def thresholds_below(values: FloatArray) -> FloatArray:
+    """A positive threshold a little below each of the different values, ascending.
+
+    >>> thresholds_below(np.array([0.5, 0.9, 0.5 + 1e-16])).round(3)
+    array([0.5, 0.9])
+    """
+    step = max(SLACK * float(np.ptp(values)), np.finfo(float).eps * float(values.max()))
+    different = step * np.unique((values / step).round())
+    return np.unique(np.maximum(different - step, np.finfo(float).tiny))
+
+
 def _starts(steps: Steps, errors: FloatArray) -> list[tuple[BoolArray, float]]:
     """Rows (n,) that the first step is likely to be wrong about, and above which expected error."""
     least = errors[:, list(steps[0])].min(axis=1)
     if len(steps) == 1:
         return []
-    # A little above the quantile, which is the value of some rows: rounding must not divide these.
-    limits = np.quantile(least, START_QUANTILES) + SLACK
+    limits = np.quantile(least, START_QUANTILES) + SLACK * np.ptp(least)
     return [(least > limit, limit) for limit in limits.tolist()]
 
 

@@ -240,7 +240,7 @@ def fit_novelty(
     """
     seen, held = (rows[:: 1 + len(rows) // MAX_ROWS] for rows in fold)
     some = X[seen[:: 1 + len(seen) // CENTRE_ROWS]].astype(np.float64)
-    different, _ = distinct_rows(some, np.ones(len(some)))
+    different, _ = distinct_rows(some, np.ones(len(some)), X.dtype)
     most = max(16, min(MAX_CENTRES, MAX_NUMBERS // X.shape[1]))
     if len(different) > most:
         weight = np.ones(len(different))

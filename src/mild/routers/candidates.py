@@ -251,7 +251,8 @@ def find_bias(
             change = costs[:, k] - costs[every, rival]
             place = np.searchsorted(STEPS, gap, side="right")
             total = np.bincount(place, change, STEPS.size + 1)[:-1].cumsum()
-            bias[k] = STEPS[np.lexsort((np.abs(STEPS), tie_ranks(total)))[0]] * margin
+            ranks = tie_ranks(total, scale=float(np.abs(change).sum()))
+            bias[k] = STEPS[np.lexsort((np.abs(STEPS), ranks))[0]] * margin
         if (bias == before).all():
             break
     result: FloatArray = bias - bias.min()

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray, float_vector, invalid
-from mild.core.rounding import first_least
+from mild.core.rounding import first_least, tie_ranks
 from mild.metrics import chosen_costs
 from mild.metrics.rows import known_rows, row_weights
 from mild.policies import CascadePolicy
@@ -117,8 +117,8 @@ class CascadeRouter(BaseRouter):
         if self.order is None:
             # Ties: in the order of the columns; the best constant (lowest index) is last by means.
             if self.prices is not None:
-                return np.argsort(self.prices_, kind="stable")
-            return np.argsort(means, kind="stable")[::-1].copy()
+                return np.argsort(tie_ranks(self.prices_), kind="stable")
+            return np.argsort(tie_ranks(means), kind="stable")[::-1].copy()
         order = np.array([self._expert_index(expert) for expert in self.order], dtype=np.intp)
         if sorted(order.tolist()) != list(range(self.n_experts_)):
             raise invalid(

@@ -5,19 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.rounding import ESTIMATES
 
 # Features are stretched by up to this share, each by its own: rows that are equally far from two centres by
 # symmetry, as texts without a common word are, then belong to one of them on every processor.
 STRETCH = 0.01
+# Units in the last place by which copies of a row differ.
+ROUNDED_UNITS = 16
 
 
-def distinct_rows(X: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+def distinct_rows(
+    X: FloatArray, weight: FloatArray, dtype: DTypeLike = np.float64
+) -> tuple[FloatArray, FloatArray]:
     """The different rows (m, d) of X and their total weights (m,); rows that differ by rounding are one.
+
+    ``dtype`` is that of the features before they were made float64.
 
     They are in the order of their projections on a fixed random direction, which depends neither on the
     order nor on the copies of the given rows.
@@ -29,8 +35,8 @@ def distinct_rows(X: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatA
     direction = np.random.default_rng(0).standard_normal(X.shape[1])
     order = np.argsort(X @ direction, kind="stable")
     ordered = X[order]
-    change = np.abs(np.diff(ordered, axis=0)).max(axis=1, initial=0.0)
-    is_new = np.append(True, change > ESTIMATES * np.abs(X).max(initial=0.0))
+    rounding = ROUNDED_UNITS * np.finfo(dtype).eps * np.abs(X).max(axis=0, initial=0.0)
+    is_new = np.append(True, (np.abs(np.diff(ordered, axis=0)) > rounding).any(axis=1))
     mass: FloatArray = np.add.reduceat(weight[order], np.flatnonzero(is_new))
     return ordered[is_new], mass
 

@@ -75,7 +75,7 @@ class GroupRouter(BaseRouter):
     ) -> Policy:
         dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
         weight = np.ones(len(dense)) if sample_weight is None else sample_weight
-        labels = self._clusters(dense, weight) if topics is None else topics
+        labels = self._clusters(dense, weight, X.dtype) if topics is None else topics
         # Groups of rows without weight are not known.
         labels = np.unique(
             np.where(weight > 0, labels, labels[weight > 0][0]), return_inverse=True
@@ -86,10 +86,10 @@ class GroupRouter(BaseRouter):
         means = shrunken_means(costs, member, mean_costs(costs, weight), self.shrinkage)
         return GroupPolicy(*(each.astype(X.dtype) for each in (coef, intercept, means)))
 
-    def _clusters(self, X: FloatArray, weight: FloatArray) -> IntArray:
+    def _clusters(self, X: FloatArray, weight: FloatArray, dtype: Any) -> IntArray:
         # Distinct rows with their weights: copies of a row and its weight mean the same.
         kept = weight > 0
-        rows, mass = distinct_rows(X[kept], weight[kept])
+        rows, mass = distinct_rows(X[kept], weight[kept], dtype)
         some = np.linspace(
             0, len(rows), min(len(rows), CLUSTER_ROWS), endpoint=False, dtype=np.intp
         )

@@ -678,7 +678,7 @@ def _judge_block(
     routers = [candidate.router for candidate in candidates]
     if weight is None and all(isinstance(router, KNNRouter) for router in routers):
         nearest = _nearest_costs(routers, X, costs, held_out)
-        chosen = np.column_stack([cheapest_expected(costs) for costs in nearest])
+        chosen = np.column_stack([cheapest_expected(expected) for expected in nearest])
         return fold, block, chosen, {}, dict(zip(block, nearest, strict=True))
     path = None
     chosen = np.empty((len(test), len(block)), dtype=np.intp)

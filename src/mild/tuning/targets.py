@@ -1,10 +1,10 @@
 """Targets: the trade-off between quality and dollars that does what a user asks for.
 
 A router with separate heads for error and price decides for the least ``error + t * price``. ``solve``
-searches the trade-off t on held-out rows, with a margin, so that the target is met on new rows with a given
-probability, an estimate; ``certify_loss`` finds one whose quality loss is below a limit with a given
-probability, on calibration rows that were used for nothing else. Cascades at several price weights are
-settings, too: each is one more column of quality and dollars.
+searches the trade-off t on held-out rows that is expected to meet the target on new rows, or, with a
+margin, to do so with a given probability; ``certify_loss`` finds one whose quality loss is below a limit
+with a given probability, on calibration rows that were used for nothing else. Cascades at several price
+weights are settings, too: each is one more column of quality and dollars.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class Solution:
     # about how many calibration queries would certify the next setting; None without a guarantee, if there
     # is no next one, or if no number would do
     rows_needed: int | None = None
-    # with which probability the target is to be met on as many new rows; None with a guarantee
+    # with which probability the target is to be met on the same number of new rows; None with a guarantee
     probability: float | None = None
     likely: bool | None = None  # whether the setting has the margins for that
     margins: Mapping[str, float] | None = None  # target -> margin in its unit
@@ -367,7 +367,8 @@ def solve(
     """The setting that meets a target at the least dollars; a target of dollars, with the best quality.
 
     Settings are trade-offs, cascades where ``held`` has them, and single experts. The target is met by a
-    margin, so that on as many new rows it is met with ``target.target_probability``, by an estimate. Where
+    margin, so that on the same number of new rows it is met with ``target.target_probability``, by an
+    estimate; at 0.5 only single experts, of which one may be lucky, need a margin. Where
     no setting has the margin, the nearest is returned, with ``likely`` False, and with ``met`` False if it
     does not meet the target on these rows either.
 

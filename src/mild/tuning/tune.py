@@ -134,8 +134,8 @@ def tune(
     max_dollars : most dollars per 1,000 queries
     strong_share : largest share of queries for the better of two experts
     save_dollars : least share of the best expert's dollars to save
-    target_probability : probability with which these targets are to be met on as many new rows, an
-        estimate. At 0.5 they are expected to be met; for more certainty the setting meets them on the
+    target_probability : probability with which these targets are to be met on the same number of new rows,
+        an estimate. At 0.5 they are expected to be met; for more certainty the setting meets them on the
         held-out rows by a margin
     guarantee : probability with which ``max_quality_loss`` holds, by calibration rows
     calibration_share : share of the rows that a guarantee keeps for calibration
