@@ -270,9 +270,13 @@ class NearestPolicy(CostPolicy, kind="nearest"):
         needed = int(np.searchsorted(self._lightest, count)) + 1
         return min(needed + SPARE, len(self.costs))
 
+    def _rows_at_once(self, width: int) -> int:
+        """Inputs whose distances, and costs of ``width`` neighbours, take at most 8,000,000 entries."""
+        return max(1, 8_000_000 // max(len(self.costs), 2 * width * self.n_experts, 1))
+
     def _parts(self, X: Any, width: int) -> Iterator[slice]:
-        """Slices of X whose distances, and costs of neighbours, take at most 8,000,000 entries."""
-        step = max(1, 8_000_000 // max(len(self.costs), 2 * width * self.n_experts, 1))
+        """Slices of X that are done at once."""
+        step = self._rows_at_once(width)
         for rows in blocks(X):
             stop = min(rows.stop, X.shape[0])
             for start in range(rows.start, stop, step):
@@ -307,12 +311,16 @@ class NearestPolicy(CostPolicy, kind="nearest"):
         sums = np.einsum("nr,nrk->nk", shares, self._known_and_costs[near])
         mass, total = np.hsplit(sums, 2)
         result = np.where(mass > 0, total / np.where(mass > 0, mass, 1), self._means)
-        is_cut = is_tied[:, -1] & (near.shape[1] < len(self.costs))
-        if is_cut.any():
-            # Where the last of them ties, so may inputs that have not been looked at.
-            some = distances.take(is_cut)
-            wider = by_distance(some.values, min(4 * near.shape[1], len(self.costs)))
-            result[is_cut] = self._mean_costs(some, wider, count)
+        if near.shape[1] == len(self.costs):
+            return result
+        # Where the last of them ties, so may inputs that have not been looked at.
+        is_cut = np.flatnonzero(is_tied[:, -1])
+        width = min(4 * near.shape[1], len(self.costs))
+        step = self._rows_at_once(width)
+        for start in range(0, len(is_cut), step):
+            rows = is_cut[start : start + step]
+            some = distances.take(rows)
+            result[rows] = self._mean_costs(some, by_distance(some.values, width), count)
         return result
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> NearestPolicy:
