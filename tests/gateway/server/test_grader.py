@@ -423,6 +423,7 @@ async def test_a_slow_judge_delays_nobody_and_few_are_asked_at_a_time(tmp_path, 
         async with Client(g.port) as client:
             for _ in range(10):
                 assert (await client.ask(chat())).status == 200
+        await until(lambda: ups.judge.most_in_flight == 2)
         assert ups.judge.answered == 0
         ups.judge.held = False
         assert len(await graded(g)) == 4
