@@ -282,7 +282,7 @@ def trade_off_weights(held: HeldOut) -> FloatArray:
     if not turns.size:
         return np.zeros(1)
     found = np.quantile(turns.astype(np.float64), np.linspace(0, 1, MOST_WEIGHTS))
-    # Short numbers: a name such as router-mild-<t> says the same, and rounding does not change them.
+    # Short numbers: a name such as router-mild-<t> says the same, and rounding rarely changes them.
     short = [float(f"{t:.4g}") for t in [0.0, found[0] / 2, *found, 1.1 * found[-1]]]
     return np.unique(short)
 
