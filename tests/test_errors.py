@@ -20,6 +20,7 @@ BUILTINS = {
     "ArtifactError": ValueError,
     "DataFileError": ValueError,
     "OutputExistsError": FileExistsError,
+    "RemovedNameError": AttributeError,
 }
 
 
@@ -57,7 +58,8 @@ def test_the_tree_is_drawn_at_the_top_and_lists_every_class() -> None:
 
 
 def test_all_lists_every_class() -> None:
-    assert set(error_module.__all__) == {*classes(), "check_option", "install_hint", "listed"}
+    functions = {"check_option", "install_hint", "listed", "missing_name"}
+    assert set(error_module.__all__) == {*classes(), *functions}
 
 
 def test_known_options_pass_through() -> None:
@@ -95,6 +97,7 @@ def test_codes_are_stable_and_name_the_parameter() -> None:
         "ArtifactError": "invalid_artifact",
         "DataFileError": "invalid_data_file",
         "OutputExistsError": "output_exists",
+        "RemovedNameError": "removed",
     }
     with pytest.raises(OptionError) as caught:
         check_option("--price-kind", "x", ["a"])

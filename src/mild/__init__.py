@@ -131,7 +131,9 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'mild' has no attribute {name!r}")
+    from mild.errors import missing_name
+
+    raise missing_name("mild", name)
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,8 @@ MildError                    root of everything mild raises on purpose
 ├── MissingExtraError        (ImportError)        an optional package is needed
 ├── ArtifactError            (ValueError)         a router on disk cannot be trusted or read
 ├── DataFileError            (ValueError)         a data file cannot be read as asked
-└── OutputExistsError        (FileExistsError)    writing would destroy what is there
+├── OutputExistsError        (FileExistsError)    writing would destroy what is there
+└── RemovedNameError         (AttributeError)     a name of an earlier version, and what to use instead
 
 MildWarning (UserWarning)
 ├── ConvergenceWarning       the solver stopped before its tolerance
@@ -23,6 +24,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, TypeVar
 
+from mild.removed import removal_message
+
 __all__ = [
     "ArtifactError",
     "ConvergenceWarning",
@@ -34,11 +37,13 @@ __all__ = [
     "MissingExtraError",
     "OptionError",
     "OutputExistsError",
+    "RemovedNameError",
     "TuningInterruptedWarning",
     "UnsupportedError",
     "check_option",
     "install_hint",
     "listed",
+    "missing_name",
 ]
 
 #: Code -> cause and remedy, of codes that do not name a parameter.
@@ -61,7 +66,7 @@ CODES = {
     "hub_refused": ("The Hub refused access.", "Log in with `hf auth login`, or give a token."),
     "hub_unreachable": ("The Hub cannot be reached.", "Check the network, or load a local copy."),
     "hub_failed": ("The Hub answered with an error.", "Try again later."),
-    "moved_to_experiments": ("A command has moved out of the package.", "Run the command of the message."),
+    "removed": ("A command, option, parameter, setting or name is gone.", "Use what the message says."),
 }  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -150,6 +155,12 @@ class OutputExistsError(MildError, FileExistsError):
     code = "output_exists"
 
 
+class RemovedNameError(MildError, AttributeError):
+    """A name that mild once had, and what to use instead."""
+
+    code = "removed"
+
+
 class MildWarning(UserWarning):
     """Root of the warnings that mild gives."""
 
@@ -190,26 +201,47 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     """
     signature = inspect.signature(function)
     known = [name for name in signature.parameters if name != "self"]
+    # Users know a constructor by the name of its class.
+    function_name = function.__name__
+    qualified_name = function.__qualname__
+    if function_name == "__init__":
+        qualified_name = qualified_name.removesuffix(".__init__")
+        function_name = qualified_name
     takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in known and not takes_any:
+                message = removal_message("parameter", name, qualified_name)
+                if message is not None:
+                    raise InvalidInputError(message, parameter=name, code="removed")
                 close = difflib.get_close_matches(name, known, n=1)
                 remedy = (
                     f". Did you mean {close[0]!r}?" if close else f"; it takes {listed(known)}."
                 )
-                rule = f"is not an argument of {function.__name__}{remedy}"
+                rule = f"is not an argument of {function_name}{remedy}"
                 raise InvalidInputError(parameter=name, rule=rule)
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            rule = f"must fit {function.__name__}, which takes {listed(known)}: {error}."
+            rule = f"must fit {function_name}, which takes {listed(known)}: {error}."
             raise InvalidInputError(parameter="arguments", rule=rule) from error
         return function(*args, **kwargs)
 
     return checked
+
+
+def missing_name(module: str, name: str) -> AttributeError:
+    """The error about a name that a module does not have; it says what to use if the name was removed.
+
+    >>> missing_name("mild", "no_such_name")
+    AttributeError("module 'mild' has no attribute 'no_such_name'")
+    """
+    message = removal_message("name", f"{module}.{name}")
+    if message is not None:
+        return RemovedNameError(message)
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

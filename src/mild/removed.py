@@ -26,7 +26,9 @@ class Removed:
     kind : what it was
     name : its name, as its user wrote it: ``plan``, ``--topic``, ``topic``, ``strong_share``, ``mild.plan``
     instead : what to do instead, as a sentence
-    where : commands, functions or sections that had it; none for all of them
+    where : commands (``tune``, ``data convert``), functions or classes (``tune``, ``RouterCV``,
+        ``OutcomeTable.costs``) or sections of ``mild.toml`` (``routing.target``; ``experts`` for the
+        section of any expert, ``top level`` outside all sections) that had it; none for all of them
     """
 
     kind: Kind
@@ -41,7 +43,35 @@ class Removed:
 
 
 #: Rows are sorted by kind, then by name.
-REMOVED: tuple[Removed, ...] = ()
+REMOVED: tuple[Removed, ...] = (
+    Removed(
+        "name",
+        "mild.artifact.LoadedRouter",
+        "Use `mild.Router`.",
+    ),
+    Removed(
+        "name",
+        "mild.data.cost_formula",
+        "Use `mild.data.CostTerms(...).formula(table)`.",
+    ),
+    Removed(
+        "name",
+        "mild.data.outcome_costs",
+        "Use `table.costs(...)`.",
+    ),
+    Removed(
+        "option",
+        "--paper",
+        "Run `make demo-paper`, in a checkout.",
+        where=("demo",),
+    ),
+    Removed(
+        "parameter",
+        "marks",
+        "Use `query_hashes`.",
+        where=("save",),
+    ),
+)
 
 
 def removal_message(kind: Kind, name: str, where: str = "") -> str | None:

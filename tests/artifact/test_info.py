@@ -90,11 +90,3 @@ def test_a_dollar_is_worth_what_the_target_says_before_the_cost():
     target = TargetInfo({"max_dollars": 1.0}, None, 7.0, None, True, None, "a", "Said.")
     assert replace(info, target=target).price_weight == 7.0
     assert RouterInfo().price_weight is None
-
-
-def test_former_names_still_work_with_a_warning(tmp_path):
-    with pytest.warns(FutureWarning, match="Router"):
-        assert mild.artifact.LoadedRouter is Router
-    with pytest.warns(FutureWarning, match="query_hashes"):
-        folder = mild.save(router(), tmp_path / "r", marks=np.array([3, 5], np.uint64))
-    assert load(folder).query_hashes.tolist() == [3, 5]

@@ -134,10 +134,3 @@ def test_replay_takes_queries_from_a_table(mild, saved, tmp_path):
         "--queries", tmp_path / "q.jsonl", "--text-column", "q",
     )  # fmt: skip
     assert json.loads(done.out)["rows"] == 800
-
-
-@pytest.mark.parametrize("name", ["log.vw", "log.csv"])
-def test_a_log_of_another_system_is_told_where_it_is_read(mild, saved, name):
-    done = mild("replay", name, "--router", saved / "router", "--json")
-    assert (done.code, json.loads(done.out)["code"]) == (1, "moved_to_experiments")
-    assert "experiments.bandit_logs" in done.err

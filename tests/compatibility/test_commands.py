@@ -44,11 +44,3 @@ def test_the_json_has_its_shape(name):
 
 def test_every_case_was_recorded():
     assert set(RUNS) == {*COMMANDS, "demo"}
-
-
-@pytest.mark.parametrize("option", MOVED["demo"])
-def test_an_option_that_has_left_says_where_it_went(option):
-    value = [] if option in ("--quick", "--no-figure") else ["1"]
-    done = mild_command(["demo", option, *value, "--json"])
-    assert (done.code, done.json()["code"]) == (1, "moved_to_experiments")
-    assert "experiments.digits" in done.json()["error"]

@@ -410,11 +410,3 @@ def test_a_target_names_the_expert_that_has_no_price(task, fitted):
     bare = replace(task, table=replace(task.table, prices=prices))
     with pytest.raises(ValueError, match=r"'poet' has none. Fill them in, or leave the expert out"):
         with_price_heads(fitted, bare, tasks.search_folds(task, 3), Target(max_dollars=1.0))
-
-
-def test_the_former_place_of_targets_still_works_with_a_warning():
-    with pytest.warns(FutureWarning, match=r"mild\.tuning\.targets"):
-        from mild.evaluation.targets import solve as former
-    assert former is solve
-    with pytest.raises(ImportError):
-        from mild.evaluation.targets import no_such_name  # noqa: F401

@@ -4,8 +4,7 @@ Saving works for every fitted router. Loading gives a :class:`Router`, which dec
 NumPy only: neither scikit-learn nor scipy nor torch is imported.
 """
 
-import warnings
-from typing import Any
+from typing import NoReturn
 
 from mild.artifact.fingerprints import fingerprint
 from mild.artifact.info import RouterInfo
@@ -13,6 +12,7 @@ from mild.artifact.reading import load
 from mild.artifact.router import NextStep, Router
 from mild.artifact.versions import read_versions, rollback, serve_version, write_version
 from mild.artifact.writing import save
+from mild.errors import missing_name
 
 __all__ = [
     "NextStep",
@@ -28,8 +28,5 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "LoadedRouter":
-        warnings.warn("LoadedRouter is now called Router.", FutureWarning, stacklevel=2)
-        return Router
-    raise AttributeError(f"module 'mild.artifact' has no attribute {name!r}")
+def __getattr__(name: str) -> NoReturn:
+    raise missing_name("mild.artifact", name)

@@ -11,7 +11,7 @@ from mild.cli.add_expert import add_expert
 from mild.cli.card import card
 from mild.cli.collect import collect
 from mild.cli.compare import compare
-from mild.cli.console import MildCommand
+from mild.cli.console import MildCommand, MildGroup
 from mild.cli.data import convert, data, describe, split
 from mild.cli.demo import demo
 from mild.cli.evaluate import evaluate
@@ -42,6 +42,7 @@ GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {
     data: {"describe": describe, "convert": convert, "split": split},
 }
 SETTINGS: dict[str, Any] = {
+    "cls": MildGroup,
     "no_args_is_help": True,
     "pretty_exceptions_enable": False,
     # Plain help: it is printed without importing rich, and fits a narrow terminal.

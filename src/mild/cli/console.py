@@ -25,6 +25,7 @@ from mild.errors import (
     MildWarning,
     OutputExistsError,
 )
+from mild.removed import removal_message
 
 # Exit code of a program that was ended by Ctrl-C.
 INTERRUPTED = 130
@@ -60,23 +61,32 @@ class MildCommand(typer.core.TyperCommand):
     ...}`` as well. After Ctrl-C the exit code is 130. Other exceptions keep their traceback.
     """
 
-    def invoke(self, ctx: Any) -> Any:
-        def fail(kind: str, message: str, found: Mapping[str, Any], code: int) -> typer.Exit:
-            if ctx.params.get("as_json"):
-                typer.echo(json.dumps(found, ensure_ascii=False))
-            note(message, kind)
-            return typer.Exit(code)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        as_json = "--json" in args
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # Some versions of Typer bring their own copy of click, so the class of the error about an
+            # unknown option has no name that works with all of them.
+            option = getattr(error, "option_name", "")
+            message = removal_message("option", option, _path_below_mild(ctx))
+            if message is None:
+                raise
+            raise _removed(message, as_json) from error
 
+    def invoke(self, ctx: Any) -> Any:
+        as_json = bool(ctx.params.get("as_json"))
         try:
             with _plain_warnings():
                 return super().invoke(ctx)
         except MildError as error:
             message = self._with_option(error)
-            raise fail("error", message, {"error": message, "code": error.code}, 1) from error
+            result = {"error": message, "code": error.code}
+            raise _failure("error", message, result, 1, as_json) from error
         except KeyboardInterrupt as error:
-            found = {"error": "interrupted", "code": "interrupted"}
+            result = {"error": "interrupted", "code": "interrupted"}
             left = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was saved.")
-            raise fail("interrupted", left, found, INTERRUPTED) from error
+            raise _failure("interrupted", left, result, INTERRUPTED, as_json) from error
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments first, then the options of each ``rich_help_panel``."""
@@ -100,6 +110,37 @@ class MildCommand(typer.core.TyperCommand):
         of_array = name in ARRAYS and not isinstance(error, DataFileError)
         known = any(option in parameter.opts for parameter in self.params)
         return error.message_about(option) if known and not of_array else str(error)
+
+
+class MildGroup(typer.core.TyperGroup):
+    """A group of commands that says what to use in place of a command that was removed."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        command = f"{_path_below_mild(ctx)} {args[0]}".strip()
+        message = removal_message("command", command)
+        if message is not None:
+            raise _removed(message, "--json" in args)
+        return super().resolve_command(ctx, args)
+
+
+def _path_below_mild(ctx: Any) -> str:
+    """The command without the program's name: ``tune``, ``data convert``; empty for ``mild`` itself."""
+    _, _, path = ctx.command_path.partition(" ")
+    return str(path)
+
+
+def _removed(message: str, as_json: bool) -> typer.Exit:
+    return _failure("error", message, {"error": message, "code": "removed"}, 1, as_json)
+
+
+def _failure(
+    kind: str, message: str, result: Mapping[str, Any], exit_code: int, as_json: bool
+) -> typer.Exit:
+    """Print an error, with ``as_json`` also as an object on stdout, and return what ends the command."""
+    if as_json:
+        typer.echo(json.dumps(result, ensure_ascii=False))
+    note(message, kind)
+    return typer.Exit(exit_code)
 
 
 @contextmanager

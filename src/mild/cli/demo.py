@@ -21,7 +21,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, percent, print_table, say
 from mild.cli.evaluate import print_choices
-from mild.errors import UnsupportedError, install_hint
+from mild.errors import install_hint
 
 # What the router of the demo should reach, as options of tune: a dollar per 1,000 queries.
 GOAL = ("--max-dollars", "1")
@@ -42,11 +42,6 @@ def demo(
         "mild-demo"
     ),
     as_json: o.AsJson = False,
-    paper: Annotated[bool, Option("--paper", "--quick", "--no-figure", hidden=True)] = False,
-    of_paper: Annotated[
-        list[str] | None,
-        Option("--seeds", "--setup", "--experts", "--cost", "--jobs", "-j", hidden=True),
-    ] = None,
 ) -> None:
     """Show what mild does, on a table of real outcomes, in less than a minute.
 
@@ -60,12 +55,6 @@ def demo(
     Example:
       mild demo
     """
-    if paper or of_paper:
-        raise UnsupportedError(
-            "the comparison on the paper's setups has moved out of the package; run `make demo-paper` or "
-            "`python -m experiments.digits --help` in a checkout of mild.",
-            code="moved_to_experiments",
-        )
     _tour(context.find_root().command, out, as_json)
 
 

@@ -49,7 +49,7 @@ def read_expert(
         )
     for key in data.keys() & Expert.internal:
         del data[key]
-        config.add((*location, key), "is unknown")
+        config.add_unknown((*location, key))
     headers = data.get("headers", {})
     for header in headers if isinstance(headers, dict) else ():
         if is_secret_header(header):

@@ -18,6 +18,7 @@ from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationEr
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mild.errors import DataFileError
+from mild.removed import removal_message
 
 Location = tuple[str, ...]
 Kind = TypeVar("Kind")
@@ -93,6 +94,7 @@ class ConfigFile:
     content: dict[str, Any]
     lines: dict[Location, int]
     problems: list[str] = dataclasses.field(default_factory=list)
+    n_removed_settings: int = 0
 
     def place(self, location: Location) -> str:
         line = line_of(self.lines, location)
@@ -102,6 +104,15 @@ class ConfigFile:
         text = f"{self.place(location)}: {'.'.join(location)} {rule}"
         self.problems.append(text + ("" if rule.endswith("?") else "."))
 
+    def add_unknown(self, location: Location, rule: str = "is unknown") -> None:
+        """Note a key that does not exist: what to use instead if it once did, else ``rule``."""
+        message = removal_message("setting", location[-1], _section(location))
+        if message is None:
+            self.add(location, rule)
+        else:
+            self.problems.append(f"{self.place(location)}: {message}")
+            self.n_removed_settings += 1
+
     def fail(self, location: Location, rule: str) -> NoReturn:
         """Note a problem and raise all."""
         self.add(location, rule)
@@ -109,8 +120,12 @@ class ConfigFile:
         raise AssertionError
 
     def check(self) -> None:
-        if self.problems:
-            raise DataFileError(" ".join(self.problems))
+        if not self.problems:
+            return
+        code = None
+        if self.n_removed_settings == len(self.problems):
+            code = "removed"
+        raise DataFileError(" ".join(self.problems), code=code)
 
     def validate(
         self,
@@ -130,7 +145,10 @@ class ConfigFile:
             for entry in errors[:MAX_PROBLEMS]:
                 inner = tuple(str(part) for part in entry["loc"] if part != "[key]")
                 found = (names or {}).get(inner[0], inner[:1]) + inner[1:] if inner else inner
-                self.add((*location, *found), _rule(kind, inner, entry))
+                if entry["type"] == "unexpected_keyword_argument":
+                    self.add_unknown((*location, *found), _unknown_rule(kind, inner))
+                else:
+                    self.add((*location, *found), _rule(entry))
             if len(errors) > MAX_PROBLEMS:
                 self.problems.append(f"There are {len(errors) - MAX_PROBLEMS} more problems.")
             return None
@@ -218,7 +236,32 @@ def shown_value(value: object) -> str:
     return next((word for kind, word in words if isinstance(value, kind)), "a date or time")
 
 
-def _rule(kind: Any, location: Location, entry: Mapping[str, Any]) -> str:
+def _section(location: Location) -> str:
+    """The section that a key is in, without the name of an expert.
+
+    >>> _section(("port",)), _section(("routing", "target", "max_dollars"))
+    ('top level', 'routing.target')
+    >>> _section(("experts", "small", "model"))
+    'experts'
+    """
+    sections = list(location[:-1])
+    if not sections:
+        return "top level"
+    if sections[0] == "experts":
+        del sections[1:2]
+    return ".".join(sections)
+
+
+def _unknown_rule(kind: Any, location: Location) -> str:
+    """The end of the sentence about a key that does not exist."""
+    known = _keys(kind, location[:-1])
+    close = difflib.get_close_matches(location[-1], known, n=1)
+    if close:
+        return f"is unknown; did you mean {close[0]}?"
+    return f"is unknown; the known names are {', '.join(known)}"
+
+
+def _rule(entry: Mapping[str, Any]) -> str:
     """The end of the sentence for one error of pydantic."""
     if entry["type"] == "rule":
         return str(entry["msg"])
@@ -226,12 +269,6 @@ def _rule(kind: Any, location: Location, entry: Mapping[str, Any]) -> str:
         return "must be given"
     if entry["type"] == "literal_error":
         return f"must be {entry['ctx']['expected'].replace(chr(39), chr(34))}"
-    if entry["type"] == "unexpected_keyword_argument":
-        known = _keys(kind, location[:-1])
-        close = difflib.get_close_matches(location[-1], known, n=1)
-        return f"is unknown; did you mean {close[0]}?" if close else (
-            f"is unknown; the known names are {', '.join(known)}"
-        )  # fmt: skip
     return "must be a table"
 
 

@@ -478,7 +478,7 @@ def read_settings(
     config = _open(path)
     data: dict[str, Any] = dict(config.content)
     for key in data.keys() & Settings.internal:
-        config.add((key,), "is unknown")
+        config.add_unknown((key,))
     experts, notes = _experts(
         config, data.pop("experts", {}), data.pop("litellm", None), environment
     )

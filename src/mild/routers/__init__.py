@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from mild.errors import missing_name
+
 if TYPE_CHECKING:
     from mild.routers.answer_cascade import AnswerCascadeRouter as AnswerCascadeRouter
     from mild.routers.base import BaseRouter as BaseRouter
@@ -47,4 +49,4 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(f"mild.routers.{_MODULES[name]}"), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'mild.routers' has no attribute {name!r}")
+    raise missing_name("mild.routers", name)

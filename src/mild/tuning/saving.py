@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ def save(
     data: tuple[Any, Any] | Mapping[str, Any] | None = None,
     text: TextFeatures | None = None,
     notes: Mapping[str, Any] | None = None,
-    marks: NDArray[np.uint64] | None = None,
     overwrite: bool = False,
     query_hashes: NDArray[np.uint64] | None = None,
     table: Any = None,
@@ -47,7 +45,6 @@ def save(
     router : fitted router, Pipeline that ends in one and may begin with text features, or ``Router``
     folder : target; must not exist or be empty, unless ``overwrite``
     expert_names, feature_names, data, text, notes, query_hashes : as in ``mild.artifact.save``
-    marks : the former name of ``query_hashes``
     overwrite : whether an existing router may be replaced
     table : the table whose queries and costs the router was fitted on, or whatever ``mild.read_outcomes``
         takes; with it the names of the experts, the terms of the cost, prices and hashes of the training
@@ -73,9 +70,6 @@ def save(
     ...     mild.load(folder).expert_names
     ['smollm2', 'gemma3', 'rules']
     """
-    if marks is not None:
-        warnings.warn("marks is now called query_hashes.", FutureWarning, stacklevel=3)
-        query_hashes = marks
     terms = CostTerms(beta, price_weight, latency_weight)
     options: dict[str, Any] = {
         "expert_names": expert_names,

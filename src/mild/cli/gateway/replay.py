@@ -11,7 +11,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, print_facts, print_table, say
 from mild.cli.gateway.ledger import Ledger, Since, Until
-from mild.errors import DataFileError, counted
+from mild.errors import counted
 
 
 def replay(
@@ -72,12 +72,6 @@ def replay(
     """
     from mild.gateway.ledger.replaying import replay
 
-    if ledger.lower().endswith((".vw", ".csv")):
-        raise DataFileError(
-            f"{ledger} is not a ledger; logs of Vowpal Wabbit and obp are read by `python -m "
-            f"experiments.bandit_logs replay` in a checkout of mild.",
-            code="moved_to_experiments",
-        )
     found = replay(
         ledger,
         router,

@@ -1,0 +1,178 @@
+"""What was removed says what to use instead, and the migration page lists the same."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import mild
+import mild.artifact
+import mild.data
+import mild.errors
+import mild.features
+import mild.metrics
+import mild.routers
+from mild.cli.app import build_app
+from mild.errors import InvalidInputError, MildError, RemovedNameError, check_arguments
+from mild.gateway.config import read_settings
+from mild.removed import REMOVED, Removed, removal_message
+
+MIGRATION = Path(__file__).parents[1] / "docs" / "development" / "migration.md"
+HOMES = (mild, mild.routers, mild.data, mild.metrics, mild.features, mild.artifact)
+
+
+def rows_of(kind):
+    rows = [row for row in REMOVED if row.kind == kind]
+    return pytest.mark.parametrize("row", rows, ids=[row.name for row in rows])
+
+
+def refused_command(words):
+    """What a command line prints on stderr and stdout, of a command that is refused."""
+    done = CliRunner().invoke(build_app(), words, prog_name="mild")
+    assert done.exit_code == 1, done.stderr
+    return done
+
+
+@rows_of("command")
+def test_a_removed_command_says_what_to_use(row):
+    done = refused_command([*row.name.split(), "x", "--json"])
+    assert done.stderr == f"error: {row.message}\n"
+    assert mild_json(done) == {"error": row.message, "code": "removed"}
+
+
+@rows_of("option")
+def test_a_removed_option_says_what_to_use(row):
+    for command in row.where or ("tune",):
+        for words in ([row.name, "x"], [f"{row.name}=x"], ["table.csv", row.name]):
+            done = refused_command([*command.split(), *words])
+            assert done.stderr == f"error: {row.message}\n"
+            assert done.stdout == ""
+        done = refused_command([*command.split(), row.name, "x", "--json"])
+        assert mild_json(done) == {"error": row.message, "code": "removed"}
+
+
+@rows_of("parameter")
+def test_a_removed_parameter_says_what_to_use(row):
+    for name in row.where or ("tune",):
+        with pytest.raises(InvalidInputError) as caught:
+            find_function(name)(**{row.name: 1})
+        assert str(caught.value) == row.message
+        assert caught.value.code == "removed"
+
+
+@rows_of("setting")
+def test_a_removed_setting_says_what_to_use(row, tmp_path):
+    for section in row.where or ("top level",):
+        file = tmp_path / "mild.toml"
+        file.write_text(settings_with(row.name, section), encoding="utf-8")
+        with pytest.raises(MildError) as caught:
+            read_settings(file)
+        assert str(caught.value).endswith(f": {row.message}")
+        assert str(caught.value).startswith(f"{file}, line ")
+        assert caught.value.code == "removed"
+
+
+@rows_of("name")
+def test_a_removed_name_says_what_to_use(row):
+    module_name, _, name = row.name.rpartition(".")
+    module = importlib.import_module(module_name)
+    with pytest.raises(RemovedNameError) as caught:
+        getattr(module, name)
+    assert str(caught.value) == row.message
+    assert caught.value.code == "removed"
+    assert not hasattr(module, name)
+    assert name not in module.__all__
+
+
+def test_the_migration_page_has_the_rows_of_the_table():
+    lines = MIGRATION.read_text(encoding="utf-8").splitlines()
+    start = lines.index("| removed | what it was | where | instead |")
+    expected = []
+    for row in REMOVED:
+        where = ", ".join(row.where) or "everywhere"
+        expected.append(f"| `{row.name}` | {row.kind} | {where} | {row.instead} |")
+    table = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        table.append(line)
+    assert table == expected
+
+
+def test_rows_are_sorted_and_end_as_sentences():
+    keys = [(row.kind, row.name) for row in REMOVED]
+    assert keys == sorted(keys)
+    assert len(set(REMOVED)) == len(REMOVED)
+    for row in REMOVED:
+        assert row.instead.endswith(".")
+
+
+def test_what_was_never_there_is_an_ordinary_error():
+    assert removal_message("option", "--never-existed", "tune") is None
+    done = CliRunner().invoke(build_app(), ["tune", "--never-existed"], prog_name="mild")
+    assert done.exit_code == 2
+    assert "No such option: --never-existed" in done.stderr
+    done = CliRunner().invoke(build_app(), ["never-existed"], prog_name="mild")
+    assert done.exit_code == 2
+    with pytest.raises(AttributeError, match="no attribute 'never_existed'"):
+        mild.data.never_existed  # noqa: B018
+
+
+def test_a_constructor_is_called_by_the_name_of_its_class(monkeypatch):
+    class Estimator:
+        @check_arguments
+        def __init__(self, alpha=1.0):
+            self.alpha = alpha
+
+    row = Removed("parameter", "beta", "Use alpha.", where=(Estimator.__qualname__,))
+    monkeypatch.setattr("mild.removed.REMOVED", (row,))
+    with pytest.raises(InvalidInputError) as caught:
+        Estimator(beta=2)
+    assert str(caught.value) == "beta was removed in mild 0.10. Use alpha."
+    with pytest.raises(
+        InvalidInputError, match=r"gamma is not an argument of .*Estimator; it takes alpha"
+    ):
+        Estimator(gamma=2)
+
+
+def test_other_problems_of_a_file_are_named_beside_a_removed_setting(monkeypatch, tmp_path):
+    row = Removed("setting", "old_key", "Use port.", where=("top level",))
+    monkeypatch.setattr("mild.removed.REMOVED", (row,))
+    file = tmp_path / "mild.toml"
+    text = settings_with("old_key", "top level").replace("old_key", "prot = 1\nold_key")
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(MildError) as caught:
+        read_settings(file)
+    assert "old_key was removed in mild 0.10. Use port." in str(caught.value)
+    assert "prot is unknown; did you mean port?" in str(caught.value)
+    assert caught.value.code == "invalid_data_file"
+
+
+def mild_json(done):
+    return json.loads(done.stdout)
+
+
+def find_function(name):
+    """A public function, class or method by the name that its users write."""
+    first, *rest = name.removeprefix("mild.").split(".")
+    for home in HOMES:
+        if first in home.__all__:
+            return functools.reduce(getattr, rest, getattr(home, first))
+    raise AssertionError(f"{name} is no public function or class")
+
+
+def settings_with(name, section):
+    """A configuration that is right but for one setting."""
+    expert = '[experts.small]\nbase_url = "http://127.0.0.1:1/v1"\nmodel = "m"\n'
+    if section == "top level":
+        return f"{name} = 1\n{expert}"
+    if section == "experts":
+        return f"{expert}{name} = 1\n"
+    if section.startswith("experts."):
+        section = section.replace("experts.", "experts.small.", 1)
+    return f"{expert}[{section}]\n{name} = 1\n"
