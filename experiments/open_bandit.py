@@ -26,8 +26,8 @@ from experiments.console import main
 from experiments.published import Floats, write_results
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import DataFileError
-from mild.evaluation.replay.estimates import (
-    Episodes,
+from mild.evaluation.off_policy import (
+    LoggedAnswers,
     doubly_robust,
     expected_costs,
     inverse_propensity,
@@ -82,11 +82,13 @@ def features(log: pd.DataFrame) -> Floats:
     return pd.get_dummies(columns).to_numpy(np.float64)
 
 
-def estimates(episodes: Episodes, expected: FloatArray) -> dict[str, float]:
+def estimates(
+    answers: LoggedAnswers, costs: FloatArray, target: FloatArray, expected: FloatArray
+) -> dict[str, float]:
     """Mean cost of the new policy by every estimator."""
-    weights = episodes.weights
-    model = (episodes.target * expected).sum(axis=1)
-    error = episodes.costs - expected[np.arange(len(weights)), episodes.chosen]
+    weights = answers.ratios(target)
+    model = (target * expected).sum(axis=1)
+    error = costs - expected[np.arange(len(weights)), answers.expert]
 
     def corrected(used: FloatArray) -> float:
         return float((model + used * error).mean())
@@ -94,9 +96,9 @@ def estimates(episodes: Episodes, expected: FloatArray) -> dict[str, float]:
     optimistic = SHRINKAGE * weights / (weights**2 + SHRINKAGE)
     return {
         "DM": float(model.mean()),
-        "IPW": inverse_propensity(episodes).mean,
-        "SNIPW": self_normalised(episodes).mean,
-        "DR": doubly_robust(episodes, expected).mean,
+        "IPW": inverse_propensity(answers, costs, target).interval.estimate,
+        "SNIPW": self_normalised(answers, costs, target).interval.estimate,
+        "DR": doubly_robust(answers, costs, target, expected).interval.estimate,
         "switch-DR": corrected(np.where(weights <= SWITCH, weights, 0.0)),
         "DR-OS": corrected(optimistic),
     }
@@ -123,16 +125,12 @@ def run(data: Path, campaign: str, runs: int, seed: int = 0) -> dict[str, Any]:
         rows = rng.integers(len(log), size=len(log))
         # A row that is drawn twice is one episode of the model, so that no fold predicts its own row.
         expected = expected_costs(X[rows], items[rows], clicks[rows], rows, len(shares), number)
-        episodes = Episodes(
-            items[rows],
-            log["propensity_score"].to_numpy()[rows],
-            shares[:, positions[rows]].T,
-            np.ones(len(rows)),
-            clicks[rows],
-        )
-        found = estimates(episodes, expected.astype(np.float64))
+        propensity = log["propensity_score"].to_numpy()[rows]
+        answers = LoggedAnswers.one_per_request(items[rows], propensity)
+        target = shares[:, positions[rows]].T
+        found = estimates(answers, clicks[rows], target, expected.astype(np.float64))
         rates = pooled_clicks(items[rows], clicks[rows], len(shares))
-        found["DM, item means"] = float((episodes.target @ rates).mean())
+        found["DM, item means"] = float((target @ rates).mean())
         for name, value in found.items():
             errors.setdefault(name, []).append(abs(value - truth) / truth)
     return {

@@ -7,27 +7,35 @@ new router, the difference of their mean costs is estimated by
     doubly robust      mean of  Q_n - Q_o + (c - Q_a) (1[a = n] - 1[a = o]) / p
     self-normalised    mean of c over a = n, weighted by 1 / p,  minus the same over a = o
 
-each request weighted by 1 / r. The model is the new router, which was fitted on other requests, so the
-first is unbiased. Where an expert was hardly ever drawn (less than ``LEAST_DRAW``), nothing in the log
-contradicts the model: there the worst cost that was seen is taken for the new router, and the least for
-the old one.
+each request weighted by 1 / r: the estimators of ``mild.evaluation.off_policy`` for the new choices, minus
+those for the old ones. The model is the new router, which was fitted on other requests, so the first is
+unbiased. Where an expert was hardly ever drawn (less than ``LEAST_DRAW``), nothing in the log contradicts
+the model: there the worst cost that was seen is taken for the new router, and the least for the old one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
-from mild.metrics.intervals import Interval, linear_interval
+from mild.evaluation.off_policy import (
+    ENOUGH_CHANGED,
+    LoggedAnswers,
+    OffPolicyEstimate,
+    doubly_robust,
+    self_normalised,
+    values_of,
+)
+from mild.metrics.intervals import Interval
 
 # Draws are rarer than this in so few requests that the log says nothing about them.
 LEAST_DRAW = 0.005
-# Graded answers, and draws of what only the new router chooses, that an interval needs.
-ENOUGH, ENOUGH_CHANGED = 100, 30
+# Graded answers that an interval needs.
+ENOUGH = 100
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,12 @@ class GradedRows:
     def __len__(self) -> int:
         return len(self.expert)
 
+    def answers(self) -> LoggedAnswers:
+        """The answers; a request counts once, however many of its answers were graded."""
+        _, request, n_answers = np.unique(self.request, return_inverse=True, return_counts=True)
+        share = self.weight / n_answers[request]
+        return LoggedAnswers(self.expert, self.propensity, self.weight, share, self.episode)
+
 
 def judge(
     rows: GradedRows,
@@ -92,86 +106,61 @@ def judge(
     on "cost".
     """
     changed = old != new
-    # NaN is no rare draw: it is not known.
-    rare = [changed & (_pick(rows.draws, choice) < LEAST_DRAW) for choice in (new, old)]
-    unknown = rare[0] | rare[1]
-    told = int((changed & ~unknown & (rows.expert == new)).sum())
-    share = _share_of_requests(rows)
-    total = share.sum() or 1.0
+    # A probability that is not known, NaN, does not count as rare.
+    new_is_rare = changed & (values_of(rows.draws, new) < LEAST_DRAW)
+    old_is_rare = changed & (values_of(rows.draws, old) < LEAST_DRAW)
+    unsupported = new_is_rare | old_is_rare
+    changed_draws = int((changed & ~unsupported & (rows.expert == new)).sum())
+    answers = rows.answers()
     differences: dict[str, dict[str, Interval]] = {}
     if len(rows) > 1:
         for name, (cost, expected) in quantities.items():
-            gap = _robust(rows, old, new, rare, share, cost, expected, confidence)
-            differences[name] = {"doubly_robust": gap}
+            new_cost = _robust(answers, new, new_is_rare, cost, expected, cost.max(), confidence)
+            old_cost = _robust(answers, old, old_is_rare, cost, expected, cost.min(), confidence)
+            differences[name] = {"doubly_robust": new_cost.minus(old_cost).interval}
             if (rows.expert == new).any() and (rows.expert == old).any():
-                gap = _self_normalised(rows, old, new, cost, confidence)
-                differences[name]["self_normalised"] = gap
+                n_experts = expected.shape[1]
+                new_cost = self_normalised(answers, cost, _certain(new, n_experts), confidence)
+                old_cost = self_normalised(answers, cost, _certain(old, n_experts), confidence)
+                differences[name]["self_normalised"] = new_cost.minus(old_cost).interval
     reason = "noise"
     if len(rows) and not changed.any():
         reason = "same"
-    elif len(rows) < least or told < ENOUGH_CHANGED:
+    elif len(rows) < least or changed_draws < ENOUGH_CHANGED:
         reason = "too_few"
     elif differences["cost"]["doubly_robust"].high < 0:
         reason = "better"
     elif differences["cost"]["doubly_robust"].low > 0:
         reason = "worse"
+    n_requests = answers.share.sum() or 1.0
     return Judgement(
         reason,
         len(rows),
-        float(share[changed].sum() / total),
-        told,
-        float(share[unknown].sum() / total),
+        float(answers.share[changed].sum() / n_requests),
+        changed_draws,
+        float(answers.share[unsupported].sum() / n_requests),
         differences,
     )
 
 
-def _share_of_requests(rows: GradedRows) -> FloatArray:
-    """(n,) weights in which every request counts once, however many of its answers were graded."""
-    _, place, counts = np.unique(rows.request, return_inverse=True, return_counts=True)
-    return rows.weight / counts[place]
-
-
 def _robust(
-    rows: GradedRows,
-    old: IntArray,
-    new: IntArray,
-    rare: Sequence[BoolArray],
-    share: FloatArray,
+    answers: LoggedAnswers,
+    choice: IntArray,
+    is_rare: BoolArray,
     cost: FloatArray,
     expected: FloatArray,
+    assumed: float,
     confidence: float,
-) -> Interval:
-    left = (cost - _pick(expected, rows.expert)) * rows.weight / rows.propensity
-    parts = np.zeros(len(rows))
-    for sign, choice, hardly, worst in (
-        (1, new, rare[0], cost.max()),
-        (-1, old, rare[1], cost.min()),
-    ):
-        told = share * _pick(expected, choice) + left * (rows.expert == choice)
-        parts += sign * np.where(hardly, share * worst, told)
-    parts = np.where(old == new, 0.0, parts)
-    mean = float(parts.sum() / share.sum())
-    gap = _by_episode((parts - mean * share) / share.mean(), rows.episode)
-    return linear_interval(mean, gap, confidence)
+) -> OffPolicyEstimate:
+    """The mean cost of a router's choices (n,), which is ``assumed`` where they were hardly ever drawn."""
+    # With equal cost and expectation, a draw of such a choice corrects nothing.
+    cost = np.where(is_rare, assumed, cost)
+    expected = expected.copy()
+    expected[is_rare, choice[is_rare]] = assumed
+    target = _certain(choice, expected.shape[1])
+    return doubly_robust(answers, cost, target, expected, confidence)
 
 
-def _self_normalised(
-    rows: GradedRows, old: IntArray, new: IntArray, cost: FloatArray, confidence: float
-) -> Interval:
-    means, parts = [], []
-    for choice in (new, old):
-        weight = rows.weight / rows.propensity * (rows.expert == choice)
-        means.append(float(weight @ cost / weight.sum()))
-        parts.append(weight * (cost - means[-1]) / weight.mean())
-    gap = _by_episode(parts[0] - parts[1], rows.episode)
-    return linear_interval(means[0] - means[1], gap, confidence)
-
-
-def _by_episode(parts: FloatArray, episode: IntArray) -> FloatArray:
-    """Sums over episodes whose mean is that of the rows."""
-    names, place = np.unique(episode, return_inverse=True)
-    return np.asarray(np.bincount(place, parts) * (len(names) / len(parts)))
-
-
-def _pick(values: FloatArray, chosen: IntArray) -> FloatArray:
-    return values[np.arange(len(chosen)), chosen]
+def _certain(choice: IntArray, n_experts: int) -> FloatArray:
+    """(n, n_experts) probabilities of a router that always makes these choices."""
+    return np.eye(n_experts)[choice]

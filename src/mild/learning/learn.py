@@ -19,9 +19,10 @@ from mild.artifact.versions import Versions, read_versions, serve_version, write
 from mild.core.arrays import BoolArray, check_share, invalid
 from mild.data import OutcomeTable, read_outcomes
 from mild.errors import check_arguments, counted
+from mild.evaluation.off_policy import ENOUGH_CHANGED
 from mild.gateway.ledger.reading import ledger_location, moment
 from mild.learning.fitting import CostWeights, KnownRows, fit_candidate, is_current
-from mild.learning.judging import ENOUGH, ENOUGH_CHANGED, GradedRows, Judgement, judge
+from mild.learning.judging import ENOUGH, GradedRows, Judgement, judge
 from mild.learning.rows import SOURCE_NAMES, LoggedOutcomes, read_logged
 
 #: With ``accept="cheaper"``, the rise of the error that counts as not worse.

@@ -13,8 +13,9 @@ import numpy as np
 from mild.artifact import Router
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import counted, listed
-from mild.evaluation.replay.estimates import (
-    Episodes,
+from mild.evaluation.off_policy import (
+    ENOUGH_CHANGED,
+    LoggedAnswers,
     OffPolicyEstimate,
     doubly_robust,
     expected_costs,
@@ -26,6 +27,7 @@ from mild.evaluation.replay.estimates import (
 )
 from mild.evaluation.replay.log import WITHOUT_QUERY, LoggedRow, LogReader, read_draws
 from mild.metrics import Verdict
+from mild.metrics.intervals import Interval
 
 # More features than WIDE are projected to NARROW for the cost model.
 WIDE = 256
@@ -34,8 +36,6 @@ NARROW = 128
 SELF_SELECTED = "judged, but not picked at random (--trust-feedback counts them)"
 # Effective draws below which the intervals cannot be trusted.
 ENOUGH = 100.0
-# Draws of experts that the new router chooses and the serving one does not, below which it is too few.
-ENOUGH_CHANGED = 30
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -138,23 +138,22 @@ def replay_rows(
     """
     target = np.full((rows.wanted.size, router.n_experts), explore / router.n_experts)
     target[np.arange(rows.wanted.size), rows.wanted] += 1 - explore
-    overlap = measure_overlap(rows.episodes(rows.dollars, target), router.expert_names)
+    overlap = measure_overlap(rows.draws(), target, router.expert_names)
     overlap |= rows.changes()
     overlap["unknown"] = [name for name in rows.drawn if name not in router.expert_names]
     found: dict[str, dict[str, Any]] = {}
     gap = None
     for name, values in quantities.items() if overlap["draws"] >= 2 else ():
-        every = _estimates(rows, values, target, serving, confidence, seed)
-        fields = ("mean", "low", "high", "standard_error")
+        estimates = _estimates(rows, values, target, serving, confidence, seed)
         found[name] = {
-            method: {field: getattr(estimate, field) for field in fields}
-            for method, estimate in every.items()
+            method: _interval_fields(estimate.interval) for method, estimate in estimates.items()
         }
-        gap = every["difference_to_serving"] if name == "cost" else gap
+        if name == "cost":
+            gap = estimates["difference_to_serving"].interval
     reasons = {reason: count for reason, count in left_out.items() if count}
     reason, sentence = judge(overlap, gap, "$" if cost == "dollars" else "", reasons)
     verdict = ReplayVerdict(
-        estimate=math.nan if gap is None else gap.mean,
+        estimate=math.nan if gap is None else gap.estimate,
         low=math.nan if gap is None else gap.low,
         high=math.nan if gap is None else gap.high,
         confidence=confidence,
@@ -197,26 +196,43 @@ def check_price_weight(price_weight: float | None) -> float:
     return price_weight
 
 
+def _interval_fields(interval: Interval) -> dict[str, float]:
+    return {
+        "mean": interval.estimate,
+        "low": interval.low,
+        "high": interval.high,
+        "standard_error": interval.standard_error,
+    }
+
+
 def _estimates(
     rows: Rows,
-    values: FloatArray,
-    target: FloatArray,
-    serving: FloatArray | None,
+    costs: FloatArray,
+    draw_target: FloatArray,
+    draw_serving: FloatArray | None,
     confidence: float,
     seed: int,
 ) -> dict[str, OffPolicyEstimate]:
-    episodes = replace(rows.episodes(values, target), serving=serving)
-    chosen = rows.chosen[rows.episode]
-    model = expected_costs(rows.features, chosen, values, rows.episode, target.shape[1], seed)
-    expected = rows.per_episode(model * rows.weight[:, None])
-    robust = doubly_robust(episodes, expected, confidence)
-    logged = logged_mean(episodes, confidence)
-    served = serving_router(episodes, expected, confidence)
+    """Estimates by name from the costs (n,) of the rows.
+
+    ``draw_target`` (E, n_experts) and ``draw_serving`` (E,) are by draw; rows take those of theirs.
+    """
+    answers = rows.answers()
+    target = draw_target[rows.episode]
+    if draw_serving is None:
+        serving: FloatArray = np.ones(len(costs))
+    else:
+        serving = draw_serving[rows.episode]
+    n_experts = target.shape[1]
+    expected = expected_costs(rows.features, answers.expert, costs, rows.episode, n_experts, seed)
+    robust = doubly_robust(answers, costs, target, expected, confidence)
+    logged = logged_mean(answers, costs, confidence)
+    served = serving_router(answers, costs, target, expected, serving, confidence)
     return {
         "logged": logged,
         "serving": served,
-        "inverse_propensity": inverse_propensity(episodes, confidence),
-        "self_normalised": self_normalised(episodes, confidence),
+        "inverse_propensity": inverse_propensity(answers, costs, target, confidence),
+        "self_normalised": self_normalised(answers, costs, target, confidence),
         "doubly_robust": robust,
         "difference": robust.minus(logged),
         "difference_to_serving": robust.minus(served),
@@ -250,12 +266,18 @@ class Rows:
         own = {name: getattr(self, name)[rows] for name in names}
         return replace(self, episode=episode, **draws, **own)
 
-    def episodes(self, costs: FloatArray, target: FloatArray) -> Episodes:
-        """The draws with these costs (n,) and the new policy's probabilities (E, n_experts)."""
-        mass = self.weight
-        sums = self.per_episode(np.column_stack([mass, mass * costs, np.ones_like(mass)]))
-        draws = self.chosen, self.propensity, target
-        return Episodes(*draws, sums[:, 0], sums[:, 1], mass=sums[:, 0] / sums[:, 2])
+    def answers(self) -> LoggedAnswers:
+        """The rows; no request has two of them."""
+        expert = self.chosen[self.episode]
+        propensity = self.propensity[self.episode]
+        return LoggedAnswers(expert, propensity, self.weight, self.weight, self.episode)
+
+    def draws(self) -> LoggedAnswers:
+        """The draws, each with the mean weight of its rows."""
+        n_draws = self.chosen.size
+        n_rows = np.bincount(self.episode, minlength=n_draws)
+        weight = np.bincount(self.episode, self.weight, minlength=n_draws) / n_rows
+        return LoggedAnswers(self.chosen, self.propensity, weight, weight, np.arange(n_draws))
 
     def serving_weights(self, explore: float) -> FloatArray | None:
         """(E,) weights of the serving router under another share of exploration; None if it is not known.
@@ -280,13 +302,6 @@ class Rows:
             "changed": float(changed.mean()) if changed.size else None,
             "changed_draws": int((same & ~self.preferred).sum()),
         }
-
-    def per_episode(self, values: FloatArray) -> FloatArray:
-        """Sums (E, m) over the rows of each episode of values (n, m)."""
-        count = self.chosen.size
-        return np.column_stack(
-            [np.bincount(self.episode, column, minlength=count) for column in values.T]
-        )
 
 
 def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 0) -> Rows:
@@ -329,7 +344,7 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 
 
 def judge(
     overlap: Mapping[str, Any],
-    gap: OffPolicyEstimate | None,
+    gap: Interval | None,
     unit: str,
     left_out: Mapping[str, int],
 ) -> tuple[str, str]:
@@ -364,7 +379,7 @@ def judge(
             f"{overlap['effective']:.0f} decisions of its own would; with fewer than {ENOUGH:.0f} the "
             "intervals cannot be trusted. Explore more or longer.",
         )
-    if overlap["changed"] == 0 and gap.mean == 0:
+    if overlap["changed"] == 0 and gap.estimate == 0:
         sentence = (
             "The new router decides like the serving one: there is no difference to estimate."
         )
@@ -381,19 +396,20 @@ def judge(
     span += _money(gap.high, unit)
     if gap.high < 0 or gap.low > 0:
         verdict, change = ("better", "less") if gap.high < 0 else ("worse", "more")
+        amount = _money(abs(gap.estimate), unit)
         sentence = (
-            f"{only or 'The'} new router would have been {verdict}: {_money(abs(gap.mean), unit)} {change} "
+            f"{only or 'The'} new router would have been {verdict}: {amount} {change} "
             f"per request than the serving one, exploration aside ({span})."
         )
         return verdict, sentence
     more = ""
-    if gap.mean != 0 and gap.standard_error > 0:
-        factor = ((gap.high - gap.low) / 2 / abs(gap.mean)) ** 2
+    if gap.estimate != 0 and gap.standard_error > 0:
+        factor = ((gap.high - gap.low) / 2 / abs(gap.estimate)) ** 2
         if factor < 100:
             more = f" If the true difference is this large, about {factor:.1f} times as many draws "
             more += "would show it."
     what = "difference in dollars" if unit else "difference"
-    told = f"the {what} of {_money(gap.mean, unit)} is within the noise ({span}).{more}"
+    told = f"the {what} of {_money(gap.estimate, unit)} is within the noise ({span}).{more}"
     return _open("noise", f"{told} Only dollars are known: give --feedback." if unit else told)
 
 
