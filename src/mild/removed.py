@@ -41,7 +41,35 @@ class Removed:
 
 
 #: Rows are sorted by kind, then by name.
-REMOVED: tuple[Removed, ...] = ()
+REMOVED: tuple[Removed, ...] = (
+    Removed("name", "mild.routers.GroupRouter", "Use mild.routers.ClusterRouter."),
+    Removed(
+        "option",
+        "--topic",
+        "Leave it out: kinds of queries are found in their texts, as clusters.",
+        ("compare", "tune"),
+    ),
+    Removed("parameter", "clusters", "Pass groups to RouterCV.fit.", ("RouterCV",)),
+    Removed(
+        "parameter",
+        "groups",
+        "Leave it out: kinds of inputs are found as clusters. Groups that stay in one fold go to "
+        "RouterCV.fit.",
+        ("RouterCV",),
+    ),
+    Removed(
+        "parameter",
+        "topic",
+        "Leave it out: kinds of queries are found in their texts, as clusters.",
+        ("compare", "tune"),
+    ),
+    Removed(
+        "parameter",
+        "topics",
+        "Leave it out: kinds of inputs are found as clusters.",
+        ("RouterCV.fit", "StackRouter.fit"),
+    ),
+)
 
 
 def removal_message(kind: Kind, name: str, where: str = "") -> str | None:
