@@ -43,7 +43,7 @@ from mild.evaluation.comparison import (
 from mild.features import make_features
 from mild.metrics import Verdict, resampled_intervals
 from mild.metrics.intervals import student_quantile
-from mild.tuning.tasks import Task, make_task, task_splits, topics
+from mild.tuning.tasks import Task, make_task, task_splits
 
 INCLUDED = outcomes_file()  # the table that comes with mild
 KEPT = Path(__file__).parent.parent / "results" / "routing"
@@ -206,7 +206,7 @@ def run_split(job: Job, number: int) -> str:
     task = job.task()
     text = make_features(job.text, source=job.encoder) if job.encoder else job.text
     text = text if task.table.has_queries else "vectors"
-    rows, kind = task_rows(task, text, topics(task.table)[1])
+    rows, kind = task_rows(task, text)
     notes: dict[str, dict[str, Any]] = {}
 
     def watched(method: Method) -> Method:

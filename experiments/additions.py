@@ -24,7 +24,7 @@ from mild.data.splits import folds
 from mild.features import make_features
 from mild.routers import LinearRouter, RouterCV
 from mild.routers.stack import explained, products
-from mild.tuning.tasks import make_task, topics
+from mild.tuning.tasks import make_task
 
 app = typer.Typer(add_completion=False)
 
@@ -45,8 +45,6 @@ def run_draw(task: Any, labels: int, seed: int, variants: dict[str, Any]) -> dic
     order = np.random.default_rng(seed).permutation(known)
     train, rest = np.sort(order[:labels]), order[labels:]
     test = rest[~np.isin(task.groups[rest], task.groups[train])][:TEST_ROWS]
-    names = topics(task.table)[1]
-    kinds_of_rows = None if names is None else np.asarray(names)[train]
     seen, new = ([task.table.queries[i] for i in rows] for rows in (train, test))
     found = {}
     for name, (families, kinds) in variants.items():
@@ -58,7 +56,7 @@ def run_draw(task: Any, labels: int, seed: int, variants: dict[str, Any]) -> dic
             families=families,
             cv=folds(task.groups[train], FOLDS, 0),
             constant_if_better=False,
-        ).fit(X, task.costs[train], topics=kinds_of_rows)
+        ).fit(X, task.costs[train])
         expected = -search.policy_.decision_function(Z).astype(np.float64)
         costs = task.costs[test]
         found[name] = {

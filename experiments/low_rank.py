@@ -25,7 +25,7 @@ from mild.data.splits import folds
 from mild.features import make_features
 from mild.policies import believed_costs
 from mild.routers import KNNRouter
-from mild.routers.groups import GroupRouter
+from mild.routers.clusters import ClusterRouter
 from mild.routers.stack import blend, explained, products
 from mild.tuning.tasks import make_task
 
@@ -37,7 +37,7 @@ ALPHAS = (1e2, 3e2, 1e3, 3e3, 1e4, 3e4)
 RANKS = (1, 2, 3, 4, 6, 8, 12)
 #: Rows that are judged, at most.
 TEST_ROWS = 4_000
-MEMBERS = {"nearest": KNNRouter(40), "clusters": GroupRouter(n_clusters=12)}
+MEMBERS = {"nearest": KNNRouter(40), "clusters": ClusterRouter(n_clusters=12)}
 BLENDS = {
     "blend": ("full rank", *MEMBERS),
     "blend, low rank instead": ("low rank", *MEMBERS),

@@ -36,7 +36,6 @@ def read_parquet(file: Path, columns: Sequence[str]) -> pd.DataFrame:
 def tuned(
     texts: Sequence[str],
     costs: Floats,
-    topics: Sequence[str] | None = None,
     families: Any = "auto",
     seed: int = 0,
     encoder: str | None = None,
@@ -55,7 +54,7 @@ def tuned(
         constant_if_better=False,
         random_state=seed,
     )
-    policy = search.fit(step.transform(texts), costs, topics=topics).policy_
+    policy = search.fit(step.transform(texts), costs).policy_
     return lambda new: -policy.decision_function(step.transform(new)).astype(np.float64)
 
 

@@ -97,11 +97,10 @@ def run_draw(
     """Train on rows drawn at random and judge the rest, and another benchmark that was not trained on."""
     order = np.random.default_rng(seed).permutation(len(rows))
     train, rest = rows.iloc[np.sort(order[:count])], rows.iloc[np.sort(order[count:])]
-    topics = train["subject"].tolist() if "subject" in rows else None
     costs = 1 - train[[WEAK, STRONG]].to_numpy(float)
-    expected = tuned(train["prompt"].tolist(), costs, topics, families)
+    expected = tuned(train["prompt"].tolist(), costs, families)
     found = {"all": judge(expected, rest)}
-    if topics is not None and ARTEFACT in topics:
+    if "subject" in rows and ARTEFACT in set(train["subject"]):
         found[f"without {ARTEFACT}"] = judge(expected, rest[rest["subject"] != ARTEFACT])
     if other is not None:
         found["gsm8k, not trained on"] = judge(expected, other)

@@ -28,8 +28,6 @@ from experiments.published import (
     tuned,
     write_results,
 )
-from mild.features import make_features
-from mild.routers.groups import GroupRouter
 
 app = typer.Typer(add_completion=False)
 
@@ -72,13 +70,6 @@ def judge(scores: Floats, sets: list[str], chosen: Any) -> dict[str, list[float]
     return {key: [means[key], *interval(samples[key])] for key in means}
 
 
-def group_bottleneck(texts: list[str], costs: Floats, sets: list[str], new: list[str]) -> Any:
-    """Choices of the router through the data sets of the training rows alone."""
-    step = make_features("hashing").fit(texts)
-    router = GroupRouter().fit(step.transform(texts), costs, topics=sets)
-    return router.predict(step.transform(new))
-
-
 def fine_tuned(texts: list[str], costs: Floats, new: list[str], model: str) -> Any:
     """Choices of an encoder that is fine-tuned with TDEF's loss."""
     from mild.routers.transformer import TransformerRouter
@@ -101,7 +92,7 @@ def run(
     """All rows of the table, each with figures and intervals per data set."""
     columns = [name for name in train if name.startswith("score__")]
     texts, new = train["query"].tolist(), test["query"].tolist()
-    sets, tested = train["dataset"].tolist(), test["dataset"].tolist()
+    tested = test["dataset"].tolist()
     scores = test[columns].to_numpy(float)
     costs = 1 - train[columns].to_numpy(float)
     rows: dict[str, Any] = {}
@@ -112,13 +103,12 @@ def run(
     rows["best model per data set, known at test time"] = judge(
         scores, tested, best_per_set(train, columns, tested)
     )
-    tunes: list[tuple[str, Any, str | None]] = [("mild tune", sets, None)]
-    tunes += [("mild tune, without the data sets", None, None)]
+    encoders: dict[str, str | None] = {"mild tune": None}
     if encoder is not None:
-        tunes += [("mild tune, hashing+encoder", sets, encoder)]
-    for name, topics, model in tunes:
+        encoders["mild tune, hashing+encoder"] = encoder
+    for name, model in encoders.items():
         start = time.process_time()
-        expected = tuned(texts, costs, topics, families, encoder=model)
+        expected = tuned(texts, costs, families, encoder=model)
         rows[name] = judge(scores, tested, expected(new).argmin(axis=1))
         seconds[name] = round(time.process_time() - start, 1)
     if encoder is not None:
@@ -126,7 +116,6 @@ def run(
         chosen = fine_tuned(texts, costs, new, encoder)
         rows["encoder, fine-tuned"] = judge(scores, tested, chosen)
         seconds["encoder, fine-tuned"] = round(time.process_time() - start, 1)
-    rows["group bottleneck"] = judge(scores, tested, group_bottleneck(texts, costs, sets, new))
     rows["oracle"] = judge(scores, tested, scores.argmax(axis=1))
     reported = {name: dict(zip(SETS, figures, strict=True)) for name, figures in REPORTED.items()}
     return {

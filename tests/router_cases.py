@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from mild.routers.base import BaseRouter
 from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
 from mild.routers.cascade import CascadeRouter
+from mild.routers.clusters import ClusterRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
-from mild.routers.groups import GroupRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.neural import NeuralRouter
 from mild.routers.search import RouterCV
@@ -54,7 +54,7 @@ CASES = [
     Case("constant", ConstantRouter(), ("expert", (None, 0)), constant=True),
     Case("regression", CostRegressionRouter(), ("alpha", (0.1, 10.0))),
     Case("knn", KNNRouter(n_neighbors=7), ("n_neighbors", (3, 9))),
-    Case("groups", GroupRouter(n_clusters=4), ("n_clusters", (2, 6))),
+    Case("clusters", ClusterRouter(n_clusters=4), ("n_clusters", (2, 6))),
     Case(
         "random",
         RandomRouter("best", random_state=0),

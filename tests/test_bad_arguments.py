@@ -99,7 +99,6 @@ def test_fit_refuses(table, options, code):
         ({"families": 3}, "families"),
         ({"alphas": 0.1}, "alphas"),
         ({"n_jobs": "a"}, "n_jobs"),
-        ({"topic": 3}, "name"),
         (
             {"max_quality_loss": 0.1, "guarantee": 0.9, "calibration_share": "a"},
             "calibration_share",

@@ -60,16 +60,51 @@ REMOVED: tuple[Removed, ...] = (
         "Use `table.costs(...)`.",
     ),
     Removed(
+        "name",
+        "mild.routers.GroupRouter",
+        "Use mild.routers.ClusterRouter.",
+    ),
+    Removed(
         "option",
         "--paper",
         "Run `make demo-paper`, in a checkout.",
         where=("demo",),
     ),
     Removed(
+        "option",
+        "--topic",
+        "Leave it out: kinds of queries are found in their texts, as clusters.",
+        where=("compare", "tune"),
+    ),
+    Removed(
+        "parameter",
+        "clusters",
+        "Pass groups to RouterCV.fit.",
+        where=("RouterCV",),
+    ),
+    Removed(
+        "parameter",
+        "groups",
+        "Leave it out: kinds of inputs are found as clusters. Groups that stay in one fold go to RouterCV.fit.",
+        where=("RouterCV",),
+    ),
+    Removed(
         "parameter",
         "marks",
         "Use `query_hashes`.",
         where=("save",),
+    ),
+    Removed(
+        "parameter",
+        "topic",
+        "Leave it out: kinds of queries are found in their texts, as clusters.",
+        where=("compare", "tune"),
+    ),
+    Removed(
+        "parameter",
+        "topics",
+        "Leave it out: kinds of inputs are found as clusters.",
+        where=("RouterCV.fit", "StackRouter.fit"),
     ),
 )
 

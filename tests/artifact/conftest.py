@@ -15,9 +15,9 @@ from mild.policies import (
     AnswerCascadePolicy,
     BlendPolicy,
     CascadePolicy,
+    ClusterPolicy,
     ConstantPolicy,
     Decoder,
-    GroupPolicy,
     LinearCostPolicy,
     LinearPolicy,
     MixedPolicy,
@@ -83,7 +83,7 @@ def make_policies(dtype=np.float64):
         StandardizedPolicy(draw(N_FEATURES), np.abs(draw(N_FEATURES)) + 1, linear),
         BlendPolicy([linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)),
         StackPolicy([linear, regression], stacked),
-        GroupPolicy(draw(4, N_FEATURES), draw(4), np.abs(draw(4, N_EXPERTS))),
+        ClusterPolicy(draw(4, N_FEATURES), draw(4), np.abs(draw(4, N_EXPERTS))),
     ]
     made = {policy.kind: policy for policy in policies}
     order = np.roll(np.arange(N_EXPERTS), 1)

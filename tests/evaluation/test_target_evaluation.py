@@ -42,7 +42,7 @@ def test_rows():
 @pytest.fixture(scope="module")
 def router():
     # The target asks for less than the best expert does, so that by the loss routing does not pay.
-    return mild.tune(outcomes(300, 0), topic="none", keep_quality=0.85, **FAST).router
+    return mild.tune(outcomes(300, 0), keep_quality=0.85, **FAST).router
 
 
 @pytest.fixture(scope="module")

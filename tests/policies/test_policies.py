@@ -14,9 +14,9 @@ from mild.policies import (
     AnswerCascadePolicy,
     BlendPolicy,
     CascadePolicy,
+    ClusterPolicy,
     ConstantPolicy,
     Decoder,
-    GroupPolicy,
     LinearCostPolicy,
     LinearPolicy,
     MixedPolicy,
@@ -57,7 +57,7 @@ def make(dtype=np.float64):
             Decoder(np.array([1.0, 1.0, 2.0]), "stationary", "pairwise_logistic"),
         ),
         "linear_costs": regression,
-        "groups": GroupPolicy(draw(4, D), draw(4), np.abs(draw(4, P))),
+        "clusters": ClusterPolicy(draw(4, D), draw(4), np.abs(draw(4, P))),
         "nearest": NearestPolicy(draw(30, D), costs, 5, np.ones(30, dtype), draw(D)),
         "nearest-weighted": NearestPolicy(
             draw(30, D), costs, 5, rng.uniform(0.1, 2, 30).astype(dtype)
@@ -153,7 +153,7 @@ def test_very_long_batches_are_decided_as_short_ones():
     assert_array_equal(whole, np.concatenate(parts))
 
 
-CALIBRATED = ("linear_costs", "nearest", "groups", "blend", "mixed")
+CALIBRATED = ("linear_costs", "nearest", "clusters", "blend", "mixed")
 SLOPES, OFFSETS = np.array([0.5, 2.0, 1.0]), np.array([0.1, -0.3, 0.0])
 
 
@@ -341,7 +341,7 @@ def test_without_refuses_what_is_not_there_and_the_last_expert(kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["linear_costs", "groups", "nearest", "constant", "priced", "priced-ridge"]
+    "kind", ["linear_costs", "clusters", "nearest", "constant", "priced", "priced-ridge"]
 )
 def test_dropping_an_expert_leaves_the_costs_of_the_others_alone(kind):
     policy = make()[kind]

@@ -1,43 +1,85 @@
+"""ClusterRouter: memberships by linear discriminants, and shrunken mean costs of clusters."""
+
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from mild.routers.clusters import distinct_rows, fit_centres, nearest_centres
-
-
-def test_copies_and_their_order_make_no_difference():
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(30, 6))
-    weight = rng.uniform(0.5, 2.0, 30)
-    copies = np.concatenate([rows, rows])
-    order = rng.permutation(60)
-    units = rng.integers(-4, 5, copies.shape) * np.finfo(float).eps
-    expected_rows, expected_mass = distinct_rows(rows, 2 * weight)
-    found_rows, found_mass = distinct_rows(
-        (copies * (1 + units))[order], np.concatenate([weight, weight])[order]
-    )
-    assert_allclose(found_rows, expected_rows, rtol=1e-12)
-    assert_allclose(found_mass, expected_mass)
-    assert len(expected_rows) == 30
+from mild.errors import InvalidInputError, OptionError
+from mild.routers.clusters import ClusterRouter
+from mild.routers.search import RouterCV
 
 
-def test_rows_that_are_equally_far_apart_are_divided_in_one_way():
-    rows = np.eye(8)
-    weight = np.ones(8)
-    centres = fit_centres(rows, weight, 3, 0, n_init=4)
-    expected = nearest_centres(rows, centres)
-    for seed in range(5):
-        units = np.random.default_rng(seed).integers(-4, 5, rows.shape)
-        other = rows * (1 + units * np.finfo(float).eps)
-        found = fit_centres(other, weight, 3, 0, n_init=4)
-        assert_allclose(found, centres, atol=1e-12)
-        assert_array_equal(nearest_centres(other, found), expected)
+def blobs(n=120, seed=0):
+    """Inputs of three kinds, far from each other; expert k is cheap for kind k."""
+    rng = np.random.default_rng(seed)
+    kinds = np.arange(n) % 3
+    X = 3 * np.eye(3)[kinds] + 0.5 * rng.normal(size=(n, 3))
+    return X, 1 - np.eye(3)[kinds] + 0.1 * rng.random((n, 3)), kinds
 
 
-def test_clusters_that_stand_apart_are_found():
-    rng = np.random.default_rng(1)
-    places = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
-    labels = np.arange(90) % 3
-    X = places[labels] + rng.normal(size=(90, 2))
-    rows, mass = distinct_rows(X, np.ones(90))
-    found = nearest_centres(X, fit_centres(rows, mass, 3, 0, n_init=4))
-    assert len(set(zip(found.tolist(), labels.tolist(), strict=True))) == 3
+def in_order_of_kinds(router, X, kinds):
+    """Index of the cluster that the inputs of each kind belong to."""
+    members = router.policy_.memberships(X).argmax(axis=1)
+    return [int(np.bincount(members[kinds == kind]).argmax()) for kind in range(3)]
+
+
+def test_memberships_are_those_of_linear_discriminant_analysis():
+    X, costs, kinds = blobs()
+    router = ClusterRouter(3, diagonal=0.0, temperature=1.0).fit(X, costs)
+    peer = LinearDiscriminantAnalysis(solver="lsqr").fit(X, kinds)
+    memberships = router.policy_.memberships(X)[:, in_order_of_kinds(router, X, kinds)]
+    assert_allclose(memberships, peer.predict_proba(X), atol=1e-6)
+
+
+def test_expected_costs_are_shrunken_means_weighed_by_membership():
+    X, costs, kinds = blobs()
+    router = ClusterRouter(3, shrinkage=5.0).fit(X, costs)
+    means = np.stack([(costs[kinds == g].sum(0) + 5 * costs.mean(0)) / (40 + 5) for g in range(3)])
+    memberships = router.policy_.memberships(X)[:, in_order_of_kinds(router, X, kinds)]
+    assert_allclose(router.expected_costs(X), memberships @ means)
+    assert router.n_clusters_ == 3
+
+
+def test_a_higher_temperature_is_less_certain():
+    X, costs, _ = blobs()
+    sure = ClusterRouter(3, temperature=1.0).fit(X, costs).policy_.memberships(X)
+    unsure = ClusterRouter(3, temperature=8.0).fit(X, costs).policy_.memberships(X)
+    assert (unsure.max(axis=1) < sure.max(axis=1)).all()
+
+
+def test_clusters_are_the_kinds_of_the_inputs():
+    X, costs, kinds = blobs()
+    assert_array_equal(ClusterRouter(3).fit(X, costs).predict(X), kinds)
+
+
+def test_a_missing_cost_is_left_out_of_the_means():
+    X, costs, kinds = blobs()
+    costs[0, 0] = np.nan
+    router = ClusterRouter(3, shrinkage=0.0).fit(X, costs)
+    first = in_order_of_kinds(router, X, kinds)[0]
+    assert_allclose(router.policy_.costs[first], np.nanmean(costs[kinds == 0], axis=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_clusters", 0), ("shrinkage", -1.0), ("diagonal", 1.5), ("temperature", 0.0)],
+)
+def test_parameters_out_of_range_are_refused(name, value):
+    X, costs, _ = blobs()
+    with pytest.raises(InvalidInputError) as caught:
+        ClusterRouter(**{name: value}).fit(X, costs)
+    assert caught.value.code == f"invalid_{name}"
+
+
+def test_a_search_tries_three_numbers_of_clusters():
+    X, costs, kinds = blobs()
+    search = RouterCV(families="clusters", cv=3).fit(X, costs)
+    assert [params["n_clusters"] for params in search.cv_results_["params"]] == [6, 12, 16]
+    assert_array_equal(search.predict(X), kinds)
+
+
+def test_the_former_name_of_the_family_is_refused_with_the_names_that_there_are():
+    X, costs, _ = blobs()
+    with pytest.raises(OptionError, match="clusters"):
+        RouterCV(families="groups", cv=3).fit(X, costs)

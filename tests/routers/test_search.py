@@ -26,11 +26,9 @@ from mild.metrics import deferral_loss
 from mild.policies import ConstantPolicy
 from mild.routers import search as search_module
 from mild.routers.candidates import parse_families
-from mild.routers.groups import GroupRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.search import RouterCV, SearchMemory
 from mild.routers.solver import LinearPath
-from mild.routers.stack import StackRouter
 
 
 def specialists(n: int = 400, noise: float = 0.1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -221,7 +219,7 @@ def test_a_missing_package_leaves_its_family_out_and_says_so(monkeypatch) -> Non
 
 def test_by_default_the_network_is_not_searched() -> None:
     taken, left_out = parse_families("auto")
-    assert (taken, left_out) == (["linear", "regression", "knn", "groups", "stack"], [])
+    assert (taken, left_out) == (["linear", "regression", "knn", "clusters", "stack"], [])
     assert parse_families("all")[0] == [*taken[:-1], "mlp", "stack"]
 
 
@@ -523,7 +521,7 @@ def test_groups_count_once_stay_in_one_fold_and_must_fit() -> None:
         assert found.verdict_.n_groups == 120
         for (_, test), (_, expected) in zip(found._folds(X, costs, groups), folds, strict=True):
             np.testing.assert_array_equal(test, expected)
-    for name in ("groups", "topics", "strata"):
+    for name in ("groups", "strata"):
         with pytest.raises(InvalidInputError) as caught:
             RouterCV(**FEW).fit(X, costs, **{name: groups[:-1]})
         assert caught.value.code == f"invalid_{name}"
@@ -552,28 +550,11 @@ def test_copies_of_a_row_make_no_candidate_more_certain(seed, noise) -> None:
 def test_groups_are_routed_through_a_pipeline() -> None:
     X, costs, groups = copies(60)
     with sklearn.config_context(enable_metadata_routing=True):
-        search = RouterCV(**FEW).set_fit_request(groups=True, topics=True)
+        search = RouterCV(**FEW).set_fit_request(groups=True)
         pipeline = make_pipeline(StandardScaler(), search).fit(X, costs, groups=groups)
         assert pipeline[-1].verdict_.n_groups == 60
         scores = cross_val_score(pipeline, X, costs, params={"groups": groups}, cv=GroupKFold(3))
     assert np.isfinite(scores).all()
-
-
-def test_former_names_of_topics_and_groups_work_with_a_warning() -> None:
-    X, costs, groups = copies(60)
-    with pytest.warns(FutureWarning, match=r"fit\(..., groups=...\)"):
-        old = RouterCV(**FEW, clusters=groups).fit(X, costs)
-    assert old.verdict_.n_groups == 60
-    new = RouterCV(families="groups", cv=3).fit(X, costs, topics=groups % 3)
-    with pytest.warns(FutureWarning, match=r"fit\(..., topics=...\)"):
-        old = RouterCV(families="groups", cv=3, groups=groups % 3).fit(X, costs)
-    assert old.cv_results_ == new.cv_results_
-    for router in (GroupRouter(), StackRouter([("known", GroupRouter(labelled=True))], cv=3)):
-        expected = clone(router).fit(X, costs, topics=groups % 3).predict(X)
-        with pytest.warns(FutureWarning, match="use topics"):
-            np.testing.assert_array_equal(
-                router.fit(X, costs, groups=groups % 3).predict(X), expected
-            )
 
 
 def test_the_stack_of_a_search_is_that_of_a_fit_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

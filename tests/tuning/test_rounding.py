@@ -35,8 +35,8 @@ OBJECTIVES = {
     "keep_quality": {"keep_quality": 0.95},
     "certain": {"max_quality_loss": 0.05, "target_probability": 0.8},
     "guarantee": {"max_quality_loss": 0.1, "guarantee": 0.8},
-    "clusters": {"price_weight": 20.0, "families": ["groups"]},
-    "costs": {"price_weight": 5.0, "families": ["regression", "knn", "groups"]},
+    "clusters": {"price_weight": 20.0, "families": ["clusters"]},
+    "costs": {"price_weight": 5.0, "families": ["regression", "knn", "clusters"]},
 }
 
 
@@ -141,7 +141,7 @@ def test_a_search_on_arrays_finds_the_same_router(dtype):
     train, _ = TABLES["no common words"].split(random_state=0)
     X = HashingFeatures().fit(train.queries).vectorize(train.queries).astype(dtype)
     costs = 1 - train.scores + 20 * train.prices
-    families = ["linear", "regression", "knn", "groups"]
+    families = ["linear", "regression", "knn", "clusters"]
     expected = RouterCV(families=families).fit(X, costs)
     for seed in range(2):
         rng = np.random.default_rng(seed)

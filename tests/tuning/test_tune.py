@@ -189,7 +189,6 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
         ({"guarantee": 0.9}, "invalid_guarantee"),
         ({"keep_quality": 0.9, "target_probability": 1}, "invalid_target_probability"),
         ({"cv": 1}, "invalid_cv"),
-        ({"topic": "nowhere"}, "invalid_name"),
         ({"groups": "nowhere"}, "invalid_name"),
         ({"text": "hash"}, "invalid_text"),
         ({"neighbours": 3}, "invalid_neighbours"),
@@ -293,15 +292,6 @@ def test_a_balance_column_changes_the_constant_and_the_decisions():
     assert shares[1] > shares[0]
     with pytest.raises(InvalidInputError):
         mild.tune(table, balance="origin", keep_quality=0.9, **FAST)
-
-
-def test_a_column_of_topics_is_found_named_or_left_out():
-    columns = make_columns(60) | {"subject": ["law", "maths"] * 30, "kind": ["a", "b", "c"] * 20}
-    table = table_of(columns)
-    for topic, expected in ((None, "subject"), ("kind", "kind"), ("none", None)):
-        found = mild.tune(table, topic=topic, families="groups", cv=2)
-        assert found.topic == expected
-        assert any(row["params"].get("labelled") for row in found.rows) == (expected is not None)
 
 
 @pytest.mark.parametrize("options", [{}, {"price_weight": 0.1}, {"save_dollars": 0.1}])

@@ -435,12 +435,12 @@ DECODER: dict[str, Rule] = {"decision": choice(DECISIONS), "surrogate": surrogat
 POLICY_SCHEMAS = {
     "linear": Schema(DECODER, LINEAR | MARGINS),
     "linear_costs": Schema({}, LINEAR),
-    "groups": Schema(
+    "clusters": Schema(
         {},
         {
-            "coef": "n_groups n_features, not empty",
-            "intercept": "n_groups",
-            "costs": "n_groups n_experts",
+            "coef": "n_clusters n_features, not empty",
+            "intercept": "n_clusters",
+            "costs": "n_clusters n_experts",
         },
     ),
     # More layers than any router has would take long to list.

@@ -37,7 +37,6 @@ def compare(
     text: o.TextOptions,
     group: o.Group = None,
     balance: o.Balance = None,
-    topic: o.Topic = None,
     time: o.Time = None,
     splits: Annotated[
         int | None, Option(min=1, help="Number of splits. Default: 5, or 1 with --time.")
@@ -100,7 +99,6 @@ def compare(
             n_splits=splits,
             test_size=test_share,
             time=time,
-            topic=topic,
             text=features,
             cv=cv,
             max_calls=max_calls,

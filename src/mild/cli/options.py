@@ -65,15 +65,6 @@ KeepSeen = Annotated[
         help="Keep rows whose query the router was trained on, also where they are less than 5 %.",
     ),
 ]
-Topic = Annotated[
-    str | None,
-    Option(
-        metavar="COLUMN",
-        help="Column of subjects, tasks or sources that the router learns to recognise. Default: a column "
-        "with such a name. none: no topics.",
-        rich_help_panel="Router",
-    ),
-]
 Time = Annotated[
     str | None,
     Option(metavar="COLUMN", help="Column of times: fit on earlier rows, test on later ones."),

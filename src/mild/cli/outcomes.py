@@ -26,7 +26,6 @@ class OutcomeSource:
     text: TextOptions = field(default_factory=TextOptions)
     group: str | None = None
     time: str | None = None
-    topic: str | None = None
     balance: str | None = None
 
     @property
@@ -63,7 +62,7 @@ class OutcomeSource:
     def refuse(self, why: str) -> None:
         """Raise an error if an option was given that is only for tables of outcomes."""
         given = {**vars(self.reading), **vars(self.cost), **vars(self.text)}
-        given |= {"group": self.group, "time": self.time, "topic": self.topic}
+        given |= {"group": self.group, "time": self.time}
         given |= {"balance": self.balance}
         for name, value in given.items():
             # choices is a switch that is on by default; rows are selected in every table.

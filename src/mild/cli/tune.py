@@ -118,7 +118,7 @@ def tune(
     families: Annotated[
         str | None,
         Option(
-            help="linear,regression,knn,groups,mlp,stack, or all. Default: all but mlp for a table of "
+            help="linear,regression,knn,clusters,mlp,stack, or all. Default: all but mlp for a table of "
             "outcomes, otherwise linear."
         ),
     ] = None,
@@ -136,7 +136,6 @@ def tune(
     target: TargetOptions,
     options: SearchOptions,
     router: o.LossOptions,
-    topic: o.Topic = None,
     balance: o.Balance = None,
     standardize: o.Standardize = None,
     jobs: o.Jobs = None,
@@ -168,7 +167,7 @@ def tune(
     execution.check()
     arguments = options.arguments() | router.arguments() | vars(target)
     features = text.features()
-    source = OutcomeSource(data, reading, columns, cost, text, group, time, topic, balance)
+    source = OutcomeSource(data, reading, columns, cost, text, group, time, balance)
     check_target(out, overwrite)
     table = source.data()
     with execution.running(jobs), progress_bar("searching") as progress:
@@ -176,7 +175,6 @@ def tune(
             table,
             text=features,
             time=time,
-            topic=topic,
             families=families,
             cv=cv,
             safe=safe,
@@ -203,8 +201,7 @@ def tune(
 def _show(found: TuneResult, folder: str | None, candidates: int) -> None:
     """Print the best candidates, the verdict, and where the router is."""
     if found.cost is not None and found.rows:
-        known = "" if found.topic is None else f"; topics: {found.topic}"
-        say(f"{loss_line(found.as_dict())}{known}")
+        say(loss_line(found.as_dict()))
     if found.rows:
         _show_candidates(found, candidates)
     if found.verdict.left_out is not None:

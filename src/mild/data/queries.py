@@ -18,10 +18,6 @@ QUERY_NAMES = ("prompt", "question", "query", "text", "instruction", "input")
 #: Choices of a multiple-choice question: one column each, or a list.
 LETTERS = tuple("ABCDEFGHIJ")
 CHOICES = ("options", "choices")
-#: Names of columns of topics: known kinds of queries.
-TOPIC_NAMES = (
-    "subject", "topic", "task", "category", "dataset", "domain", "source", "benchmark",
-)  # fmt: skip
 #: Columns of a CSV that are text whatever they look like; an ``input`` may be a number of tokens.
 TEXTS = (*QUERY_NAMES[:-1], *LETTERS, *CHOICES)
 

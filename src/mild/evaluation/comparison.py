@@ -69,7 +69,6 @@ from mild.tuning.tasks import (
     parallel_jobs,
     possible_folds,
     task_splits,
-    topics,
 )
 from mild.tuning.tune import FAMILIES
 
@@ -93,7 +92,6 @@ class Context:
     seed: int = 0  # of what is drawn at random
     jobs: int | None = None  # parallel workers
     strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
-    topics: Any = None  # (n_rows,) label of the subject of each training row, or None
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
     # whose answers a cascade reads; its calls at most
     answered: tuple[Task, Split, int] | None = None
@@ -238,7 +236,7 @@ def run_method(
             if method.reads and context.answered is not None:
                 return _run_cascade(*context.answered, X_train, X_test)
             router = method.build(context)
-            labels = fit_labels(router, context.strata, "", context.topics, context.groups)
+            labels = fit_labels(router, context.strata, "", context.groups)
             costs = train_costs if order is None else train_costs[:, order]
             router.fit(X_train, costs, **labels)
     except TuningInterruptedWarning as error:
@@ -344,7 +342,6 @@ class ComparedRows:
     expert_names: Sequence[str]
     groups: IntArray | None = None  # (n_rows,) rows of one group count once; None: every row counts
     counted: str = "query"  # what a group is: "query" (equal queries) or "group"
-    topics: Sequence[str] | None = None  # (n_rows,) kinds of queries that a router may recognise
     largest: float | None = None  # largest possible cost, for complement rewards
     named: bool = (
         True  # whether the experts have names of their own, so that their order may not matter
@@ -384,16 +381,14 @@ class ComparedRows:
         return -self.outcomes.costs if scores is None else scores
 
 
-def task_rows(
-    task: Task, text: str | TextFeatures | None = None, labels: Sequence[str] | None = None
-) -> tuple[ComparedRows, str]:
-    """Rows of a task with the labels of their topics, and the kind of their features."""
+def task_rows(task: Task, text: str | TextFeatures | None = None) -> tuple[ComparedRows, str]:
+    """Rows of a task, and the kind of their features."""
     table = task.table
     step = make_step(table, text)
     inputs = SplitInputs(table.queries, lambda: make_step(table, text))
     if step.kind == "vectors":
         inputs = matrix_inputs(table.vectors)
-    known = (table.expert_names, task.groups, task.counted, labels, task.largest)
+    known = (table.expert_names, task.groups, task.counted, task.largest)
     return ComparedRows(inputs, task.outcomes, *known, task=task), step.kind
 
 
@@ -498,7 +493,7 @@ class Comparison:
     not_compared : which test rows were left out because an expert was not asked, in a sentence; or
         None
     interrupted : whether Ctrl-C ended it before the last split
-    settings : cost, text, group, time, topic, balance of a table of outcomes; empty for numbers
+    settings : cost, text, group, time, balance of a table of outcomes; empty for numbers
     table : None for numbers
     notes : what to know about the rows that were used
 
@@ -694,7 +689,6 @@ def compare(
     test_size: float = 0.3,
     groups: Any = None,
     time: str | None = None,
-    topic: str | None = None,
     balance: str | None = None,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
@@ -727,7 +721,6 @@ def compare(
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split; with ``costs``, (n_samples,) labels
     time : column of times; the past is learned and the future judged
-    topic : column of subjects, tasks or sources, as in ``mild.tune``
     balance : column whose values count alike: fits and figures are means over its values
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
@@ -759,7 +752,7 @@ def compare(
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
     if costs is not None or isinstance(data, Matrices):
-        given: dict[str, Any] = {"time": time, "topic": topic, "balance": balance, "text": text}
+        given: dict[str, Any] = {"time": time, "balance": balance, "text": text}
         given |= {"beta": beta, "price_weight": price_weight, "latency_weight": latency_weight}
         for name, value in given.items():
             if value is not None:
@@ -774,15 +767,14 @@ def compare(
         table = task.table
         splits = task_splits(task, n_splits, test_size, time, random_state)
         n_folds = possible_folds(task, cv, splits=splits)
-        topic, labels = topics(table, topic)
-        rows, kind = task_rows(task, text, labels)
+        rows, kind = task_rows(task, text)
         rows = replace(rows, max_calls=max_calls)
         if methods and any(method.reads for method in chosen):
             checked_answers(table)
         notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
         jobs = parallel_jobs(n_jobs, table.rows)
         settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
-        settings |= {"topic": topic, "balance": balance}
+        settings |= {"balance": balance}
     found = compare_methods(
         rows,
         splits,
@@ -860,11 +852,10 @@ def compare_methods(
                 f"{len(array)} rows, one leaves fewer. Collect more rows.",
                 parameter="table",
             )
-        subjects = None if rows.topics is None else np.asarray(rows.topics)[split.train]
         parts = None if strata is None else strata[split.train]
         drawn = groups[split.train]
         answered = (rows.task, split, rows.max_calls) if reads and rows.task is not None else None
-        about = (parts, subjects, drawn, answered)
+        about = (parts, drawn, answered)
         contexts.append(Context(inner, rows.largest, seed, jobs, *about))
     orders = [rows.order(split.train) for split in splits]
     results: list[SplitResult] = []

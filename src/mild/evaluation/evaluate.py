@@ -147,7 +147,7 @@ class Evaluation:
         Parameters
         ----------
         group : column by which the report shows where routing helps; None for that of the task, that of
-            ``balance``, or that of the topics
+            ``balance``, or that of the subjects
         comparison : ``Comparison.as_dict()`` on the same table
         split : how the rows were chosen, in words
         title : title of the page

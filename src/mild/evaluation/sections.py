@@ -18,7 +18,6 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ALL_REWARDS, rewards
 from mild.core.rounding import cheapest_expected, is_less, tie_ranks
 from mild.data import duplicate_groups
-from mild.data.queries import TOPIC_NAMES
 from mild.errors import UnsupportedError, check_option
 from mild.metrics import TargetVerdict
 from mild.metrics.curves import prices_unused
@@ -310,6 +309,11 @@ def method_points(
 
 # Groups: where routing helps.
 
+#: Usual names of columns that say what kind of query a row is; the first that is there is shown.
+SUBJECT_COLUMNS = (
+    "subject", "topic", "task", "category", "dataset", "domain", "source", "benchmark", "eval_name",
+    "group",
+)  # fmt: skip
 MIN_GROUP_ROWS = 20
 MAX_GROUPS = 24
 # A column with more values than this identifies rows, not groups.
@@ -317,8 +321,8 @@ MAX_GROUP_VALUES = 500
 
 
 def find_group_column(columns: Any) -> str | None:
-    """The first usual column of topics with at least two and not too many values; None if there is none."""
-    for name in (*TOPIC_NAMES, "eval_name", "group"):
+    """The first usual column of subjects that has at least two and not too many values, or None."""
+    for name in SUBJECT_COLUMNS:
         if name in columns.column_names:
             values = len(columns[name].unique())
             if 2 <= values <= min(MAX_GROUP_VALUES, max(2, columns.num_rows // 2)):

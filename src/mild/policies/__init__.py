@@ -16,8 +16,8 @@ from mild.policies.compose import (
     believed_costs,
 )
 from mild.policies.costs import (
+    ClusterPolicy,
     ConstantPolicy,
-    GroupPolicy,
     LinearCostPolicy,
     NearestPolicy,
     PricedPolicy,
@@ -33,11 +33,11 @@ __all__ = [
     "BlendPolicy",
     "CascadePolicy",
     "CascadeRun",
+    "ClusterPolicy",
     "ConstantPolicy",
     "CostPolicy",
     "Decisions",
     "Decoder",
-    "GroupPolicy",
     "LinearCostPolicy",
     "LinearPolicy",
     "MixedPolicy",

@@ -94,7 +94,7 @@ class LinearCostPolicy(CostPolicy, kind="linear_costs"):
 
 
 @dataclass(eq=False)
-class GroupPolicy(CostPolicy, kind="groups"):
+class ClusterPolicy(CostPolicy, kind="clusters"):
     """``E[c_k | x] = sum_g P(g | x) costs_gk``, ``P(. | x)`` the softmax of ``coef x + intercept``."""
 
     coef: FloatArray
@@ -104,11 +104,11 @@ class GroupPolicy(CostPolicy, kind="groups"):
     tensor_names = ("coef", "intercept", "costs")
 
     def __post_init__(self) -> None:
-        self.n_groups, self.n_features = self.coef.shape
+        self.n_clusters, self.n_features = self.coef.shape
         self.n_experts = self.costs.shape[1]
 
     def memberships(self, X: Any) -> FloatArray:
-        """Probability (n, n_groups) that an input belongs to each group."""
+        """Probability (n, n_clusters) that an input belongs to each cluster."""
         scores = np.asarray(X @ self.coef.T) + self.intercept
         scores -= scores.max(axis=1, keepdims=True)
         np.exp(scores, out=scores)
@@ -118,11 +118,11 @@ class GroupPolicy(CostPolicy, kind="groups"):
     def expected_costs(self, X: Any) -> FloatArray:
         return self.memberships(X) @ self.costs
 
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> GroupPolicy:
+    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> ClusterPolicy:
         # The memberships of an input add up to 1.
         return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
 
-    def without(self, expert: int) -> GroupPolicy:
+    def without(self, expert: int) -> ClusterPolicy:
         return replace(self, costs=self.costs[:, self._kept(expert)])
 
 

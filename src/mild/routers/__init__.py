@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from mild.routers.baselines import RandomRouter as RandomRouter
     from mild.routers.cascade import CascadeRouter as CascadeRouter
     from mild.routers.classifier import CostSensitiveClassifier as CostSensitiveClassifier
+    from mild.routers.clusters import ClusterRouter as ClusterRouter
     from mild.routers.cost_models import CostRegressionRouter as CostRegressionRouter
     from mild.routers.cost_models import KNNRouter as KNNRouter
     from mild.routers.cost_models import PricedRouter as PricedRouter
-    from mild.routers.groups import GroupRouter as GroupRouter
     from mild.routers.linear import LinearRouter as LinearRouter
     from mild.routers.neural import NeuralRouter as NeuralRouter
     from mild.routers.search import RouterCV as RouterCV
@@ -28,10 +28,10 @@ _MODULES = {
     "AnswerCascadeRouter": "answer_cascade",
     "BaseRouter": "base",
     "CascadeRouter": "cascade",
+    "ClusterRouter": "clusters",
     "ConstantRouter": "baselines",
     "CostRegressionRouter": "cost_models",
     "CostSensitiveClassifier": "classifier",
-    "GroupRouter": "groups",
     "KNNRouter": "cost_models",
     "LinearRouter": "linear",
     "NeuralRouter": "neural",

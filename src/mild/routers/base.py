@@ -302,12 +302,3 @@ def label_numbers(given: Any, n_rows: int, name: str) -> IntArray:
     if labels.shape != (n_rows,):
         raise invalid(name, f"must have shape (n_samples,) = ({n_rows},); got {labels.shape}.")
     return np.unique(labels, return_inverse=True)[1]
-
-
-def renamed_argument(old: str, new: str, stacklevel: int = 2) -> None:
-    """Warn that an argument is now called otherwise; the old name works in this version only."""
-    warnings.warn(
-        f"{old} is deprecated and will be removed: use {new}.",
-        FutureWarning,
-        stacklevel=stacklevel + 1,
-    )

@@ -18,7 +18,7 @@ from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
 from mild.policies import Policy
 from mild.routers.base import BaseRouter
-from mild.routers.clusters import distinct_rows, fit_centres
+from mild.routers.kmeans import distinct_rows, fit_centres
 
 Folds = Sequence[tuple[IntArray, IntArray]]
 # Rows that are looked at, of more; rows of an expert that are needed to calibrate it.

@@ -16,19 +16,18 @@ from mild.core.margins import membership, paper_grid, ratio_grid
 from mild.core.rounding import tie_ranks
 from mild.errors import check_option
 from mild.routers.base import BaseRouter
+from mild.routers.clusters import ClusterRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
-from mild.routers.groups import GroupRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import tie_means, training_margins
 
-FAMILIES = ("linear", "regression", "knn", "groups", "mlp", "stack")
+FAMILIES = ("linear", "regression", "knn", "clusters", "mlp", "stack")
 #: What "auto" leaves out: the network changes the cost of the blend little (-0.0033 to +0.0006 over six
 #: draws, docs/science/published.md), and takes longer than all the others.
 RARELY_USEFUL = ("mlp",)
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-#: Numbers of clusters, and temperatures where the topics are known; all of them are blended.
+#: Numbers of clusters; all of them are blended.
 CLUSTERS = (6, 12, 16)
-TEMPERATURES = (4.0, 8.0)
 #: Strengths of the baseline between contrast (0) and others (1).
 BASELINES = (0.25, 0.5)
 # Biases that are tried, in units of the margin; rounds of the search, and rows, at most.
@@ -57,8 +56,6 @@ class Candidate:
         """Name in a stack, which has the best candidate of each name."""
         if "n_clusters" in self.params:
             return f"clusters_{self.params['n_clusters']}"
-        if "temperature" in self.params:
-            return f"groups_{self.params['temperature']:g}"
         return str(self.params.get("loss", self.family))
 
     @property
@@ -163,12 +160,11 @@ def family_candidates(
     families: Sequence[str],
     alphas: Sequence[float] | None,
     random_state: Any,
-    labelled: bool = False,
     ties: str | None = None,
 ) -> list[Candidate]:
     """Candidates of every family but the stack, which is made from the best of the others.
 
-    ``labelled`` says whether the search knows the topics of the rows, ``ties`` is that of LinearRouter.
+    ``ties`` is that of LinearRouter.
     """
     found: list[Candidate] = []
     strengths = _strengths(alphas, ALPHAS)
@@ -194,16 +190,11 @@ def family_candidates(
         for count in (10, 40, 160, 640):
             complexity = (2.0, 0.0, -float(count))
             found.append(Candidate("knn", KNNRouter(count), {"n_neighbors": count}, complexity))
-    if "groups" in families:
+    if "clusters" in families:
         for count in CLUSTERS:
             params = {"n_clusters": count}
-            router = GroupRouter(**params, random_state=random_state)
-            found.append(Candidate("groups", router, params, (1.5, 1.0, float(count))))
-        for temperature in TEMPERATURES if labelled else ():
-            chosen = {"labelled": True, "temperature": temperature}
-            complexity = (1.5, 0.0, temperature)
-            router = GroupRouter(labelled=True, temperature=temperature)
-            found.append(Candidate("groups", router, chosen, complexity))
+            router = ClusterRouter(**params, random_state=random_state)
+            found.append(Candidate("clusters", router, params, (1.5, 1.0, float(count))))
     if "mlp" in families:
         from mild.routers.neural import NeuralRouter  # torch is an extra
 

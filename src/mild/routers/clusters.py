@@ -1,61 +1,120 @@
-"""K-means that does not depend on the order of the rows, on their copies, or on rounding."""
+"""A router through clusters: which cluster an input belongs to, and what the experts cost there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
-from sklearn.cluster import KMeans
-from sklearn.metrics import pairwise_distances_argmin
 
 from mild.core.arrays import FloatArray, IntArray
+from mild.policies import ClusterPolicy, Policy
+from mild.routers.base import BaseRouter, from_policy
+from mild.routers.baselines import mean_costs
+from mild.routers.kmeans import distinct_rows, fit_centres, nearest_centres
 
-# Features are stretched by up to this share, each by its own: rows that are equally far from two centres by
-# symmetry, as texts without a common word are, then belong to one of them on every processor.
-STRETCH = 0.01
-# Units in the last place by which copies of a row differ.
-ROUNDED_UNITS = 16
+# Rows that k-means sees, at most.
+CLUSTER_ROWS = 5_000
 
 
-def distinct_rows(
-    X: FloatArray, weight: FloatArray, dtype: DTypeLike = np.float64
-) -> tuple[FloatArray, FloatArray]:
-    """The different rows (m, d) of X and their total weights (m,); rows that differ by rounding are one.
+@dataclass(eq=False, repr=False)
+class ClusterRouter(BaseRouter):
+    """Mean costs of clusters, weighed by the probability that the input belongs to each of them.
 
-    ``dtype`` is that of the features before they were made float64.
+    ``E[c_k | x] = sum_g P(g | x) m_gk`` with the shrunken means ``m_gk = (sum of c_ik over the rows of
+    cluster g + shrinkage * mean of c_k) / (rows of cluster g + shrinkage)``. The clusters of the inputs are
+    found by k-means.
 
-    They are in the order of their projections on a fixed random direction, which depends neither on the
-    order nor on the copies of the given rows.
+    ``P(g | x)`` is the softmax of ``(mu_g . A x - mu_g . A mu_g / 2 + log(share of g)) / temperature``:
+    linear discriminant analysis with cluster means ``mu_g`` and ``A`` the inverse of the covariance within
+    clusters, which is drawn towards a multiple of the identity. A temperature above 1 makes it less
+    certain.
 
-    >>> rows, mass = distinct_rows(np.array([[1.0], [2.0], [1.0 + 1e-15]]), np.ones(3))
-    >>> sorted(zip(rows.ravel().tolist(), mass.tolist()))
-    [(1.0, 2.0), (2.0, 1.0)]
+    Parameters
+    ----------
+    n_clusters : int, at most one per four different rows are made
+    shrinkage : float, rows by which a cluster's mean costs are drawn towards the mean costs of all rows
+    diagonal : float in [0, 1], weight of the identity in the covariance
+    temperature : float
+    random_state : int or None, for k-means
+
+    Attributes
+    ----------
+    n_clusters_ : number of clusters that were made
+
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0], [10.0], [11.0], [12.0], [13.0]])
+    >>> costs = np.hstack([X > 5, X <= 5]).astype(float)
+    >>> router = ClusterRouter(n_clusters=2).fit(X, costs)
+    >>> router.predict([[4.0], [9.0]]), router.n_clusters_
+    (array([0, 1]), 2)
     """
-    direction = np.random.default_rng(0).standard_normal(X.shape[1])
-    order = np.argsort(X @ direction, kind="stable")
-    ordered = X[order]
-    rounding = ROUNDED_UNITS * np.finfo(dtype).eps * np.abs(X).max(axis=0, initial=0.0)
-    is_new = np.append(True, (np.abs(np.diff(ordered, axis=0)) > rounding).any(axis=1))
-    mass: FloatArray = np.add.reduceat(weight[order], np.flatnonzero(is_new))
-    return ordered[is_new], mass
+
+    n_clusters: int = 12
+    shrinkage: float = 10.0
+    diagonal: float = 0.9
+    temperature: float = 8.0
+    random_state: Any = 0
+
+    n_clusters_ = from_policy("n_clusters", "Number of clusters that were made.")
+
+    def _fit(self, X: Any, costs: FloatArray, sample_weight: FloatArray | None) -> Policy:
+        dense = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float64)
+        weight = np.ones(len(dense)) if sample_weight is None else sample_weight
+        labels = self._clusters(dense, weight, X.dtype)
+        # Clusters of rows without weight are not known.
+        labels = np.unique(
+            np.where(weight > 0, labels, labels[weight > 0][0]), return_inverse=True
+        )[1]
+        member = np.zeros((len(dense), int(labels.max()) + 1))
+        member[np.arange(len(dense)), labels] = weight
+        coef, intercept = self._discriminants(dense, labels, member, weight)
+        means = shrunken_means(costs, member, mean_costs(costs, weight), self.shrinkage)
+        return ClusterPolicy(*(each.astype(X.dtype) for each in (coef, intercept, means)))
+
+    def _clusters(self, X: FloatArray, weight: FloatArray, dtype: Any) -> IntArray:
+        # Distinct rows with their weights: copies of a row and its weight mean the same.
+        kept = weight > 0
+        rows, mass = distinct_rows(X[kept], weight[kept], dtype)
+        some = np.linspace(
+            0, len(rows), min(len(rows), CLUSTER_ROWS), endpoint=False, dtype=np.intp
+        )
+        count = max(1, min(int(self.n_clusters), len(rows) // 4))
+        centres = fit_centres(rows[some], mass[some], count, self.random_state, n_init=4)
+        return nearest_centres(X, centres)
+
+    def _discriminants(
+        self, X: FloatArray, labels: IntArray, member: FloatArray, weight: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Weights (clusters, n_features) and intercepts (clusters,) of the softmax."""
+        mass = member.sum(axis=0)
+        centres = member.T @ X / mass[:, None]
+        inner = X - centres[labels]
+        covariance = (inner * weight[:, None]).T @ inner / weight.sum()
+        spread = float(np.trace(covariance)) / len(covariance)
+        identity = np.eye(len(covariance))
+        if spread > 0:
+            covariance = (1 - self.diagonal) * covariance + self.diagonal * spread * identity
+            # Features that are constant within every cluster have no variance.
+            covariance += 1e-9 * spread * identity
+        else:
+            covariance = identity
+        coef = np.linalg.solve(covariance, centres.T).T
+        intercept = np.log(mass / mass.sum()) - 0.5 * (coef * centres).sum(axis=1)
+        return coef / self.temperature, intercept / self.temperature
 
 
-def fit_centres(
-    rows: FloatArray, weight: FloatArray, n_clusters: int, random_state: Any, **options: Any
+def shrunken_means(
+    costs: FloatArray, member: FloatArray, overall: FloatArray, shrinkage: float
 ) -> FloatArray:
-    """Centres (n_clusters, d) of k-means on different rows (m, d) with weights (m,)."""
-    factors = _factors(rows.shape[1])
-    model = KMeans(n_clusters, random_state=random_state, **options)
-    model.fit(rows * factors, sample_weight=weight)
-    return np.asarray(model.cluster_centers_ / factors)
+    """Mean costs (clusters, n_experts) of clusters, drawn towards the overall means (n_experts,).
 
+    ``member`` (n, clusters) holds the weight of each row in its cluster. Costs may be NaN.
 
-def nearest_centres(X: FloatArray, centres: FloatArray) -> IntArray:
-    """Index (n,) of the centre that each row of X belongs to."""
-    factors = _factors(X.shape[1])
-    return np.asarray(pairwise_distances_argmin(X * factors, centres * factors), np.intp)
-
-
-def _factors(n_features: int) -> FloatArray:
-    return 1 + np.random.default_rng(1).uniform(-STRETCH, STRETCH, n_features)
+    >>> costs, member = np.array([[0.0, 1.0], [1.0, np.nan]]), np.eye(2)
+    >>> shrunken_means(costs, member, np.array([0.5, 1.0]), 1.0).tolist()
+    [[0.25, 1.0], [0.75, 1.0]]
+    """
+    known = ~np.isnan(costs)
+    total = member.T @ np.where(known, costs, 0) + shrinkage * overall
+    mass = member.T @ known.astype(np.float64) + shrinkage
+    return np.where(mass > 0, total / np.where(mass > 0, mass, 1), overall)

@@ -37,13 +37,7 @@ from mild.metrics import (
 from mild.metrics.intervals import grouped_rows, student_quantile
 from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
-from mild.routers.base import (
-    BaseRouter,
-    NamedCosts,
-    label_numbers,
-    renamed_argument,
-    unwarned,
-)
+from mild.routers.base import BaseRouter, NamedCosts, unwarned
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
     Candidate,
@@ -53,7 +47,6 @@ from mild.routers.candidates import (
     parse_families,
 )
 from mild.routers.cost_models import KNNRouter
-from mild.routers.groups import fit_member
 from mild.routers.linear import LinearRouter
 from mild.routers.objective import LABEL_LOSSES
 from mild.routers.solver import LinearPath
@@ -94,13 +87,11 @@ class RouterCV(BaseRouter):
     grid : "ratios", or "paper": step 1 on [rho* - 5, rho* + 5] per expert, by default at the estimator's
         alpha
     families : None (linear only), "all", "auto" (all but the network), or names among linear, regression,
-        knn, groups, mlp, stack; the stack blends the best of each family by the folds it is then judged on,
-        so its own cost is slightly optimistic
+        knn, clusters, mlp, stack; the stack blends the best of each family by the folds it is then judged
+        on, so its own cost is slightly optimistic
     margin_strengths : at how many strengths other margins than the estimator's are tried: those at which
         its own margins are best; None for 2 with a stack and for all otherwise
-    groups : deprecated: pass ``topics`` to ``fit``
     cv : number of folds, a scikit-learn splitter, or a list of (rows to fit on, held-out rows)
-    clusters : deprecated: pass ``groups`` to ``fit``
     one_standard_error : take the simplest candidate whose paired difference to the best is within one
         standard error; a stack, if there is one, is taken unless another beats it by more than an
         interval that allows for the number of candidates
@@ -150,9 +141,7 @@ class RouterCV(BaseRouter):
     grid: str = "ratios"
     families: Any = None
     margin_strengths: int | None = None
-    groups: Any = None
     cv: Any = 5
-    clusters: Any = None
     one_standard_error: bool = True
     constant_if_better: bool = True
     safe: bool = False
@@ -169,7 +158,6 @@ class RouterCV(BaseRouter):
         y: Any,
         sample_weight: Any = None,
         *,
-        topics: Any = None,
         groups: Any = None,
         strata: Any = None,
     ) -> Self:
@@ -178,22 +166,19 @@ class RouterCV(BaseRouter):
         Parameters
         ----------
         X, y, sample_weight : inputs, costs, and weights (n_samples,)
-        topics : (n_samples,) labels such as the subject of each row, from which members of the family
-            "groups" learn. They are not needed to route.
         groups : (n_samples,) labels as in scikit-learn: rows of one group stay in one fold, where ``cv`` is
             a number or a splitter of groups, and count once in the verdict
         strata : (n_samples,) labels of parts that count alike. Pass scikit-learn's
             ``compute_sample_weight("balanced", strata)`` as weights with them; intervals then count only
             the spread within strata.
         """
-        return self._fit_labelled(X, y, sample_weight, topics=topics, groups=groups, strata=strata)
+        return self._fit_labelled(X, y, sample_weight, groups=groups, strata=strata)
 
     def _fit(
         self,
         X: Any,
         costs: FloatArray,
         sample_weight: FloatArray | None,
-        topics: IntArray | None = None,
         groups: IntArray | None = None,
         strata: IntArray | None = None,
     ) -> Policy:
@@ -207,18 +192,10 @@ class RouterCV(BaseRouter):
             # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
             sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
         folds = self._folds(X, costs, groups)
-        if self.groups is not None:
-            renamed_argument("RouterCV(groups=...)", "fit(..., topics=...)", 4)
-            topics = label_numbers(self.groups, len(costs), "groups") if topics is None else topics
-        if self.clusters is not None:
-            renamed_argument("RouterCV(clusters=...)", "fit(..., groups=...)", 4)
-            groups = (
-                label_numbers(self.clusters, len(costs), "clusters") if groups is None else groups
-            )
         if strata is not None:
             strata = merged_strata(strata, np.arange(len(costs)) if groups is None else groups)
-        data = SearchData(X, costs, sample_weight, folds, topics, groups, strata)
-        candidates = self._candidates(X, costs, sample_weight, topics is not None)
+        data = SearchData(X, costs, sample_weight, folds, groups, strata)
+        candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
         moved: list[Candidate] = []
@@ -247,7 +224,7 @@ class RouterCV(BaseRouter):
             stack, known_costs = self._stack(candidates, data.paid(made), data, search)
             router: Any = stack.router
             try:
-                router.fit(X, costs, sample_weight, topics=topics, known_costs=known_costs)
+                router.fit(X, costs, sample_weight, known_costs=known_costs)
             except KeyboardInterrupt:
                 search.interrupted = True
             else:
@@ -275,7 +252,7 @@ class RouterCV(BaseRouter):
             return list(check_cv(cv).split(X, costs, groups))
 
     def _candidates(
-        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None, labelled: bool
+        self, X: Any, costs: FloatArray, sample_weight: FloatArray | None
     ) -> list[Candidate]:
         base = LinearRouter() if self.estimator is None else self.estimator
         if not isinstance(base, LinearRouter):
@@ -290,9 +267,7 @@ class RouterCV(BaseRouter):
         self.dropped_margins_ = 0
         if not self._families or "linear" in self._families:
             found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
-        found += family_candidates(
-            self._families, self.alphas, self.random_state, labelled, base.ties
-        )
+        found += family_candidates(self._families, self.alphas, self.random_state, base.ties)
         if not found:
             rule = "must name at least one family besides the stack"
             raise invalid("families", f"{rule}; got only 'stack'.")
@@ -399,7 +374,7 @@ class RouterCV(BaseRouter):
         router = candidates[index].router
         if self.best_family_ != "stack":  # which is fitted already
             named = NamedCosts.of(data.costs, self.expert_names_)
-            router = fit_member(router, data.X, named, data.sample_weight, data.topics)
+            router = clone(router).fit(data.X, named, sample_weight=data.sample_weight)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
         worse = self.constant_if_better and self.verdict_.estimate >= -rounding_error
@@ -484,7 +459,6 @@ class SearchData:
     costs: FloatArray
     sample_weight: FloatArray | None
     folds: list[tuple[IntArray, IntArray]]
-    topics: IntArray | None = None
     groups: IntArray | None = None
     strata: IntArray | None = None
 
@@ -494,7 +468,7 @@ class SearchData:
         groups, strata = (
             None if labels is None else labels[rows] for labels in (self.groups, self.strata)
         )
-        return SearchData(None, self.costs[rows], weight, [], None, groups, strata)
+        return SearchData(None, self.costs[rows], weight, [], groups, strata)
 
     def rows(self, outcome: FloatArray) -> FloatArray:
         """Out-of-fold costs (n, m) as rows with plain means, whatever is weighted or missing."""
@@ -531,8 +505,8 @@ class Judged:
 class SearchMemory:
     """What searches found out about candidates, for later searches on the same rows and folds.
 
-    Pass one memory to several searches: ``RouterCV(..., memory=memory)``. Other rows, costs, weights,
-    topics and folds have entries of their own.
+    Pass one memory to several searches: ``RouterCV(..., memory=memory)``. Other rows, costs, weights
+    and folds have entries of their own.
     """
 
     def __init__(self) -> None:
@@ -541,7 +515,7 @@ class SearchMemory:
     def of(self, data: SearchData, tol: float) -> dict[str, Judged]:
         """Candidates that were judged on these rows and folds, by ``Candidate.key``."""
         some = data.X[:: 1 + data.X.shape[0] // MEMORY_ROWS]
-        same = (data.X.shape, some, data.costs, data.sample_weight, data.topics, data.folds, tol)
+        same = (data.X.shape, some, data.costs, data.sample_weight, data.folds, tol)
         return self._found.setdefault(joblib.hash(same), {})
 
 
@@ -683,7 +657,6 @@ def _judge_block(
     path = None
     chosen = np.empty((len(test), len(block)), dtype=np.intp)
     kept, expected = {}, {}
-    topics = None if data.topics is None else data.topics[train]
     for place in _walk(candidates):
         index, candidate = block[place], candidates[place]
         if isinstance(candidate.router, LinearRouter):
@@ -692,7 +665,7 @@ def _judge_block(
                 path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
             policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
         else:
-            policy = fit_member(candidate.router, X, costs, weight, topics).policy_
+            policy = clone(candidate.router).fit(X, costs, sample_weight=weight).policy_
         chosen[:, place] = policy.predict(held_out)
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)

@@ -21,10 +21,9 @@ from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.rounding import OUTCOMES, cheapest_expected
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
-from mild.routers.base import BaseRouter, label_numbers, renamed_argument, unwarned
+from mild.routers.base import BaseRouter, unwarned
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
-from mild.routers.groups import fit_member
 from mild.routers.linear import LinearRouter
 
 
@@ -93,22 +92,15 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         y: Any,
         sample_weight: Any = None,
         *,
-        topics: Any = None,
         known_costs: Mapping[str, FloatArray] | None = None,
-        groups: Any = None,
     ) -> Self:
         """Learn from inputs X and costs y.
 
-        Labels ``topics`` (n_samples,) go to members that use them; ``groups`` is their former name.
         ``known_costs`` are expected costs (n_samples, n_experts) of held-out rows, by the name of the
         member: such a member is not fitted again without each fold of ``cv``.
         """
-        if groups is not None:
-            renamed_argument("groups in fit", "topics")
-        topics = groups if topics is None else topics
         inputs, costs, weight = self._check_fit(X, y, sample_weight)
-        labels = None if topics is None else label_numbers(topics, len(costs), "topics")
-        self.policy_ = self._fit(inputs, costs, weight, labels, known_costs or {})
+        self.policy_ = self._fit(inputs, costs, weight, known_costs or {})
         return self
 
     def _fit(
@@ -116,7 +108,6 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         X: Any,
         costs: FloatArray,
         sample_weight: FloatArray | None,
-        topics: IntArray | None = None,
         known: Mapping[str, FloatArray] = MappingProxyType({}),
     ) -> Policy:
         members = self._members()
@@ -128,7 +119,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         fresh = [m for m in range(len(members)) if not (names and names[m] in known)]
         tasks = [(number, fold) for fold in folds for number in fresh]
         predictions = Parallel(n_jobs=self.n_jobs)(
-            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, topics, blends)
+            delayed(_predict_fold)(members[number], fold, X, costs, sample_weight, blends)
             for number, fold in tasks
         )
         for (number, fold), part in zip(tasks, predictions, strict=True):
@@ -136,7 +127,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         for number in set(range(len(members))) - set(fresh):
             held[number] = known[names[number]]
         self.estimators_ = [
-            fit_member(member, X, costs, sample_weight, topics) for member in members
+            clone(member).fit(X, costs, sample_weight=sample_weight) for member in members
         ]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
         self.weights_, self.held_out_, self.final_estimator_ = None, None, None
@@ -224,14 +215,12 @@ def _predict_fold(
     X: Any,
     costs: FloatArray,
     weight: Any,
-    topics: IntArray | None,
     blends: bool,
 ) -> FloatArray:
     """Costs or distributions (n_held, experts) of a member fitted without the held-out rows."""
     seen, held = fold
     weight = None if weight is None else weight[seen]
-    topics = None if topics is None else topics[seen]
-    policy = fit_member(member, X[seen], costs[seen], weight, topics).policy_
+    policy = clone(member).fit(X[seen], costs[seen], sample_weight=weight).policy_
     return believed_costs(policy, X[held]) if blends else policy.predict_proba(X[held])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -160,12 +160,10 @@ class Fitted:
     novelty: Novelty | None = None
 
 
-def fit_task(
-    task: Task, model: Any, step: TextFeatures, topics: Sequence[str] | None = None
-) -> Fitted:
+def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
     """Fit features on the queries, then the router on features and costs.
 
-    ``topics`` (n_samples,) go to a search, which also gets the groups of the task.
+    A search also gets the groups of the task.
     """
     from mild.routers.base import NamedCosts
     from mild.routers.cost_models import PricedRouter
@@ -176,7 +174,7 @@ def fit_task(
     steps = getattr(model, "steps", None)
     name, router = steps[-1] if steps else ("", model)
     prefix = f"{name}__" if steps else ""
-    labels = fit_labels(router, task.strata, prefix, topics, task.groups)
+    labels = fit_labels(router, task.strata, prefix, task.groups)
     if isinstance(router, PricedRouter):
         errors, prices, weight = asking_prices(task)
         router.set_params(price_weight=weight)
@@ -214,15 +212,13 @@ def _fit_trust(
     return fit_calibration(router, scaled, task.costs, parts, errors, prices, weight), novelty
 
 
-def fit_labels(
-    router: Any, strata: Any, prefix: str = "", topics: Any = None, groups: Any = None
-) -> dict[str, Any]:
+def fit_labels(router: Any, strata: Any, prefix: str = "", groups: Any = None) -> dict[str, Any]:
     """Arguments of ``fit`` with which strata (n_rows,) count alike; a search gets all labels."""
     from mild.routers.search import RouterCV
 
     given = {} if strata is None else {"sample_weight": balanced_weights(strata)}
     if isinstance(router, RouterCV):
-        given |= {"strata": strata, "topics": topics, "groups": groups}
+        given |= {"strata": strata, "groups": groups}
     return {f"{prefix}{name}": value for name, value in given.items() if value is not None}
 
 

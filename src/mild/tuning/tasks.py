@@ -13,7 +13,6 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import cheapest_of, mean_known_costs
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, left_out_rows
-from mild.data.queries import TOPIC_NAMES
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import DataFileError, InvalidInputError
 from mild.metrics.outcomes import Outcomes, Stratified, mean_scores, rounded
@@ -24,8 +23,6 @@ Progress = Callable[[int, int, str], None]
 N_SPLITS = 5
 # From this many rows on, parallel workers are worth their start-up time.
 MANY_ROWS = 800
-# Values, at most, and rows per value, at least, of a column of topics that is not named.
-MAX_TOPICS, TOPIC_ROWS = 200, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,25 +197,6 @@ def check_folds(cv: Any) -> None:
     """Refuse a number of folds below 2."""
     if not isinstance(cv, Integral) or cv < 2:
         raise invalid("cv", f"must be at least 2 folds; got {cv!r}.")
-
-
-def topics(table: OutcomeTable, name: str | None = None) -> tuple[str | None, list[str] | None]:
-    """A column of subjects, tasks or sources and its values as text; None twice if there is none.
-
-    Without a name the first of ``TOPIC_NAMES`` is taken that the table has, with a few values in all; the
-    name "none" takes none.
-    """
-    if name == "none":
-        return None, None
-    if name is not None:
-        return name, [str(value) for value in table.labels(name, "topic")]
-    for known in TOPIC_NAMES:
-        if known in table.columns.column_names:
-            values = table.column(known)
-            count = len(set(values)) if all(isinstance(value, str) for value in values) else 0
-            if 2 <= count <= min(MAX_TOPICS, table.rows // TOPIC_ROWS):
-                return known, values
-    return None, None
 
 
 def _strata(table: OutcomeTable, name: str) -> IntArray:

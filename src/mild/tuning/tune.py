@@ -69,7 +69,6 @@ from mild.tuning.tasks import (
     possible_folds,
     search_folds,
     task_splits,
-    topics,
 )
 
 #: What is searched by default in a table of outcomes: all families, the network on small tables only.
@@ -102,7 +101,6 @@ def tune(
     text: str | TextFeatures | None = None,
     groups: str | None = None,
     time: str | None = None,
-    topic: str | None = None,
     balance: str | None = None,
     families: str | Sequence[str] | None = None,
     alphas: Sequence[float] | None = None,
@@ -147,10 +145,8 @@ def tune(
     text : text features, as in ``mild.fit``
     groups : column whose equal values stay in one fold, such as a subject or a customer
     time : column of times; each fold is judged by routers that were fitted on the past
-    topic : column of subjects, tasks or sources that the router learns to recognise; by default a column
-        of such a name, "none" for no column
     balance : column whose values count alike, however many rows each has
-    families : "linear", "regression", "knn", "groups", "mlp", "stack", several of them, or "all"; by
+    families : "linear", "regression", "knn", "clusters", "mlp", "stack", several of them, or "all"; by
         default all but the network for a table of outcomes, and linear otherwise
     alphas, margin_factors, grid, one_standard_error, constant_if_better, safe, confidence : as in
         ``RouterCV``
@@ -240,7 +236,6 @@ def tune(
     possible = possible_folds(task, cv, time)
     notes.extend(filter(None, [fewer_folds(cv, possible, task)]))
     folds = search_folds(task, cv if possible < 2 else possible, time, random_state)
-    topic, labels = topics(task.table, topic)
     step = make_step(task.table, text, progress)
     n_jobs = parallel_jobs(n_jobs, table.rows)
     order = task.fitting_order
@@ -249,7 +244,7 @@ def tune(
     search = _search(families or FAMILIES, {**params, "cv": folds, "n_jobs": n_jobs})
     set_order(search, order)
     scale = step.kind == "vectors" if standardize is None else standardize
-    fitted = fit_task(task, standardized(search, scale), step, labels)
+    fitted = fit_task(task, standardized(search, scale), step)
     wanted = target if target.wanted else None
     cascades = hint = None
     stopped = search.interrupted_
@@ -303,7 +298,6 @@ def tune(
         prices_unused=None if wanted else _prices_unused(task, priced.notes.get("tradeoffs")),
         cost=task.cost,
         text=step.kind,
-        topic=topic,
         balance=task.balance,
         n_folds=len(folds),
         library=table.library,
@@ -414,7 +408,6 @@ class TuneResult:
         without answers
     cost : terms of the cost; None for a table of numbers
     text : kind of the text features
-    topic : column of topics
     balance : column whose values count alike
     n_folds : number of folds
     skipped_families : families whose package is missing
@@ -447,7 +440,6 @@ class TuneResult:
     answers_unused: Mapping[str, Any] | None = None
     cost: Mapping[str, Any] | None = None
     text: str | None = None
-    topic: str | None = None
     balance: str | None = None
     n_folds: int = 0
     skipped_families: tuple[str, ...] = ()
@@ -528,7 +520,7 @@ class TuneResult:
         """
         about = {} if self.cost is None else {"text": self.text, "cost": self.cost}
         if self.cost is not None:
-            about |= {"topic": self.topic, "balance": self.balance}
+            about |= {"balance": self.balance}
         found = {
             **about,
             "best_family": self.family,

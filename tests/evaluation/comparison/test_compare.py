@@ -40,7 +40,7 @@ def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
     splits = more.pop("splits", None) or random_splits(np.arange(len(costs)), n_splits, 0.3)
     inputs = X if isinstance(X, SplitInputs) else matrix_inputs(X)
     known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies", "strata")}
-    about = {name: more.pop(name) for name in ("groups", "counted", "topics") if name in more}
+    about = {name: more.pop(name) for name in ("groups", "counted") if name in more}
     rows = ComparedRows(inputs, Outcomes(costs, **known), NAMES, **about)
     return compare_methods(rows, splits, methods, n_folds=3, **more)
 
