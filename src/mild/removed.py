@@ -41,7 +41,13 @@ class Removed:
 
 
 #: Rows are sorted by kind, then by name.
-REMOVED: tuple[Removed, ...] = ()
+REMOVED: tuple[Removed, ...] = (
+    Removed(
+        "name",
+        "mild.core.bounds",
+        "Use experiments.theory.bounds, from a checkout of the repository.",
+    ),
+)
 
 
 def removal_message(kind: Kind, name: str, where: str = "") -> str | None:
