@@ -6,7 +6,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mild.routers.answer_cascade import AnswerCascadeRouter as AnswerCascadeRouter
     from mild.routers.base import BaseRouter as BaseRouter
     from mild.routers.baselines import ConstantRouter as ConstantRouter
     from mild.routers.baselines import OracleRouter as OracleRouter
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from mild.routers.stack import StackRouter as StackRouter
 
 _MODULES = {
-    "AnswerCascadeRouter": "answer_cascade",
     "BaseRouter": "base",
     "CascadeRouter": "cascade",
     "ConstantRouter": "baselines",
