@@ -35,8 +35,8 @@ from benchmarks.measure import Report, environment
 from mild.core.answers import Answers, detect_kind
 from mild.core.arrays import FloatArray, IntArray
 from mild.metrics import resampled_intervals
-from mild.policies import AnswerCascadePolicy
-from mild.routers import AnswerCascadeRouter
+from mild.policies import CascadePolicy
+from mild.routers import CascadeRouter
 from mild.routers.cost_models import fit_heads
 
 KEPT = Path(__file__).parent.parent / "results" / "cascades.json"
@@ -162,7 +162,7 @@ def draw(folder: Path, name: str, seed: int) -> list[dict[str, Any]]:
     reference = table.scores[test, best].mean(), table.prices[test, best].sum()
     for method, (gate, calls, margins) in METHODS.items():
         start = time.perf_counter()
-        router = AnswerCascadeRouter(0.1 * weight, calls, gate=gate, margins=margins)
+        router = CascadeRouter(0.1 * weight, calls, gate=gate, margins=margins)
         costs, prices = 1 - table.scores[train], table.prices[train]
         router.fit(X[train], costs, answers=table.answers.take(train), prices=prices)
         fit = time.perf_counter() - start
@@ -239,9 +239,7 @@ def routers(
     return [of(t * weight) for t in (0.0, *np.geomspace(1e-3, 1e2, 60))]
 
 
-def cascades(
-    router: AnswerCascadeRouter, table: Table, X: FloatArray, test: IntArray
-) -> list[Choice]:
+def cascades(router: CascadeRouter, table: Table, X: FloatArray, test: IntArray) -> list[Choice]:
     def of(candidate: Any) -> Choice:
         def judged() -> tuple[FloatArray, FloatArray]:
             run = router.policy_of(candidate).run(X[test], table.answers.take(test))
@@ -253,14 +251,14 @@ def cascades(
 
 
 def loss(
-    policy: AnswerCascadePolicy, weight: float, table: Table, X: FloatArray, test: IntArray
+    policy: CascadePolicy, weight: float, table: Table, X: FloatArray, test: IntArray
 ) -> float:
     """Error and weighted dollars on the judged half."""
     run = policy.run(X[test], table.answers.take(test))
     return float(np.mean(1 - run.given(table.scores[test]) + weight * run.paid(table.prices[test])))
 
 
-def next_ms(router: AnswerCascadeRouter, table: Table, X: FloatArray, test: IntArray) -> float:
+def next_ms(router: CascadeRouter, table: Table, X: FloatArray, test: IntArray) -> float:
     """Median milliseconds of one decision after the first step of three experts' cascade."""
     long = [one for one in router.candidates_ if len(one.steps) > 1 and len(one.steps[0]) > 1]
     if not long:

@@ -47,14 +47,14 @@ from dataclasses import replace
 from pathlib import Path
 import numpy as np
 from mild.artifact import load
-from mild.policies.answers import AgreementTable, AnswerCascadePolicy
+from mild.policies.cascade import AgreementTable, CascadePolicy
 router = load(Path(sys.argv[1]))
 rng = np.random.default_rng(0)
 codes, scores = rng.integers(0, 3, (500, 3)), (rng.random((500, 3)) < 0.8).astype(float)
 table = AgreementTable.of_rows(codes, scores, np.ones(500))
 # Nothing is ever accepted: the last step is always needed.
 gate = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -20.0])
-policy = AnswerCascadePolicy(
+policy = CascadePolicy(
     "free_text", [[0, 1], [2]], 0.9, table, router.policy, gate, router.policy, 1e9
 )
 replace(router, policy=policy).save(Path(sys.argv[2]))

@@ -4,4 +4,6 @@ python -m experiments.images table1 --help     images: tables 1 and 2, the sever
 python -m experiments.llm llm --help           language models: the main table, ablation, noise, extreme
 python -m experiments.show results             tables of any results files beside the paper's figures
 python -m experiments.page                     the tables of docs/science/reproduction.md
+
+experiments.theory has the guarantees of docs/science/theory.md in numbers.
 """

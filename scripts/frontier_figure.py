@@ -35,7 +35,7 @@ from benchmarks.cascades import (
     text_features,
 )
 from benchmarks.measure import environment
-from mild.routers import AnswerCascadeRouter
+from mild.routers import CascadeRouter
 
 PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "frontier.svg"
 BUDGETS = np.geomspace(0.02, 2.5, 15) / 1000  # dollars per query
@@ -60,7 +60,7 @@ def draw(folder: Path, seed: int) -> dict[str, Any]:
     X = text_features(table.queries, train)
     experts = singles(table, train, test)
     weight = 1 / max(experts, key=lambda one: one.quality).price
-    cascade = AnswerCascadeRouter(0.1 * weight).fit(
+    cascade = CascadeRouter(0.1 * weight).fit(
         X[train],
         1 - table.scores[train],
         answers=table.answers.take(train),

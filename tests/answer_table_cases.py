@@ -11,7 +11,7 @@ import mild
 from mild.artifact import Router
 from mild.data import OutcomeTable
 from mild.features import HashingFeatures
-from mild.routers.answer_cascade import AnswerCascadeRouter
+from mild.routers.cascade import CascadeRouter
 from mild.routers.linear import LinearRouter
 from mild.tuning.fitting import contents
 
@@ -58,7 +58,7 @@ def cascade_router(table: OutcomeTable, price_weight: float = 5.0, **options: ob
         text=HashingFeatures(dimensions=16),
     )
     X = direct.features(contents(table, direct.text))
-    fitted = AnswerCascadeRouter(price_weight, **options).fit(  # type: ignore[arg-type]
+    fitted = CascadeRouter(price_weight, **options).fit(  # type: ignore[arg-type]
         X, 1 - table.scores, answers=table.answers, prices=table.prices, direct=direct.policy
     )
     return replace(direct, policy=fitted.policy_)

@@ -6,8 +6,8 @@ import numpy as np
 
 from mild.artifact import Router
 from mild.features import HashingFeatures
-from mild.policies import AnswerCascadePolicy, PricedPolicy
-from mild.policies.answers import AgreementTable
+from mild.policies import CascadePolicy, PricedPolicy
+from mild.policies.cascade import AgreementTable
 
 NAMES = ["small", "medium", "large", "spare"]
 EASY, HARD = "What is 17 * 23?", "Prove that there are infinitely many primes of the form 4n + 3."
@@ -30,7 +30,7 @@ def cascade_router(text=True, start_error=None, steps=((0, 1), (2,)), n_features
     codes = np.array([[0, 0, 0, 0], [0, 1, 1, 1], [0, 0, 1, 1], [-1, 0, 1, 1]])[:, order]
     scores = np.array([[1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 1, 0], [0, 0.5, 1, 0]])[:, order]
     table = AgreementTable.of_rows(codes, scores, np.array([200.0, 50.0, 5.0, 10.0]))
-    policy = AnswerCascadePolicy(
+    policy = CascadePolicy(
         "number",
         [list(step) for step in steps],
         0.9,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from experiments.score_cascade import ScoreCascadeRouter
 from mild.routers.base import BaseRouter
 from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
-from mild.routers.cascade import CascadeRouter
 from mild.routers.clusters import ClusterRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
@@ -63,7 +63,7 @@ CASES = [
         deterministic=False,
     ),
     Case("oracle", OracleRouter(), (None, ()), constant=True),
-    Case("cascade", CascadeRouter(), ("n_thresholds", (5, 9))),
+    Case("score-cascade", ScoreCascadeRouter(), ("n_thresholds", (5, 9))),
     Case("priced", PricedRouter(), ("alpha", (1e-3, 1e-1))),
     Case("priced-ridge", PricedRouter("ridge"), ("alpha", (1e-3, 1e-1))),
     Case(

@@ -168,7 +168,7 @@ def test_a_fit_and_its_evaluation_are_the_same(loss, order):
     )
 
 
-@pytest.mark.parametrize("router", ["knn", "regression", "priced", "constant", "cascade"])
+@pytest.mark.parametrize("router", ["knn", "regression", "priced", "constant"])
 def test_other_routers_are_the_same(router):
     order = ORDERS["shuffled"]
     table, moved = read(TABLES["priced"]), read(TABLES["priced"], order)
@@ -287,5 +287,3 @@ def test_settings_name_the_experts_as_the_table_does():
     columns["correct__mid"] = [int(k % 3 == 0) for k in range(40)]
     table = mild.read_outcomes(pa.table(columns))
     assert mild.fit(table, "constant", expert=0).settings["named"] == 0
-    order = mild.fit(table, "cascade", order=[1, 2, 0]).settings["order"]
-    assert list(order) == [1, 2, 0]

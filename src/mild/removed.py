@@ -51,6 +51,11 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "name",
+        "mild.core.bounds",
+        "Use experiments.theory.bounds, from a checkout of the repository.",
+    ),
+    Removed(
+        "name",
         "mild.data.cost_formula",
         "Use `mild.data.CostTerms(...).formula(table)`.",
     ),

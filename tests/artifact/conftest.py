@@ -12,7 +12,6 @@ from safetensors.numpy import save as pack
 
 from mild.artifact import Router, save
 from mild.policies import (
-    AnswerCascadePolicy,
     BlendPolicy,
     CascadePolicy,
     ClusterPolicy,
@@ -29,7 +28,7 @@ from mild.policies import (
     StandardizedPolicy,
     TradeoffPolicy,
 )
-from mild.policies.answers import AgreementTable
+from mild.policies.cascade import AgreementTable
 from text_router_cases import folders  # noqa: F401
 
 N_FEATURES, N_EXPERTS = 4, 3
@@ -72,14 +71,6 @@ def make_policies(dtype=np.float64):
             "logistic",
             1.5,
         ),
-        CascadePolicy(
-            draw(N_EXPERTS, N_FEATURES),
-            draw(N_EXPERTS),
-            np.array([2, 0, 1]),
-            np.array([0.6, 0.4], dtype),
-            None,
-            N_FEATURES,
-        ),
         StandardizedPolicy(draw(N_FEATURES), np.abs(draw(N_FEATURES)) + 1, linear),
         BlendPolicy([linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)),
         StackPolicy([linear, regression], stacked),
@@ -88,7 +79,7 @@ def make_policies(dtype=np.float64):
     made = {policy.kind: policy for policy in policies}
     order = np.roll(np.arange(N_EXPERTS), 1)
     made["ordered"] = OrderedPolicy(order, linear)
-    made["answer_cascade"] = AnswerCascadePolicy(
+    made["cascade"] = CascadePolicy(
         "number", [[0, 1], [2]], 0.8, agreement(dtype), regression, draw(7), made["priced"], 0.9
     )
     two = LinearCostPolicy(draw(2, N_FEATURES), draw(2))

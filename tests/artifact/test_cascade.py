@@ -15,7 +15,7 @@ from mild.artifact import load, save
 from mild.core.answers import Answer, Answers
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import HashingFeatures
-from mild.routers import AnswerCascadeRouter
+from mild.routers import CascadeRouter
 
 GIVEN = [
     {},
@@ -45,7 +45,7 @@ def test_a_loaded_cascade_decides_alike(gate, start_error, tmp_path):
     for name in ("step", "expert", "probability", "asked"):
         np.testing.assert_array_equal(getattr(theirs, name), getattr(ours, name))
     np.testing.assert_array_equal(loaded.direct.predict(X), router.direct.predict(X))
-    assert loaded.info.kind == "answer_cascade"
+    assert loaded.info.kind == "cascade"
     assert (
         loaded.save(tmp_path / "again").joinpath("tensors.safetensors").read_bytes()
         == (tmp_path / "router" / "tensors.safetensors").read_bytes()
@@ -60,7 +60,7 @@ def test_a_fitted_cascade_is_saved_with_its_pipeline(scaled, tmp_path):
     answers = Answers.of([[str(value) for value in row] for row in rows], "number")
     costs = np.tile([[0.0, 0, 0], [1, 1, 0]], (20, 1))
     steps = [("text", HashingFeatures(dimensions=8)), ("scaler", StandardScaler())]
-    cascade = AnswerCascadeRouter(price_weight=0.05)
+    cascade = CascadeRouter(price_weight=0.05)
     pipeline = Pipeline([*steps[: 1 + scaled], ("router", cascade)])
     pipeline.fit(queries, costs, router__answers=answers, router__prices=[1.0, 1.0, 5.0])
     loaded = load(save(pipeline, tmp_path / "router", expert_names=["small", "medium", "large"]))

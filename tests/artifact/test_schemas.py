@@ -10,7 +10,7 @@ import pytest
 from mild.artifact import Router, load, save
 from mild.artifact.schemas import POLICY_SCHEMAS
 from mild.errors import ArtifactError
-from mild.policies import POLICIES, CascadePolicy, NearestPolicy, StandardizedPolicy
+from mild.policies import POLICIES, NearestPolicy, StandardizedPolicy
 
 NAMES = ["small", "medium", "large"]
 
@@ -40,19 +40,15 @@ SETTING_CHANGES = [
     ("priced", "price_weight", None, "setting price_weight must be finite and non-negative"),
     ("priced", "error_scale", "1", "setting error_scale must be finite and non-negative; got '1'"),
     ("priced", "kind_of_error", "tree", "setting kind_of_error must be one of ridge, logistic"),
-    ("cascade", "order", [0, 1, 1], "setting order must name every expert once"),
-    ("cascade", "order", [0, 1], "setting order must have 3 experts; got [0, 1]"),
-    ("cascade", "order", [], "setting order must name every expert once"),
-    ("cascade", "columns", [0, 1, 9], "setting columns must give each of 3 experts a feature"),
-    ("cascade", "columns", [0, 1], "setting columns must give each of 3 experts a feature"),
-    ("cascade", "n_features", 7, "setting n_features must be 4; got 7"),
+    ("ordered", "order", [0, 1, 1], "setting order must name every expert once"),
+    ("ordered", "order", [], "setting order must name every expert once"),
     ("standardized", "parts", [], "setting parts must list 1 router"),
     ("standardized", "parts", [{"kind": "linear"}], "setting parts must list routers, each with"),
     (
         "standardized",
         "parts",
         [{"kind": "magic", "settings": {}}],
-        "kind must be one of answer_cascade, blend, cascade",
+        "kind must be one of blend, cascade, constant",
     ),
     (
         "standardized",
@@ -67,16 +63,16 @@ SETTING_CHANGES = [
         "settings of a linear router must be an object",
     ),
     ("stack", "parts", [], "setting parts must list at least 2 routers"),
-    ("answer_cascade", "parts", [], "setting parts must list 1 router or 2"),
-    ("answer_cascade", "answer_kind", "poem", "setting answer_kind must be one of number, choice"),
-    ("answer_cascade", "answer_kind", ["number"], "setting answer_kind must be one of number"),
-    ("answer_cascade", "threshold", 1.5, "setting threshold must be a number in [0, 1]; got 1.5"),
-    ("answer_cascade", "threshold", True, "setting threshold must be a number in [0, 1]"),
-    ("answer_cascade", "threshold", None, "setting threshold must be a number in [0, 1]"),
-    ("answer_cascade", "start_error", -1, "setting start_error must be finite and non-negative"),
-    ("answer_cascade", "more", 1, "setting more is not known"),
+    ("cascade", "parts", [], "setting parts must list 1 router or 2"),
+    ("cascade", "answer_kind", "poem", "setting answer_kind must be one of number, choice"),
+    ("cascade", "answer_kind", ["number"], "setting answer_kind must be one of number"),
+    ("cascade", "threshold", 1.5, "setting threshold must be a number in [0, 1]; got 1.5"),
+    ("cascade", "threshold", True, "setting threshold must be a number in [0, 1]"),
+    ("cascade", "threshold", None, "setting threshold must be a number in [0, 1]"),
+    ("cascade", "start_error", -1, "setting start_error must be finite and non-negative"),
+    ("cascade", "more", 1, "setting more is not known"),
     *(
-        ("answer_cascade", "steps", value, "setting steps must list steps of different experts")
+        ("cascade", "steps", value, "setting steps must list steps of different experts")
         for value in (
             [],
             [[]],
@@ -120,34 +116,33 @@ TENSOR_CHANGES = [
     ("nearest", "inputs", np.full((20, 4), np.nan), "tensor 'inputs' must be finite; got nan"),
     ("constant", "mean_costs", np.zeros((1, 3)), "tensor 'mean_costs' must have shape"),
     ("priced", "betas", -np.ones(3), "tensor 'betas' must be non-negative"),
-    ("cascade", "thresholds", np.zeros(3), "tensor 'thresholds' must have shape"),
     ("standardized", "scale", np.zeros(4), "tensor 'scale' must be positive; got 0"),
     ("standardized", "0.coef", np.zeros((3, 5)), "tensor '0.coef' must have shape"),
     ("standardized", "1.coef", np.zeros((3, 5)), "tensor '1.coef' does not belong"),
     ("stack", "2.coef", np.zeros((3, 5)), "(n_experts = 3, n_features = 6); got (3, 5)"),
     ("stack", "1.coef", np.zeros((3, 5)), "n_features = 4); got (3, 5)"),
     ("stack", "3.coef", np.zeros((3, 5)), "tensor '3.coef' does not belong"),
-    ("answer_cascade", "gate", np.zeros(6), "tensor 'gate' must have shape (7); got (6,)"),
-    ("answer_cascade", "gate", np.full(7, np.inf), "tensor 'gate' must be finite"),
-    ("answer_cascade", "groups", np.ones((4, 2)), "tensor 'groups' must have shape"),
-    ("answer_cascade", "groups", np.full((4, 3), 0.5), "tensor 'groups' must number the answers"),
-    ("answer_cascade", "groups", np.full((4, 3), 1e300), "tensor 'groups' must number the answers"),
-    ("answer_cascade", "groups", np.full((4, 3), -2.0), "tensor 'groups' must number the answers"),
+    ("cascade", "gate", np.zeros(6), "tensor 'gate' must have shape (7); got (6,)"),
+    ("cascade", "gate", np.full(7, np.inf), "tensor 'gate' must be finite"),
+    ("cascade", "groups", np.ones((4, 2)), "tensor 'groups' must have shape"),
+    ("cascade", "groups", np.full((4, 3), 0.5), "tensor 'groups' must number the answers"),
+    ("cascade", "groups", np.full((4, 3), 1e300), "tensor 'groups' must number the answers"),
+    ("cascade", "groups", np.full((4, 3), -2.0), "tensor 'groups' must number the answers"),
     (
-        "answer_cascade",
+        "cascade",
         "groups",
         np.array([[2, 1, 0], [1, 1, 1], [0, 1, 1], [0, 0, 0]], float),
         "tensor 'groups' must number the answers",
     ),
-    ("answer_cascade", "groups", np.ones((4, 3)), "tensor 'groups' must have different rows"),
-    ("answer_cascade", "counts", -np.ones(4), "tensor 'counts' must be non-negative; got -1"),
-    ("answer_cascade", "counts", np.ones(5), "tensor 'counts' must have shape (n_patterns = 4)"),
-    ("answer_cascade", "counts", np.full(4, np.nan), "tensor 'counts' must be finite"),
-    ("answer_cascade", "sums", np.full((4, 3), 2.0), "tensor 'sums' must be at most the counts"),
-    ("answer_cascade", "sums", -np.ones((4, 3)), "tensor 'sums' must be non-negative"),
-    ("answer_cascade", "accuracy", np.full(3, 1.5), "tensor 'accuracy' must be at most 1; got 1.5"),
-    ("answer_cascade", "accuracy", np.full(3, np.nan), "tensor 'accuracy' must be finite"),
-    ("answer_cascade", "0.coef", np.zeros((4, 4)), "tensor '0.coef' must have shape"),
+    ("cascade", "groups", np.ones((4, 3)), "tensor 'groups' must have different rows"),
+    ("cascade", "counts", -np.ones(4), "tensor 'counts' must be non-negative; got -1"),
+    ("cascade", "counts", np.ones(5), "tensor 'counts' must have shape (n_patterns = 4)"),
+    ("cascade", "counts", np.full(4, np.nan), "tensor 'counts' must be finite"),
+    ("cascade", "sums", np.full((4, 3), 2.0), "tensor 'sums' must be at most the counts"),
+    ("cascade", "sums", -np.ones((4, 3)), "tensor 'sums' must be non-negative"),
+    ("cascade", "accuracy", np.full(3, 1.5), "tensor 'accuracy' must be at most 1; got 1.5"),
+    ("cascade", "accuracy", np.full(3, np.nan), "tensor 'accuracy' must be finite"),
+    ("cascade", "0.coef", np.zeros((4, 4)), "tensor '0.coef' must have shape"),
 ]
 
 
@@ -190,13 +185,13 @@ def test_an_empty_or_huge_table_of_agreement_is_refused(policies, damage, tmp_pa
     for rows, sentence in ((0, "at least one row"), (2**20 + 1, "at most 1,048,576 rows")):
         shapes = {"groups": (rows, 3), "counts": (rows,), "sums": (rows, 3)}
         tensors = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-        folder = damaged(policies["answer_cascade"], damage, tmp_path / str(rows), tensors)
+        folder = damaged(policies["cascade"], damage, tmp_path / str(rows), tensors)
         with pytest.raises(ArtifactError, match=f"tensor 'groups' must have {sentence}"):
             load(folder)
 
 
 def test_a_cascade_inside_a_router_is_refused(policies, damage, tmp_path):
-    cascade = policies["answer_cascade"]
+    cascade = policies["cascade"]
     for policy in (
         StandardizedPolicy(np.zeros(4), np.ones(4), cascade),
         replace(cascade, direct=cascade),
@@ -206,7 +201,7 @@ def test_a_cascade_inside_a_router_is_refused(policies, damage, tmp_path):
 
 
 def test_a_cascade_starts_higher_only_with_heads_for_errors(policies, damage, tmp_path):
-    cascade = replace(policies["answer_cascade"], heads=None, start_error=None)
+    cascade = replace(policies["cascade"], heads=None, start_error=None)
     folder = damaged(cascade, damage, tmp_path / "none", start_error=0.5)
     with pytest.raises(ArtifactError, match="start_error must be null"):
         load(folder)
@@ -220,23 +215,6 @@ def test_endless_nesting_is_refused(policies, tmp_path):
         policy = StandardizedPolicy(np.zeros(4), np.ones(4), policy)
     with pytest.raises(ArtifactError, match="may be nested 6 deep"):
         save(Router(policy, NAMES), tmp_path / "router")
-
-
-@pytest.mark.parametrize("n_experts", [1, 2, 5])
-def test_a_cascade_by_columns_comes_back(n_experts, tmp_path):
-    X = np.random.default_rng(0).uniform(size=(40, 6))
-    columns = np.arange(n_experts)[::-1].copy()
-    policy = CascadePolicy(
-        np.zeros((0, 6)),
-        np.zeros(0),
-        np.arange(n_experts),
-        np.full(n_experts - 1, 0.7),
-        columns,
-        6,
-    )
-    names = [f"expert {k}" for k in range(n_experts)]
-    router = load(save(Router(policy, names), tmp_path / "router"))
-    np.testing.assert_array_equal(router.predict(X), policy.predict(X))
 
 
 def test_neighbours_without_a_centre_come_back(policies, inputs, tmp_path):

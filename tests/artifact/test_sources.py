@@ -18,7 +18,6 @@ from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import HashingFeatures
 from mild.policies import ConstantPolicy
 from mild.routers.baselines import ConstantRouter, OracleRouter, RandomRouter
-from mild.routers.cascade import CascadeRouter
 from mild.routers.classifier import CostSensitiveClassifier
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
@@ -34,8 +33,6 @@ ROUTERS = [
     KNNRouter(n_neighbors=5),
     ConstantRouter(),
     ConstantRouter(expert=2),
-    CascadeRouter(),
-    CascadeRouter(confidence_columns=[0, 1, 2]),
     PricedRouter(),
     StackRouter(cv=3),
     RouterCV(alphas=[0.01], margin_factors=[1.0], cv=3),

@@ -41,7 +41,6 @@ def test_json_stands_alone_on_stdout(mild, tables):
         ("regression", "linear_costs"),
         ("knn", "nearest"),
         ("constant", "constant"),
-        ("cascade", "cascade"),
     ],
 )
 def test_every_kind_of_router_can_be_fitted(mild, tables, name, kind):

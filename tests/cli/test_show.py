@@ -58,6 +58,6 @@ def test_the_steps_of_a_cascade_are_shown_in_words(mild, tmp_path):
     words = " ".join(done.out.replace("│", " ").split())
     assert "asks small and medium at the same time; accepts the leading answer" in words
     shown = mild("show", folder, "--json").json()
-    assert shown["kind"] == "answer_cascade"
+    assert shown["kind"] == "cascade"
     assert shown["settings"]["steps"] == [[0, 1], [2]]
     assert shown["steps"] == [["small", "medium"], ["large"]]

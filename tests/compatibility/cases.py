@@ -56,11 +56,6 @@ REFITTED: dict[str, dict[str, Any]] = {
     "knn": {"class": "KNNRouter", "params": {"n_neighbors": 7}},
     "constant": {"class": "ConstantRouter", "params": {}},
     "constant_named": {"class": "ConstantRouter", "params": {"expert": 2}},
-    "cascade": {"class": "CascadeRouter", "params": {}},
-    "cascade_columns": {
-        "class": "CascadeRouter",
-        "params": {"order": [2, 0, 1], "confidence_columns": [0, 1, 2], "prices": [0.1, 0.2, 0.3]},
-    },
 }
 # The hinge has kinks, at which a solver stops near the optimum.
 KINKED = ("linear_hinge",)
@@ -79,7 +74,6 @@ FITTED_ON_TEXTS: dict[str, list[Any]] = {
     "text_priced": [*_LOG, "--router", "priced", "--price-weight", 50],
     "text_priced_beta": [*_LOG, "--router", "priced", "--beta", "cook=0.2,poet=0.1"],
     "text_constant": [*_LOG, "--router", "constant"],
-    "text_cascade": [*_LOG, "--router", "cascade", "--price-weight", 50],
     "text_neural": [*_LOG, "--router", "neural", "--hidden", "6", "--epochs", 5],
     "text_tuned": [
         *_LOG, "--cv", 2, "--alphas", "0.01", "--margin-factors", "1", "--price-weight", 50,

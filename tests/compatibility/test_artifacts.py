@@ -16,7 +16,7 @@ ROUTERS = sorted(path.parent.name for path in (FOLDER / "artifacts").glob("*/exp
 REFITTED = sorted(path.parent.name for path in (FOLDER / "artifacts").glob("*/fit.json"))
 # Other kinds cannot be saved; these are all that can.
 KINDS = {
-    "linear", "perceptron", "linear_costs", "nearest", "constant", "priced", "cascade",
+    "linear", "perceptron", "linear_costs", "nearest", "constant", "priced",
     "standardized", "blend", "stack",
 }  # fmt: skip
 TEXTS = {"hashing", "static", "vectors", "onnx"}

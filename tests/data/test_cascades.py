@@ -8,7 +8,7 @@ from mild.data import CostTerms, OutcomeTable
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.evaluation.cascades import cascade_outcomes
 from mild.metrics.outcomes import Outcomes
-from mild.policies.answers import CascadeRun
+from mild.policies.cascade import CascadeRun
 
 NAN = np.nan
 SCORES = np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, NAN, 0.0]])

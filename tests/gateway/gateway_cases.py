@@ -22,7 +22,7 @@ from mild.gateway.config import CascadeSettings, LimitSettings, RoutingSettings,
 from mild.gateway.server.context import AppContext
 from mild.gateway.server.process import bind, make_server
 from mild.policies import LinearPolicy, PricedPolicy
-from mild.policies.answers import AgreementTable, AnswerCascadePolicy
+from mild.policies.cascade import AgreementTable, CascadePolicy
 from mild.policies.decoder import Decoder
 from waiting import PATIENCE, until
 
@@ -93,7 +93,7 @@ def cascade_router(names=("small", "medium", "large"), steps=((0, 1), (2,)), kin
     table = AgreementTable.of_rows(codes, scores, np.ones(100))
     direct = scored_router(names).policy
     listed = [list(step) for step in steps]
-    policy = AnswerCascadePolicy(kind, listed, more.pop("threshold", 0.9), table, direct, **more)
+    policy = CascadePolicy(kind, listed, more.pop("threshold", 0.9), table, direct, **more)
     return Router(policy, list(names), info=RouterInfo(fingerprint="cascade"), text=features())
 
 

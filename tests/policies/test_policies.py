@@ -11,7 +11,6 @@ from mild.core.costs import reward_distribution, rewards
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.policies import (
     POLICIES,
-    AnswerCascadePolicy,
     BlendPolicy,
     CascadePolicy,
     ClusterPolicy,
@@ -28,8 +27,8 @@ from mild.policies import (
     StandardizedPolicy,
     TradeoffPolicy,
 )
-from mild.policies.answers import AgreementTable
 from mild.policies.base import BLOCK
+from mild.policies.cascade import AgreementTable
 
 D, P = 4, 3
 
@@ -70,17 +69,6 @@ def make(dtype=np.float64):
         "priced-ridge": PricedPolicy(
             draw(P, D), draw(P), draw(P, D), draw(P), np.abs(draw(P)), 0.5, "ridge"
         ),
-        "cascade": CascadePolicy(
-            draw(P, D), draw(P), np.array([2, 0, 1]), np.array([0.7, 0.4], dtype), None, D
-        ),
-        "cascade-columns": CascadePolicy(
-            np.zeros((0, D), dtype),
-            np.zeros(0, dtype),
-            np.array([1, 2, 0]),
-            np.array([0.5, 0.1], dtype),
-            np.array([3, 0, 1]),
-            D,
-        ),
         "standardized": StandardizedPolicy(draw(D), np.abs(draw(D)) + 0.5, linear),
         "blend": BlendPolicy(
             [linear, regression], np.array([0.5, 2.0], dtype), np.array([0.0, 1.0], dtype)
@@ -94,7 +82,7 @@ def make(dtype=np.float64):
     policies["tradeoff"] = TradeoffPolicy(linear, policies["priced"])
     codes, scores = np.array([[0, 0, 0], [0, 0, 1], [0, 1, -1]]), rng.uniform(size=(3, P))
     table = AgreementTable.of_rows(codes, scores.astype(dtype), np.ones(3, dtype))
-    policies["answer_cascade"] = AnswerCascadePolicy("number", [[0, 1], [2]], 0.5, table, linear)
+    policies["cascade"] = CascadePolicy("number", [[0, 1], [2]], 0.5, table, linear)
     policies["ordered"] = OrderedPolicy(np.roll(np.arange(P), 1), linear)
     return policies
 
@@ -348,23 +336,6 @@ def test_dropping_an_expert_leaves_the_costs_of_the_others_alone(kind):
     X = inputs()
     left = policy.without(1)
     assert_allclose(left.expected_costs(X), policy.expected_costs(X)[:, [0, 2]])
-
-
-def test_the_cascade_keeps_its_order_and_thresholds_when_an_expert_goes():
-    policy = make()["cascade"]
-    X = inputs(300)
-    confidence = policy.confidence(X)
-    left = policy.without(0)
-    expected = np.where(confidence[:, 2] >= 0.7, 1, 0)
-    assert_array_equal(left.predict(X), expected)
-    first_gone = policy.without(2)
-    assert_array_equal(first_gone.predict(X), np.where(confidence[:, 0] >= 0.4, 0, 1))
-
-
-def test_the_cascade_score_singles_out_its_choice_also_for_huge_confidences():
-    policy = make()["cascade-columns"]
-    X = inputs() * 1e20
-    assert_array_equal(policy.decision_function(X).argmax(axis=1), policy.predict(X))
 
 
 def test_expected_costs_that_are_all_zero_give_a_uniform_distribution():

@@ -1,144 +1,339 @@
-import itertools
+"""CascadeRouter: the search for steps and thresholds, gates, partial rows, bad input."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import sparse
+from sklearn.base import clone
 
-from mild.routers.cascade import CascadeRouter, cascade_thresholds
+from mild.core.answers import Answers
+from mild.errors import DegenerateDataWarning, InvalidInputError
+from mild.policies import Ask, CascadePolicy, ConstantPolicy
+from mild.routers import CascadeRouter
+from mild.routers.cascade import CascadeSearch
+
+PRICES = np.array([1.0, 1.2, 10.0, 30.0])
 
 
-def problem(n=200, seed=0):
-    """Two confidence columns that tell where a cheap expert errs; the last expert is always right."""
+def outcomes(n=300, seed=0):
+    """Two cheap experts that are right in seven of ten rows, one strong, one dear; wrong answers differ.
+
+    The first feature says how hard a row is.
+    """
     rng = np.random.default_rng(seed)
-    X = rng.uniform(size=(n, 4))
-    errors = np.column_stack([X[:, 0] < 0.5, X[:, 1] < 0.3, np.zeros(n, bool)])
-    return X, errors + np.array([0.05, 0.2, 0.6])
-
-
-def walk(confidence, order, thresholds):
-    for place, expert in enumerate(order[:-1]):
-        if confidence[expert] >= thresholds[place]:
-            return expert
-    return order[-1]
-
-
-def test_follows_the_order_and_stops_at_the_first_trusted_expert():
-    X, costs = problem()
-    router = CascadeRouter(order=[1, 0, 2], confidence_columns=[0, 1, 2]).fit(X, costs)
-    expected = [walk(x, [1, 0, 2], router.thresholds_) for x in X]
-    assert_array_equal(router.predict(X), expected)
-    assert_array_equal(router.decision_function(X).argmax(axis=1), expected)
-
-
-def test_finds_the_thresholds_that_the_data_were_made_with():
-    X, costs = problem(n=2000)
-    router = CascadeRouter(order=[0, 1, 2], confidence_columns=[0, 1, 2], n_thresholds=100).fit(
-        X, costs
+    hard = rng.random(n) < 0.3
+    right = rng.random((n, 4)) < np.where(
+        hard[:, None], [0.3, 0.3, 0.9, 0.9], [0.9, 0.9, 0.97, 0.95]
     )
-    assert_allclose(router.thresholds_, [0.5, 0.3], atol=0.02)
-    assert router.score(X, costs) > -0.2
+    contents = [["10" if ok else str(rng.integers(11, 60)) for ok in row] for row in right]
+    X = np.column_stack([hard + 0.3 * rng.normal(size=n), rng.normal(size=n)])
+    return X, 1.0 - right, Answers.of(contents, "number")
 
 
-def test_learned_confidence_beats_the_best_constant():
-    X, costs = problem(n=600)
-    router = CascadeRouter().fit(X[:400], costs[:400])
-    assert router.score(X[400:], costs[400:]) > -costs[400:].mean(axis=0).min() + 0.1
+def fitted(data=None, prices=PRICES, **options):
+    X, costs, answers = data or outcomes()
+    return CascadeRouter(**options).fit(X, costs, answers=answers, prices=prices)
 
 
-def test_the_default_order_is_from_weak_to_strong():
-    X, costs = problem()
-    assert_array_equal(CascadeRouter().fit(X, costs).order_, np.argsort(-costs.mean(axis=0)))
-    tied = np.ones((200, 3))
-    assert CascadeRouter().fit(X, tied).order_[-1] == 0
+def loss(router, X, costs, answers, prices):
+    """Mean cost and weighted price of what a cascade does."""
+    run = router.policy_.run(X, answers)
+    paid = run.paid(np.broadcast_to(prices, costs.shape))
+    return np.mean(run.given(costs) + router.price_weight * paid)
 
 
-def test_with_prices_the_order_is_from_cheap_to_dear():
-    X, costs = problem()
-    router = CascadeRouter(prices=[0.3, 0.1, 0.2]).fit(X, costs)
-    assert_array_equal(router.order_, [1, 2, 0])
-    assert_array_equal(CascadeRouter(order=["expert_2", 0, 1]).fit(X, costs).order_, [2, 0, 1])
+def test_agreement_of_the_cheap_saves_most_of_the_price_of_the_strong():
+    X, costs, answers = outcomes()
+    router = fitted((X, costs, answers), price_weight=0.01)
+    assert isinstance(router.policy_, CascadePolicy)
+    assert set(router.policy_.steps[0]) == {0, 1}
+    new, truth, said = outcomes(seed=1)
+    run = router.policy_.run(new, said)
+    strong = truth[:, 2].mean()
+    assert run.given(truth).mean() < strong + 0.03
+    assert run.paid(np.tile(PRICES, (300, 1))).mean() < 0.75 * 10
 
 
-def test_experts_asked_on_the_way_are_paid_for():
-    X, costs = problem()
-    prices = np.array([0.05, 0.2, 0.6])
-    router = CascadeRouter(prices=prices, confidence_columns=[0, 1, 2]).fit(X, costs)
-    chosen = router.predict(X)
-    paid = np.array([0.0, 0.05, 0.25])[chosen]
-    total = costs[np.arange(len(X)), chosen] + paid
-    assert router.score(X, costs) == pytest.approx(-total.mean())
-    free = CascadeRouter(prices=prices, confidence_columns=[0, 1, 2], pay_for_asked=False)
-    free.fit(X, costs)
-    alone = costs[np.arange(len(X)), free.predict(X)].mean()
-    assert free.score(X, costs) == pytest.approx(-alone)
+def test_candidates_are_a_front_and_the_weight_of_prices_chooses():
+    router = fitted(gate="counts")
+    cost = np.array([one.cost for one in router.candidates_])
+    paid = np.array([one.paid for one in router.candidates_])
+    assert (np.diff(cost) < 0).all()
+    assert (np.diff(paid) > 0).all()
+    for weight in (0.0, 0.01, 0.1, 10.0):
+        best = router.candidates_[int(np.argmin(cost + weight * paid))]
+        policy = router.at(weight)
+        assert [tuple(step) for step in policy.steps] == list(best.steps)
+        assert policy.threshold == best.threshold
+    assert router.at(10.0).steps == [[0]]
+    assert router.at(10.0).direct.expert == 0
+    assert router.at(0.0).direct.expert in (2, 3)
 
 
-def test_what_lies_behind_a_dear_expert_is_not_worth_going_to():
-    X, costs = problem()
-    options = {"order": [1, 0, 2], "prices": [0.0, 5.0, 0.0], "confidence_columns": [0, 1, 2]}
-    assert_array_equal(CascadeRouter(**options).fit(X, costs).predict(X), 1)
-    free = CascadeRouter(**options, pay_for_asked=False).fit(X, costs)
-    assert (free.predict(X) != 1).any()
+def test_a_candidate_says_what_it_does_without_its_own_row():
+    X, costs, answers = outcomes(60)
+    prices = np.tile(PRICES, (60, 1))
+    steps = ((0, 1), (2,))
+    for one in CascadeSearch(answers, costs, prices, np.ones(60)).tried(steps):
+        given, paid = np.empty(60), np.empty(60)
+        for i in range(60):
+            rest = np.delete(np.arange(60), i)
+            search = CascadeSearch(answers.take(rest), costs[rest], prices[rest], np.ones(59))
+            policy = search.policy(one, ConstantPolicy(np.zeros(4), 2))
+            # The mean score of an expert, the prior, is that of all rows.
+            policy.table.accuracy[:] = 1 - costs[:, [0, 1, 2]].mean(axis=0)
+            policy.threshold -= 1e-12
+            run = policy.run(X[[i]], answers.take([i]))
+            given[i], paid[i] = run.given(costs[[i]])[0], run.paid(prices[[i]])[0]
+        assert_allclose([one.cost, one.paid], [given.mean(), paid.mean()])
 
 
-def test_without_an_expert_forgets_its_price():
-    X, costs = problem()
-    router = CascadeRouter(prices=[0.05, 0.2, 0.6], confidence_columns=[0, 1, 2]).fit(X, costs)
-    left = router.without(1)
-    chosen = left.predict(X)
-    total = costs[:, [0, 2]][np.arange(len(X)), chosen] + np.array([0.0, 0.05])[chosen]
-    assert left.score(X, costs[:, [0, 2]]) == pytest.approx(-total.mean())
-    assert_array_equal(router.prices_, [0.05, 0.2, 0.6])
+@pytest.mark.parametrize("calls", [1, 2, 3, 4])
+def test_no_more_experts_are_asked_than_calls(calls):
+    router = fitted(max_calls=calls, gate="counts")
+    assert max(sum(map(len, one.steps)) for one in router.candidates_) <= calls
 
 
-def test_missing_costs_do_not_make_an_expert_attractive():
-    X, costs = problem()
-    thin = costs.copy()
-    thin[20:, 0] = np.nan
-    router = CascadeRouter(order=[0, 1, 2], confidence_columns=[0, 1, 2]).fit(X, thin)
-    assert np.isfinite(router.thresholds_).all()
-    assert router.score(X, costs) > -0.7
+@pytest.mark.parametrize("gate", ["counts", "logistic", "mild", "tdef"])
+def test_every_gate_beats_the_strong_expert_at_its_price(gate):
+    router = fitted(gate=gate, price_weight=0.02)
+    assert router.gate_ == gate
+    X, costs, answers = outcomes(seed=2)
+    alone = costs.mean(axis=0) + 0.02 * PRICES
+    assert loss(router, X, costs, answers, PRICES) < alone.min()
+    assert (router.policy_.gate is None) == (gate == "counts" or len(router.policy_.steps) == 1)
+    assert clone(router).gate == gate
 
 
-def mean_cost(confidence, costs, thresholds):
-    p = costs.shape[1]
-    chosen = np.array([walk(row, range(p), thresholds) for row in confidence])
-    return costs[np.arange(len(costs)), chosen].mean()
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_no_single_threshold_can_be_improved(seed):
-    rng = np.random.default_rng(seed)
-    confidence, costs = rng.uniform(size=(40, 4)), rng.uniform(size=(40, 4))
-    found = cascade_thresholds(confidence, costs, np.full(40, 1 / 40), 40)
-    best = mean_cost(confidence, costs, found)
-    for place in range(3):
-        for cut in [-1.0, *confidence[:, place], 2.0]:
-            other = found.copy()
-            other[place] = cut
-            assert mean_cost(confidence, costs, other) >= best - 1e-12
-
-
-def test_two_experts_get_the_best_threshold_of_all():
+@pytest.mark.filterwarnings("ignore::mild.errors.DegenerateDataWarning")
+def test_auto_takes_a_learned_gate_where_answers_look_different():
+    """Agreement says nothing: the wrong answers are short."""
     rng = np.random.default_rng(0)
-    confidence, costs = rng.uniform(size=(50, 2)), rng.uniform(size=(50, 2))
-    found = cascade_thresholds(confidence, costs, np.full(50, 1 / 50), 50)
-    every = [mean_cost(confidence, costs, [cut]) for cut in [-1.0, *confidence[:, 0], 2.0]]
-    assert mean_cost(confidence, costs, found) == pytest.approx(min(every))
+    right = rng.random((400, 2)) < [0.6, 0.97]
+    contents = [["7", "a"] if not ok else ["the answer in a long text: 7", "a"] for ok, _ in right]
+    answers = Answers.of(contents, "free_text")
+    X, prices = np.zeros((400, 1)), [1.0, 10.0]
+    data = X, 1.0 - right, answers
+    learned, counts = (
+        fitted(data, prices, gate=gate, price_weight=0.02) for gate in ("auto", "counts")
+    )
+    assert learned.gate_ == "logistic"
+    losses = [loss(router, *data, prices) for router in (learned, counts)]
+    assert losses[0] < 0.9 * losses[1]
+    noise = fitted((X, rng.permutation(data[1]), answers), prices, price_weight=0.02)
+    assert noise.gate_ == "counts"
+    assert noise.policy_.heads is None
 
 
-def test_thresholds_lie_between_training_rows():
-    X, costs = problem()
-    router = CascadeRouter(confidence_columns=[0, 1, 2]).fit(X, costs)
-    for place, expert in enumerate(router.order_[:-1]):
-        assert np.abs(X[:, expert] - router.thresholds_[place]).min() > 1e-9
+def test_the_first_step_may_depend_on_the_query():
+    """Hard rows, which X tells, are wrong together and alike: agreement says nothing there."""
+    rng = np.random.default_rng(0)
+    hard = rng.random(400) < 0.3
+    right = np.column_stack([~hard, ~hard, rng.random(400) < 0.95])
+    contents = [["1" if ok else "2" for ok in row] for row in right]
+    X = (2.0 * hard - 1)[:, None] + 0.1 * rng.normal(size=(400, 1))
+    data = X, 1.0 - right, Answers.of(contents, "number")
+    router = fitted(data, [1.0, 1.0, 5.0], price_weight=0.05)
+    first = router.policy_.first_steps(X)
+    run = router.policy_.run(X, data[2])
+    assert first.any()
+    assert hard[first > 0].all()
+    assert run.given(data[1]).mean() < 0.1
+    assert run.paid(np.tile([1.0, 1.0, 5.0], (400, 1))).mean() < 2.5
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_sparse_confidence_columns_work_in_every_order(order):
-    X, costs = problem()
-    options = {"order": list(order), "confidence_columns": [0, 1, 3]}
-    dense = CascadeRouter(**options).fit(X, costs)
-    thin = CascadeRouter(**options).fit(sparse.csr_array(X), costs)
-    assert_array_equal(thin.predict(sparse.csr_array(X)), dense.predict(X))
+def test_unknown_costs_leave_the_row_to_cascades_of_other_experts():
+    X, costs, answers = outcomes(400)
+    partial = costs.copy()
+    partial[::3, 3] = np.nan
+    whole, some = (
+        fitted((X, values, answers), gate="counts").candidates_ for values in (costs, partial)
+    )
+    without = [
+        [one for one in found if not any(3 in step for step in one.steps)]
+        for found in (whole, some)
+    ]
+    assert without[0]
+    best = {one.steps: one.cost for one in without[0]}
+    shared = [one for one in without[1] if one.steps in best]
+    assert shared
+    assert any(abs(one.cost - best[one.steps]) < 1e-12 for one in shared)
+
+
+def test_an_expert_asked_about_easy_rows_only_is_not_taken_for_the_best():
+    X, costs, answers = outcomes(600)
+    easy = X[:, 0] < 0.5
+    partial = costs.copy()
+    partial[~easy, 3] = np.nan
+    router = fitted((X, partial, answers), [1.0, 1.2, 10.0, 10.0], gate="counts", max_calls=1)
+    single = {one.steps: one.cost for one in router.candidates_}
+    search = router._search.tried(((3,),))[0]
+    assert search.cost > partial[easy, 3].mean() + 0.02
+    assert single
+
+
+def test_unknown_prices_are_the_mean_of_the_expert():
+    X, costs, answers = outcomes()
+    prices = np.tile(PRICES, (300, 1))
+    prices[::4, 2] = np.nan
+    known = fitted((X, costs, answers), gate="counts")
+    found = fitted((X, costs, answers), prices, gate="counts")
+    assert [one[:2] for one in known.candidates_] == [one[:2] for one in found.candidates_]
+
+
+def test_weights_are_copies_for_counts():
+    X, costs, answers = outcomes(100)
+    rows = np.r_[np.arange(100), np.arange(40)]
+    weight = np.r_[np.full(40, 2.0), np.ones(60)]
+    router = CascadeRouter(gate="counts").fit(X, costs, weight, answers=answers, prices=PRICES)
+    whole = fitted((X[rows], costs[rows], answers.take(rows)), gate="counts")
+    one, two = router.at(1.0), whole.at(1.0)
+    assert_allclose(one.table.accuracy, two.table.accuracy)
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ([["a", "b"], ["c"]], [[0, 1], [2]]),
+        ([[0, 1], 3], [[0, 1], [3]]),
+        (["b", "a"], [[1], [0]]),
+        ([np.int64(2), 0], [[2], [0]]),
+    ],
+)
+def test_steps_may_be_given_by_index_or_name(given, steps):
+    import pandas as pd
+
+    X, costs, answers = outcomes()
+    frame = pd.DataFrame(costs, columns=list("abcd"))
+    router = CascadeRouter(steps=given, gate="counts")
+    policy = router.fit(X, frame, answers=answers, prices=PRICES).policy_
+    assert policy.steps == steps
+
+
+@pytest.mark.parametrize(
+    "steps", [[], [[]], [[0], []], [[0], [0]], [[0, 9]], ["who"], [[True]], [-1]]
+)
+def test_steps_that_name_nobody_or_somebody_twice_are_refused(steps):
+    with pytest.raises(InvalidInputError) as caught:
+        fitted(steps=steps)
+    assert caught.value.code in ("invalid_steps", "invalid_expert")
+
+
+@pytest.mark.parametrize(
+    ("change", "parameter"),
+    [
+        (lambda X, c, a: {"answers": None}, "answers"),
+        (lambda X, c, a: {"answers": a.take(slice(10))}, "answers"),
+        (lambda X, c, a: {"answers": a.of_experts([0, 1])}, "answers"),
+        (lambda X, c, a: {"answers": Answers.of([[None] * 4] * 300, "number")}, "answers"),
+        (lambda X, c, a: {"answers": [["1"] * 4] * 300}, "answers"),
+        (lambda X, c, a: {"prices": [1.0, 2.0]}, "prices"),
+        (lambda X, c, a: {"prices": [1.0, 2.0, 3.0, -1.0]}, "prices"),
+        (lambda X, c, a: {"prices": [1.0, 2.0, 3.0, np.nan]}, "prices"),
+        (lambda X, c, a: {"y": c[:, :1], "answers": a.of_experts([0])}, "costs"),
+        (lambda X, c, a: {"y": np.full(c.shape, np.nan)}, "costs"),
+    ],
+)
+def test_bad_input_is_one_sentence(change, parameter):
+    X, costs, answers = outcomes()
+    given = {"y": costs, "answers": answers, "prices": PRICES} | change(X, costs, answers)
+    with pytest.raises(InvalidInputError) as caught:
+        CascadeRouter().fit(X, **given)
+    assert caught.value.parameter == parameter
+
+
+def test_answers_that_never_agree_are_said():
+    X, costs, _ = outcomes(40)
+    answers = Answers.of([["1", "2", "3", "4"]] * 40, "number")
+    with pytest.warns(DegenerateDataWarning, match="same answer"):
+        fitted((X, costs, answers))
+
+
+def test_costs_above_one_are_scaled():
+    X, costs, answers = outcomes()
+    one, five = (
+        fitted((X, scale * costs, answers), scale * PRICES, gate="counts") for scale in (1.0, 5.0)
+    )
+    assert_allclose(
+        [5 * c.cost for c in one.candidates_], [c.cost for c in five.candidates_], atol=1e-9
+    )
+    assert 0 <= five.policy_.threshold <= 1
+
+
+def test_predict_gives_the_first_expert_of_the_first_step():
+    X, costs, answers = outcomes()
+    router = fitted((X, costs, answers), price_weight=0.01, gate="counts")
+    assert_array_equal(router.predict(X), router.policy_.steps[0][0])
+
+
+def test_of_many_rows_a_sample_is_searched(monkeypatch):
+    monkeypatch.setattr("mild.routers.cascade.MOST_ROWS", 200)
+    router = fitted(outcomes(600), price_weight=0.01)
+    assert router.policy_.table.counts.sum() == 200
+    assert router.policy_.steps[0] == [0, 1]
+
+
+@pytest.mark.parametrize("gate", ["counts", "logistic"])
+def test_no_answer_is_never_accepted_before_the_last_step(gate):
+    """Nobody is right: accepting at once is cheapest, also where there is no answer."""
+    contents = [["1", "2"], [None, "2"]] * 60
+    X, costs = np.zeros((120, 1)), np.ones((120, 2))
+    with pytest.warns(DegenerateDataWarning):
+        router = fitted(
+            (X, costs, Answers.of(contents, "number")), [1.0, 1.0], steps=[0, 1], gate=gate
+        )
+    for one in router.candidates_:
+        assert router.policy_of(one).next(X[0], {0: None}) == Ask((1,))
+
+
+@pytest.mark.parametrize("gate", ["auto", "logistic"])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_free_and_perfect_experts_are_one_step(gate):
+    X, costs, answers = outcomes()
+    router = fitted((X, 0 * costs, answers), None, gate=gate)
+    assert router.candidates_[0].cost == 0
+    assert len(router.policy_.order) == 1
+
+
+def test_rows_without_weight_do_not_count(monkeypatch):
+    X, costs, answers = outcomes(400)
+    weight = np.r_[np.ones(150), np.zeros(250)]
+    own = answers.take(slice(150))
+    for most in (20_000, 150):
+        monkeypatch.setattr("mild.routers.cascade.MOST_ROWS", most)
+        options = {"answers": answers, "prices": PRICES}
+        one = CascadeRouter(gate="logistic").fit(X, costs, weight, **options)
+        two = fitted((X[:150], costs[:150], own), gate="logistic")
+        assert [each[:4] for each in one.candidates_] == [each[:4] for each in two.candidates_]
+
+
+def test_steps_of_experts_that_no_row_knows_together_are_refused():
+    X, costs, answers = outcomes(100)
+    costs[::2, 0] = costs[1::2, 1] = np.nan
+    with pytest.raises(InvalidInputError, match="known in some row"):
+        fitted((X, costs, answers), steps=[0, 1])
+
+
+def test_hard_rows_that_the_last_expert_does_not_answer_get_no_other_answer():
+    _, costs, _ = outcomes(100)
+    costs[:, 2] = 1.0
+    answers = Answers.of([["1", "1", None, "1"]] * 100, "number")
+    search = CascadeSearch(answers, costs, np.tile(PRICES, (100, 1)), np.ones(100))
+    (one, *_) = search.tried(((0, 1), (2,)), hard=np.ones(100, bool), start_error=0.1)
+    assert one.cost == 1.0
+    assert_allclose(one.paid, PRICES[2])
+
+
+@pytest.mark.parametrize("gate", ["logistic", "mild", "tdef"])
+def test_a_gate_is_not_learned_from_a_few_rows(gate):
+    X, costs, answers = outcomes(9)
+    with pytest.raises(InvalidInputError, match="at least 10 rows"):
+        fitted((X, costs, answers), gate=gate)
+
+
+def test_a_gate_never_trusts_an_answer_more_because_an_error_is_expected():
+    """Features that say nothing: what a fold expects is then the opposite of its own errors."""
+    for seed in range(12):
+        X, costs, answers = outcomes(200, seed)
+        router = fitted((np.zeros_like(X), costs, answers), gate="logistic")
+        gates = [one.gate for one in router.candidates_ if one.gate is not None]
+        assert all(gate[-2] <= 0 for gate in gates)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from mild.errors import InvalidInputError
-from mild.routers.cascade import CascadeRouter
 from mild.routers.classifier import CostSensitiveClassifier
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
@@ -36,11 +35,6 @@ BAD = [
     (PricedRouter, "error_head", "logisic"),
     (PricedRouter, "alpha", -1),
     (PricedRouter, "price_weight", -1),
-    *((CascadeRouter, "order", value) for value in ([0, 1], [0, 1, 1])),
-    *((CascadeRouter, "prices", value) for value in ([1, 2], [1, 2, -1], ["a", "b", "c"])),
-    *((CascadeRouter, "confidence_columns", value) for value in ([0, 1], [0, 1, 4], [0.0, 1, 2])),
-    (CascadeRouter, "n_thresholds", 0),
-    (CascadeRouter, "alpha", -1),
     (CostSensitiveClassifier, "form", "mx"),
     *((CostSensitiveClassifier, "surrogate", v) for v in ("logstic", "pairwise_logistic", 1.5)),
     *((CostSensitiveClassifier, "margins", value) for value in ("theroy", [1, 2], [1, 2, 0])),
@@ -91,7 +85,6 @@ def test_a_bad_parameter_is_refused_by_name(make, name, value):
         (LinearRouter, {"surrogate": 1.5}, "must be convex for LinearRouter (tau <= 1)"),
         (LinearRouter, {"margins": [1, 0, 1]}, "must be positive and finite; got 0 for expert 1."),
         (LinearRouter, {"rewards": "complement", "cost_scale": 0.1}, "the largest possible cost"),
-        (CascadeRouter, {"order": [0, 1, "expert_7"]}, "expert must be one of"),
         (CostSensitiveClassifier, {"surrogate": "hinge", "form": "log_sum"}, "the logistic loss"),
         (NeuralRouter, {"lr": 0}, "lr must be positive; got 0."),
         (NeuralRouter, {"validation_fraction": 1.0}, "must lie in [0, 1); got 1.0."),

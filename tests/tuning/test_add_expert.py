@@ -248,14 +248,14 @@ def test_many_labels_take_time_in_proportion():
 
 
 def test_a_cascade_and_numbers_are_refused(table):
-    from mild.policies import AnswerCascadePolicy, ConstantPolicy
-    from mild.policies.answers import AgreementTable
+    from mild.policies import CascadePolicy, ConstantPolicy
+    from mild.policies.cascade import AgreementTable
 
     numbers = mild.Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["a", "b"])
     text = mild.fit(table, **ROUTERS["regression"])
     codes, scores = np.array([[0, 0, 0], [0, 1, 1]]), np.array([[1.0, 1, 1], [0, 0, 1]])
     agreement = AgreementTable.of_rows(codes, scores, np.ones(2))
-    cascade = AnswerCascadePolicy("number", [[0, 1], [2]], 0.9, agreement, text.policy)
+    cascade = CascadePolicy("number", [[0, 1], [2]], 0.9, agreement, text.policy)
     for router in (numbers, replace(text, policy=cascade)):
         with pytest.raises(UnsupportedError, match="no new expert"):
             add_expert(router, labels(table))

@@ -11,10 +11,10 @@ from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
 from mild.errors import MildError, UnsupportedError
-from mild.policies import AnswerCascadePolicy, OrderedPolicy, PricedPolicy
-from mild.policies.answers import AgreementTable
+from mild.policies import CascadePolicy, OrderedPolicy, PricedPolicy
+from mild.policies.cascade import AgreementTable
 from mild.routers import ConstantRouter
-from mild.routers.answer_cascade import CascadeCandidate
+from mild.routers.cascade import CascadeCandidate
 from mild.tuning.cascades import (
     CascadeOutcomes,
     FittedCascades,
@@ -76,7 +76,7 @@ def test_the_figures_of_a_cascade_are_what_its_runs_paid(kept):
     """The saved policy on the rows of the table, near its held-out figures."""
     table = table_of()
     policy = kept.router.policy
-    assert isinstance(policy, AnswerCascadePolicy)
+    assert isinstance(policy, CascadePolicy)
     assert [[table.expert_names[k] for k in step] for step in policy.steps] == [
         step["experts"] for step in kept.cascade.steps
     ]
@@ -133,7 +133,7 @@ def test_betas_and_seconds_of_every_expert_that_is_asked_count():
     beta = {"small": 0.5, "medium": 0.5, "large": 0.5}
     found = mild.tune(table_of(), beta=beta, cascade=True, **QUICK)
     assert found.cascade is None or not found.cascade.used
-    assert not isinstance(found.router.policy, AnswerCascadePolicy)
+    assert not isinstance(found.router.policy, CascadePolicy)
     slow = mild.tune(table_of(), latency_weight=5.0, cascade=True, **QUICK)
     assert slow.cascade is None or not slow.cascade.used
 
@@ -143,7 +143,7 @@ def test_experts_that_share_a_bias_are_not_trusted(options):
     table = table_of(biased=True)
     found = mild.tune(table, cascade=True, **options, **QUICK)
     policy = found.router.policy
-    if isinstance(policy, AnswerCascadePolicy):
+    if isinstance(policy, CascadePolicy):
         run = policy.run(found.router.features(table.queries), table.answers)
         assert run.asked[:, table.expert_names.index("large")].mean() > 0.9
     else:
@@ -183,7 +183,7 @@ def test_a_guarantee_fixes_the_cascades_before_the_calibration_rows(monkeypatch)
 def test_without_the_option_it_is_said_what_answers_would_save():
     found = mild.tune(table_of(), keep_quality=0.97, **QUICK)
     assert found.cascade is None
-    assert not isinstance(found.router.policy, AnswerCascadePolicy)
+    assert not isinstance(found.router.policy, CascadePolicy)
     about = found.answers_unused
     assert about["kept"] > 0.95
     assert about["saved"] > 0.5
@@ -243,7 +243,7 @@ def test_a_cascade_in_another_order_of_experts_does_the_same(tmp_path):
     heads = PricedPolicy(*errors, np.zeros((3, 2)), np.zeros(3), np.zeros(3), 1.0, "ridge")
     codes = table.answers.codes[:, order]
     scores = table.scores[:, order]
-    fitted = AnswerCascadePolicy(
+    fitted = CascadePolicy(
         "number",
         [[0, 1], [2]],
         0.8,

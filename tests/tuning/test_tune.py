@@ -133,7 +133,7 @@ def test_rows_without_any_price_are_left_out_where_one_is_needed(parts, options)
 
 def test_every_function_leaves_out_rows_without_any_price(parts):
     table = with_holes(parts[0].take(np.arange(240)), "prices")
-    for kind in ("linear", "priced", "knn", "regression", "cascade", "constant"):
+    for kind in ("linear", "priced", "knn", "regression", "constant"):
         with pytest.warns(DegenerateDataWarning, match="2 rows without any price"):
             router = mild.fit(table, kind, price_weight=50)
         assert router.info.table.rows == 238

@@ -10,7 +10,7 @@ import numpy as np
 
 from mild.core.answers import Answer, answer_codes
 from mild.core.arrays import FloatArray, IntArray
-from mild.policies import Accept, AnswerCascadePolicy
+from mild.policies import Accept, CascadePolicy
 
 # Characters of an answer that are shown.
 SHOWN = 60
@@ -54,7 +54,7 @@ class CascadeStep:
 
 
 def path_of(
-    policy: AnswerCascadePolicy, x: FloatArray, answers: Mapping[int, Any], names: Sequence[str]
+    policy: CascadePolicy, x: FloatArray, answers: Mapping[int, Any], names: Sequence[str]
 ) -> tuple[tuple[CascadeStep, ...], tuple[str, ...]]:
     """The steps whose answers are known, and the experts to ask next; none if an answer is accepted."""
     found: list[CascadeStep] = []
@@ -75,7 +75,7 @@ def path_of(
 
 
 def possible_steps(
-    policy: AnswerCascadePolicy, x: FloatArray, names: Sequence[str]
+    policy: CascadePolicy, x: FloatArray, names: Sequence[str]
 ) -> tuple[CascadeStep, ...]:
     """What may follow the first step, by who agrees, the most frequent first.
 
@@ -96,7 +96,7 @@ def possible_steps(
 
 
 def _step(
-    policy: AnswerCascadePolicy,
+    policy: CascadePolicy,
     names: Sequence[str],
     step: Sequence[int],
     said: Mapping[int, Any],

@@ -38,7 +38,7 @@ SHOWN_AS = {
 # Those of which less is better.
 LOW = ("expected cost", "constant")
 # Choices that no part of a query is evidence for.
-WITHOUT_EVIDENCE = ("confidence", "constant", "first step")
+WITHOUT_EVIDENCE = ("constant", "first step")
 # Readable names of the plain numbers.
 NUMBER_WORDS = {
     "<log_length>": "(length of the text)",
@@ -80,7 +80,7 @@ class Explanation:
     probabilities: dict[str, float]  # estimates of the shares of the expected reward
     expected_costs: dict[str, float] | None  # None where the router has not learned them
     values: dict[str, float]  # the quantity that the choice is the best of
-    by: str  # its name: "expected cost", "probability", "score", "confidence", "constant", "first step"
+    by: str  # its name: "expected cost", "probability", "score", "constant", "first step"
     margins: dict[str, float] | None  # None where the router has none
     lead: float  # of the chosen expert over the runner-up, in that quantity
     evidence: tuple[Evidence, ...]  # what parts of the query add to the lead, largest first
@@ -114,11 +114,7 @@ class Explanation:
             )
         if other is None:
             return f"{expert} is asked: it is the only expert."
-        if self.by == "confidence":
-            reason = (
-                "a cascade asks in a fixed order and stops at the first expert it trusts enough"
-            )
-        elif self.by == "constant":
+        if self.by == "constant":
             reason = "this router sends every query to it"
         elif self.by == "expected cost":
             reason = f"its expected loss is {self.lead:.4f} below that of {other}, the runner-up"

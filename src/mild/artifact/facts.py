@@ -9,7 +9,7 @@ from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.core.answers import KINDS
 from mild.errors import counted
-from mild.policies import AnswerCascadePolicy, Policy, cascade_of
+from mild.policies import CascadePolicy, Policy, cascade_of
 
 # Parameters of a fit that are listed, if they were given; the others are in router.json.
 LISTED = (
@@ -66,7 +66,7 @@ def router_facts(
     return {name: as_text(fact) for name, fact in facts.items() if fact is not None and fact != ""}
 
 
-def cascade_words(cascade: AnswerCascadePolicy, expert_names: Sequence[str]) -> str:
+def cascade_words(cascade: CascadePolicy, expert_names: Sequence[str]) -> str:
     """What a cascade does, step by step."""
     steps = [[expert_names[k] for k in step] for step in cascade.steps]
     asks = [" and ".join(step) + " at the same time" * (len(step) > 1) for step in steps]

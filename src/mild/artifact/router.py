@@ -31,9 +31,9 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.errors import UnsupportedError, check_arguments, check_option, counted
 from mild.features import TextFeatures
 from mild.features.base import is_table
-from mild.policies import AnswerCascadePolicy, Ask, Decisions, Policy, cascade_of
-from mild.policies.answers import only_direct
+from mild.policies import Ask, CascadePolicy, Decisions, Policy, cascade_of
 from mild.policies.base import blocks
+from mild.policies.cascade import only_direct
 
 # Texts whose features are held at a time.
 TEXT_BLOCK = 4096
@@ -158,7 +158,7 @@ class Router:
         }
 
     @property
-    def cascade(self) -> AnswerCascadePolicy | None:
+    def cascade(self) -> CascadePolicy | None:
         """The policy, if it asks experts in steps and reads their answers; otherwise None."""
         return cascade_of(self.policy)
 
@@ -186,11 +186,11 @@ class Router:
         Examples
         --------
         >>> from mild.policies import ConstantPolicy
-        >>> from mild.policies.answers import AgreementTable
+        >>> from mild.policies.cascade import AgreementTable
         >>> codes, scores = np.array([[0, 0, 0], [0, 1, 1]]), np.array([[1.0, 1, 1], [0, 0, 1]])
         >>> table = AgreementTable.of_rows(codes, scores, np.array([50.0, 50.0]))
         >>> direct = ConstantPolicy(np.array([0.5, 0.5, 0.0]), 1)
-        >>> policy = AnswerCascadePolicy("number", [[0, 1], [2]], 0.9, table, direct)
+        >>> policy = CascadePolicy("number", [[0, 1], [2]], 0.9, table, direct)
         >>> router = Router(policy, ["small", "medium", "large"])
         >>> router.next([1.0], {})
         NextStep(ask=('small', 'medium'), accepted=None, probability=None)
@@ -207,9 +207,7 @@ class Router:
             return NextStep(tuple(names[k] for k in found.experts))
         return NextStep((), names[found.expert], found.probability)
 
-    def _with_answers(
-        self, answers: Mapping[str, Any]
-    ) -> tuple[AnswerCascadePolicy, dict[int, Any]]:
+    def _with_answers(self, answers: Mapping[str, Any]) -> tuple[CascadePolicy, dict[int, Any]]:
         """The cascade, and answers for it by the index of the expert."""
         if self.cascade is None:
             raise UnsupportedError("this router is not a cascade: it chooses one expert (route).")

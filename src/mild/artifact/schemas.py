@@ -19,7 +19,7 @@ from mild.features.encoder import POOLINGS
 from mild.features.hashing import LIMITS, VERSION
 from mild.features.terms import NUMBER_NAMES
 from mild.policies import POLICIES
-from mild.policies.answers import answer_groups
+from mild.policies.cascade import answer_groups
 
 # Prefix of the text features' tensors among those of the router.
 TEXT_PREFIX = "text."
@@ -95,13 +95,6 @@ def expert_order(value: Any, sizes: dict[str, int]) -> str | None:
         return "name every expert once, from 0"
     count = sizes.setdefault("n_experts", len(value))
     return None if count == len(value) else f"have {count} experts"
-
-
-def confidence_columns(value: Any, sizes: dict[str, int]) -> str | None:
-    count, features = sizes["n_experts"], range(sizes["n_features"])
-    right = are_integers(value) and len(value) == count and all(k in features for k in value)
-    words = f"give each of {count} experts a feature in [0, {len(features)})"
-    return None if value is None or right else words
 
 
 def steps(value: Any, sizes: dict[str, int]) -> str | None:
@@ -246,9 +239,9 @@ def check_policy(
     if prefix.count(".") > MAX_DEPTH:
         raise ArtifactError(f"routers may be nested {MAX_DEPTH} deep; got more at {prefix!r}.")
     schema = _schema("kind", kind, POLICY_SCHEMAS)
-    if prefix and kind == "answer_cascade":
+    if prefix and kind == "cascade":
         rule = f"must not be inside a router; got one at {prefix!r}"
-        raise ArtifactError(f"a cascade of answers {rule}.")
+        raise ArtifactError(f"a cascade {rule}.")
     if not isinstance(settings, dict):
         raise ArtifactError(f"settings of a {kind} router must be an object; got {settings!r}.")
     parts = settings.get("parts") if schema.parts else None
@@ -279,7 +272,7 @@ def check_policy(
             final = {**sizes, "n_features": width}
             check_policy(part["kind"], part["settings"], inner, final, place)
             sizes["n_experts"] = final["n_experts"]
-    if kind == "answer_cascade":
+    if kind == "cascade":
         _check_cascade(settings, tensors, states[1:])
 
 
@@ -398,13 +391,6 @@ def _perceptron_tensors(settings: dict[str, Any]) -> dict[str, str]:
     return shapes
 
 
-def _cascade_tensors(settings: dict[str, Any]) -> dict[str, str]:
-    # Where the confidences are columns of X there is no linear estimate.
-    rows = "n_experts" if settings["columns"] is None else "0"
-    thresholds = f"{len(settings['order']) - 1}"
-    return {"thresholds": thresholds, "coef": f"{rows} n_features", "intercept": rows}
-
-
 def _agreement_tensors(settings: dict[str, Any]) -> dict[str, str]:
     asked = sum(map(len, settings["steps"]))
     shapes = {name: shape.format(asked) for name, shape in AGREEMENT.items()}
@@ -462,10 +448,6 @@ POLICY_SCHEMAS = {
         | {"betas": "n_experts, not negative"},
     ),
     "cascade": Schema(
-        {"n_features": width, "order": expert_order, "columns": confidence_columns},
-        _cascade_tensors,
-    ),
-    "answer_cascade": Schema(
         {"answer_kind": choice(KINDS), "steps": steps, "threshold": probability}
         | {"start_error": amount_or_null},
         _agreement_tensors,

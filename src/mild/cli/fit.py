@@ -84,7 +84,7 @@ def fit(
     out: o.Out,
     data: o.Source = None,
     router: Annotated[
-        str, Option(help="linear, regression, knn, priced, constant, cascade, neural, transformer.")
+        str, Option(help="linear, regression, knn, priced, constant, neural, transformer.")
     ] = "linear",
     cost: o.CostOptions,
     text: o.TextOptions,

@@ -1,1 +1,1 @@
-"""The mathematics: costs, margins, surrogates, losses, decisions and bounds."""
+"""The mathematics: costs, margins, surrogates, losses and decisions."""

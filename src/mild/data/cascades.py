@@ -6,7 +6,7 @@ import numpy as np
 
 from mild.core.arrays import FloatArray
 from mild.data.cost_terms import CostTerms, KnownOutcomes
-from mild.policies.answers import CascadeRun
+from mild.policies.cascade import CascadeRun
 
 
 def cascade_scores(scores: FloatArray, run: CascadeRun) -> FloatArray:

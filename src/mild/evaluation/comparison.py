@@ -53,7 +53,7 @@ from mild.metrics.outcomes import (
 )
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.rows import balanced_weights, merged_strata
-from mild.policies import AnswerCascadePolicy, CascadeRun
+from mild.policies import CascadePolicy, CascadeRun
 from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.cascades import checked_answers
@@ -253,7 +253,7 @@ def run_method(
 
 def _run_cascade(task: Task, split: Split, max_calls: int, X_train: Any, X_test: Any) -> Choices:
     """Fit a cascade on the training rows, with what asking costs as prices, and run it on the others."""
-    from mild.routers.answer_cascade import AnswerCascadeRouter
+    from mild.routers.cascade import CascadeRouter
 
     start, table, answers = time.perf_counter(), task.table, task.table.answers
     assert answers is not None
@@ -261,9 +261,9 @@ def _run_cascade(task: Task, split: Split, max_calls: int, X_train: Any, X_test:
     weight = None if strata is None else balanced_weights(strata[train])
     # Rounded, or 1.6 - 1 and 0.6 would differ.
     asking = np.round(task.costs - errors, 12)
-    router = AnswerCascadeRouter(1.0, max_calls)
+    router = CascadeRouter(1.0, max_calls)
     router.fit(X_train, errors[train], weight, answers=answers.take(train), prices=asking[train])
-    policy: AnswerCascadePolicy = router.policy_
+    policy: CascadePolicy = router.policy_
     run = policy.run(X_test, answers.take(test))
     steps = [[table.expert_names[k] for k in step] for step in policy.steps]
     found = {"steps": steps, "threshold": float(policy.threshold)}

@@ -17,7 +17,7 @@ from mild.data import OutcomeTable
 from mild.evaluation.cascades import cascade_figures, cascade_outcomes
 from mild.evaluation.figures import RoutingFigures, routing_figures
 from mild.metrics.outcomes import Outcomes
-from mild.policies.answers import CascadeRun
+from mild.policies.cascade import CascadeRun
 from mild.report.document import SCHEMA, Document
 from mild.tuning.tasks import Task
 from mild.tuning.training_rows import constant_at_fit, training_overlap

@@ -4,8 +4,8 @@ Estimators in ``mild.routers`` fit a policy and delegate to it; an artefact on d
 Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 """
 
-from mild.policies.answers import Accept, AnswerCascadePolicy, Ask, CascadeRun, cascade_of
 from mild.policies.base import POLICIES, CostPolicy, Decisions, Policy, ScorePolicy
+from mild.policies.cascade import Accept, Ask, CascadePolicy, CascadeRun, cascade_of
 from mild.policies.compose import (
     BlendPolicy,
     MixedPolicy,
@@ -23,12 +23,11 @@ from mild.policies.costs import (
     PricedPolicy,
 )
 from mild.policies.decoder import Decoder
-from mild.policies.scores import CascadePolicy, LinearPolicy, PerceptronPolicy
+from mild.policies.scores import LinearPolicy, PerceptronPolicy
 
 __all__ = [
     "POLICIES",
     "Accept",
-    "AnswerCascadePolicy",
     "Ask",
     "BlendPolicy",
     "CascadePolicy",

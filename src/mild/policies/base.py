@@ -42,7 +42,7 @@ class Decisions:
     probabilities: FloatArray  # (n, p) estimate of each expert's share of the expected reward
     costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
     values: FloatArray  # (n, p) the quantity that the choice maximises
-    # its name: "expected cost" (negated), "probability", "score" or "confidence"; "constant" for negated
+    # its name: "expected cost" (negated), "probability" or "score"; "constant" for negated
     # costs by which no choice is made, "first step" for minus the place in the order of a cascade
     by: str
 
@@ -146,7 +146,7 @@ class Policy(ABC):
     def decide(self, X: Any) -> Decisions:
         """Choice, probabilities and expected costs of each row, in one pass."""
         chosen, shares, values = self.predict(X), self.predict_proba(X), self.decision_function(X)
-        return Decisions(chosen, shares, None, values, "confidence")
+        return Decisions(chosen, shares, None, values, "score")
 
     def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
         """Derivative (n_features,) of the lead of an expert over another; None if it is not linear.

@@ -1,15 +1,15 @@
-"""Policies that score experts: linear, a multilayer perceptron in NumPy, and a confidence cascade."""
+"""Policies that score experts: linear, and a multilayer perceptron in NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray
-from mild.policies.base import Policy, ScorePolicy, Settings, Tensors, dense
+from mild.core.arrays import FloatArray
+from mild.policies.base import ScorePolicy, Settings, Tensors
 from mild.policies.decoder import Decoder
 
 # Step of the numerical derivative of log-odds, and least probability under the logarithm.
@@ -115,69 +115,4 @@ class PerceptronPolicy(ScorePolicy, kind="perceptron"):
             [tensors[f"weight_{layer}"] for layer in layers],
             [tensors[f"bias_{layer}"] for layer in layers],
             cls.stored_decoder(settings, tensors),
-        )
-
-
-@dataclass(eq=False)
-class CascadePolicy(Policy, kind="cascade"):
-    """Stops at the first expert in ``order`` whose confidence reaches its threshold.
-
-    Confidence is a linear-logistic estimate of 'this expert is good enough here', or a column of X
-    with the expert's own confidence. The last expert in the order takes the remaining rows.
-    """
-
-    coef: FloatArray
-    intercept: FloatArray
-    order: IntArray
-    thresholds: FloatArray
-    columns: IntArray | None
-    n_features: int
-
-    setting_names = ("order", "columns", "n_features")
-    tensor_names = ("coef", "intercept", "thresholds")
-
-    def __post_init__(self) -> None:
-        self.order = np.asarray(self.order, dtype=np.intp)
-        self.columns = None if self.columns is None else np.asarray(self.columns, dtype=np.intp)
-        self.n_experts = self.order.size
-
-    def confidence(self, X: Any) -> FloatArray:
-        """Confidence (n, p) in each expert."""
-        if self.columns is not None:
-            return np.asarray(dense(X[:, self.columns]))
-        return np.exp(-np.logaddexp(0, -(np.asarray(X @ self.coef.T) + self.intercept)))
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """Confidences, with the chosen expert's raised above the others."""
-        scores = self.confidence(X).copy()
-        chosen = self._choose(scores)
-        top = scores.max(axis=1)
-        scores[np.arange(len(chosen)), chosen] = top + 1 + np.abs(top)
-        return scores
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Confidences divided by their sum; the largest need not be the cascade's choice."""
-        confidence = np.clip(self.confidence(X), 1e-12, None)
-        return confidence / confidence.sum(axis=1, keepdims=True)
-
-    def predict(self, X: Any) -> IntArray:
-        return self._choose(self.confidence(X))
-
-    def _choose(self, confidence: FloatArray) -> IntArray:
-        chosen = np.full(len(confidence), self.order[-1], np.intp)
-        for place in range(self.n_experts - 2, -1, -1):
-            expert = self.order[place]
-            chosen[confidence[:, expert] >= self.thresholds[place]] = expert
-        return chosen
-
-    def without(self, expert: int) -> CascadePolicy:
-        keep = self._kept(expert)
-        position = int(np.flatnonzero(self.order == expert)[0])
-        order = np.delete(self.order, position)
-        names = ("coef", "intercept") if self.columns is None else ("columns",)
-        return replace(
-            self,
-            order=order - (order > expert),
-            thresholds=np.delete(np.append(self.thresholds, 0.0), position)[:-1],
-            **{name: getattr(self, name)[keep] for name in names},
         )

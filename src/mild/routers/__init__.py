@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from mild.errors import missing_name
 
 if TYPE_CHECKING:
-    from mild.routers.answer_cascade import AnswerCascadeRouter as AnswerCascadeRouter
     from mild.routers.base import BaseRouter as BaseRouter
     from mild.routers.baselines import ConstantRouter as ConstantRouter
     from mild.routers.baselines import OracleRouter as OracleRouter
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from mild.routers.stack import StackRouter as StackRouter
 
 _MODULES = {
-    "AnswerCascadeRouter": "answer_cascade",
     "BaseRouter": "base",
     "CascadeRouter": "cascade",
     "ClusterRouter": "clusters",

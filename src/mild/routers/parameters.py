@@ -53,7 +53,6 @@ _COUNTS = (
     "max_iter",
     "n_clusters",
     "n_neighbors",
-    "n_thresholds",
     "patience",
 )
 _NUMBERS = {

@@ -21,8 +21,8 @@ from mild.errors import counted
 from mild.metrics import Verdict, verdict_of_choices
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.verdict import ROUNDING
-from mild.policies import AnswerCascadePolicy, OrderedPolicy, Policy
-from mild.routers.answer_cascade import AnswerCascadeRouter, CascadeCandidate
+from mild.policies import CascadePolicy, OrderedPolicy, Policy
+from mild.routers.cascade import CascadeCandidate, CascadeRouter
 from mild.tuning.tasks import Task
 
 # Rows, experts and calls, at most, by which is said what a cascade would do where none was asked for.
@@ -42,9 +42,7 @@ class CascadeOutcomes:
     gaps: FloatArray | None = None
 
     @classmethod
-    def of(
-        cls, router: AnswerCascadeRouter, weights: FloatArray, task: Task, X: Any
-    ) -> CascadeOutcomes:
+    def of(cls, router: CascadeRouter, weights: FloatArray, task: Task, X: Any) -> CascadeOutcomes:
         """What the cascades of a fitted router do with the rows of a task."""
         table, prices = task.table, task.table.prices
         assert table.answers is not None
@@ -73,10 +71,10 @@ class CascadeOutcomes:
 class FittedCascades:
     """Cascades of a task at several price weights, and what they do with its rows when held out."""
 
-    router: AnswerCascadeRouter  # fitted on all rows
+    router: CascadeRouter  # fitted on all rows
     held: CascadeOutcomes  # NaN in rows that no fold holds out
 
-    def policy_of(self, solution: Any) -> AnswerCascadePolicy:
+    def policy_of(self, solution: Any) -> CascadePolicy:
         """The policy at the price weight of a solution; without one at the first."""
         return self.router.at(float(self.held.weights[0]) if solution is None else solution.t)
 
@@ -151,11 +149,11 @@ def fit_cascades(
     paid = np.maximum(task.costs - (1 - task.table.scores), 0.0) if prices is None else prices
     answers = checked_answers(task.table)
 
-    def fit(rows: Any) -> AnswerCascadeRouter:
+    def fit(rows: Any) -> CascadeRouter:
         weight = None if task.weight is None else task.weight[rows]
         known = {"answers": answers.take(rows), "prices": paid[rows]}
         errors = 1 - task.table.scores[rows]
-        return AnswerCascadeRouter(max_calls=max_calls).fit(X[rows], errors, weight, **known)
+        return CascadeRouter(max_calls=max_calls).fit(X[rows], errors, weight, **known)
 
     def held_out(train: IntArray, test: IntArray) -> CascadeOutcomes:
         part = replace(task, table=task.table.take(test))
@@ -185,7 +183,7 @@ def fit_cascades(
     return FittedCascades(router, CascadeOutcomes(grid, quality, own, costs, asked, gaps))
 
 
-def as_given(policy: AnswerCascadePolicy, order: IntArray, direct: Policy) -> AnswerCascadePolicy:
+def as_given(policy: CascadePolicy, order: IntArray, direct: Policy) -> CascadePolicy:
     """A cascade that was fitted on experts in an order, for the experts as they were given."""
     return replace(
         policy,
@@ -214,7 +212,7 @@ class TunedCascade:
     @classmethod
     def of(
         cls,
-        policy: AnswerCascadePolicy,
+        policy: CascadePolicy,
         used: bool,
         task: Task,
         X: Any,
@@ -337,7 +335,7 @@ def unused_answers(task: Task, seed: int) -> dict[str, Any] | None:
     fit, judged = halves.train, halves.test
     # Counts read no features.
     X, best = np.zeros((len(rows), 1)), first_least(-scores[fit].mean(axis=0))
-    router = AnswerCascadeRouter(max_calls=min(SAID_CALLS, len(some)), gate="counts")
+    router = CascadeRouter(max_calls=min(SAID_CALLS, len(some)), gate="counts")
     router.fit(X[fit], 1 - scores[fit], answers=answers.take(fit), prices=paid[fit])
     least = 1 - scores[fit, best].mean() + ROUNDING
     policy = router.policy_of(next(one for one in router.candidates_ if one.cost <= least))

@@ -51,7 +51,7 @@ def fit(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; or ``mild.data.Matrices``
-    router : "linear", "regression", "knn", "priced", "constant", "cascade", "neural" or "transformer"; or
+    router : "linear", "regression", "knn", "priced", "constant", "neural" or "transformer"; or
         an unfitted router of ``mild.routers``
     beta : what asking an expert costs, in wrong answers: ``{"large": 0.5}``; the others cost nothing
     price_weight, latency_weight : wrong answers that one dollar, and one second, is worth

@@ -42,7 +42,6 @@ ROUTERS = {
     "knn": "KNNRouter",
     "priced": "PricedRouter",
     "constant": "ConstantRouter",
-    "cascade": "CascadeRouter",
     "neural": "NeuralRouter",
     "transformer": "TransformerRouter",
 }
@@ -254,8 +253,8 @@ def task_info(task: Task) -> RouterInfo:
 
 #: Parameters of routers with one value per expert, and those that hold indices of experts.
 PER_EXPERT, INDICES = (
-    ("margins", "bias", "shares", "prices", "confidence_columns"),
-    ("expert", "order"),
+    ("margins", "bias", "shares"),
+    ("expert",),
 )
 
 

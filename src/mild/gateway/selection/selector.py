@@ -22,7 +22,7 @@ from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
 from mild.gateway.selection.needs import answer_formats, missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 from mild.gateway.stored_features import features_tag
-from mild.policies.answers import AnswerCascadePolicy, Ask
+from mild.policies.cascade import Ask, CascadePolicy
 
 # Texts that are scored at a time: the event loop has other things to do, too.
 MAX_TOGETHER = 16
@@ -47,7 +47,7 @@ class Scores(NamedTuple):
 class Climb(NamedTuple):
     """How a cascade serves one request."""
 
-    policy: AnswerCascadePolicy
+    policy: CascadePolicy
     features: FloatArray | None  # of the text
     skipped: frozenset[int]  # experts of the cascade that are not asked
 

@@ -25,7 +25,7 @@ from mild.gateway.selection.selector import Climb
 from mild.gateway.selection.text import parts_of, turns_of
 from mild.gateway.server.calls import ExpertCall, RequestCalls
 from mild.gateway.upstream.attempts import UpstreamResponse
-from mild.policies.answers import Accept, Ask
+from mild.policies.cascade import Accept, Ask
 
 # Shares of the longest time of a request: the judged steps may take one together, all steps the other.
 JUDGED_SHARE, CLIMB_SHARE = 0.5, 0.95

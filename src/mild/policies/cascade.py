@@ -176,7 +176,7 @@ class AgreementTable:
 
 
 @dataclass(eq=False)
-class AnswerCascadePolicy(Policy, kind="answer_cascade"):
+class CascadePolicy(Policy, kind="cascade"):
     """Asks experts step by step, and accepts the leading answer once it is probably right.
 
     The answer of the last step is not judged: that of its last expert is given, or if that has none, the
@@ -398,9 +398,9 @@ class AnswerCascadePolicy(Policy, kind="answer_cascade"):
         )
 
 
-def cascade_of(policy: Policy) -> AnswerCascadePolicy | None:
+def cascade_of(policy: Policy) -> CascadePolicy | None:
     """The policy, if it reads answers."""
-    return policy if isinstance(policy, AnswerCascadePolicy) else None
+    return policy if isinstance(policy, CascadePolicy) else None
 
 
 def only_direct(what: str, parameter: str) -> UnsupportedError:

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from mild.core.answers import Answer, Answers
 from mild.errors import UnsupportedError
-from mild.policies import Accept, AnswerCascadePolicy, Ask, ConstantPolicy, PricedPolicy
-from mild.policies.answers import UNKNOWN, AgreementTable, answer_groups
+from mild.policies import Accept, Ask, CascadePolicy, ConstantPolicy, PricedPolicy
+from mild.policies.cascade import UNKNOWN, AgreementTable, answer_groups
 
 CONTENTS = ("1", "2", "I'm sorry, 3", "no answer", None)
 
@@ -30,7 +30,7 @@ def policy(steps, threshold=0.6, seed=0, gate=None, heads=None, start_error=None
         codes[:, order], rng.integers(2, size=(200, len(order))).astype(float), np.ones(200)
     )
     direct = ConstantPolicy(np.arange(float(p)), 2)
-    return AnswerCascadePolicy("number", steps, threshold, table, direct, gate, heads, start_error)
+    return CascadePolicy("number", steps, threshold, table, direct, gate, heads, start_error)
 
 
 def heads(p=4, seed=0):
@@ -62,7 +62,7 @@ STEPS = ([[0]], [[0, 1]], [[2], [0]], [[1, 3], [0]], [[0, 1, 2], [3]], [[3], [1]
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_rows_and_single_decisions_agree_also_after_saving(steps, variant):
     first = policy(steps, 0.55, **VARIANTS[variant])
-    again = AnswerCascadePolicy.from_state(*first.state())
+    again = CascadePolicy.from_state(*first.state())
     contents = rows(120, seed=5)
     X = np.random.default_rng(1).normal(size=(120, 2))
     for cascade in (first, again):
@@ -177,7 +177,7 @@ def test_without_an_expert_the_others_keep_their_estimates():
 
 
 def test_more_patterns_than_are_remembered_are_decided_alike(monkeypatch):
-    monkeypatch.setattr("mild.policies.answers._MOST_SEEN", 3)
+    monkeypatch.setattr("mild.policies.cascade._MOST_SEEN", 3)
     cascade = policy([[0, 1, 2], [3]])
     contents = [list(row) for row in itertools.product("12", repeat=4)] * 2
     run = cascade.run(np.zeros((len(contents), 2)), Answers.of(contents, "number"))

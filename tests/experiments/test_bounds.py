@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-import mild.core.bounds as bounds
-from mild.core.bounds import _all_signs, _inverse_curvature, _two_experts
+from experiments.theory import bounds
+from experiments.theory.bounds import _all_signs, _inverse_curvature, _two_experts
 from mild.core.costs import reward_distribution, rewards
 from mild.core.decisions import decide, stationary_distribution
 from mild.core.losses import mild_loss

@@ -1,0 +1,1 @@
+"""The paper's guarantees in numbers: minimisers, moduli, Rademacher complexity and margin bounds."""
