@@ -41,7 +41,11 @@ class Removed:
 
 
 #: Rows are sorted by kind, then by name.
-REMOVED: tuple[Removed, ...] = ()
+REMOVED: tuple[Removed, ...] = (
+    Removed("option", "--checkpoint", "A neural router is trained in one run.", ("fit",)),
+    Removed("parameter", "checkpoint", "A neural router is trained in one run.", ("NeuralRouter",)),
+    Removed("parameter", "resume", "A neural router is trained in one run.", ("NeuralRouter",)),
+)
 
 
 def removal_message(kind: Kind, name: str, where: str = "") -> str | None:
