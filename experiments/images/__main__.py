@@ -116,9 +116,7 @@ def _table_command(name: str) -> None:
         robustness: Annotated[
             bool, Option(help="Margins around the theory, for readings.")
         ] = False,
-        cache_dir: Annotated[Path, Option(help="Trained experts and checkpoints.")] = Path(
-            "~/.cache/mild"
-        ),
+        cache_dir: Annotated[Path, Option(help="Trained experts.")] = Path("~/.cache/mild"),
         results: Annotated[
             Path | None, Option(help="Results file. Default: results/TABLE.jsonl.")
         ] = None,

@@ -289,8 +289,6 @@ def _trained_expert(
         protocol,
         int(np.random.SeedSequence(entropy).generate_state(1)[0]),
         device=device,
-        checkpoint=None if file is None else file.with_suffix(".checkpoint"),
-        identity={"expert": key},
         progress=progress
         and (lambda done, total, message: progress(done, total, f"expert {name}: {message}")),
     )
@@ -370,7 +368,6 @@ def _write_expert(file: Path, key: str, answers: list[Rows], facts: dict[str, An
     header = {"schema": SCHEMA, "key": key, "facts": facts}
     with replacing(file) as stream:
         stream.write(save(tensors, {HEADER: json.dumps(header)}))
-    file.with_suffix(".checkpoint").unlink(missing_ok=True)
 
 
 def people_columns(people: PeopleFile) -> tuple[str, ...]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,26 +39,23 @@ class Problem:
     flip: bool
     protocol: Protocol
     device: str
-    checkpoints: Path | None = None
     scale: str = "raw"
 
     def train(
         self,
         method: Method,
         seed: int,
-        key: str,
         report: Callable[[str], None],
         rows: NDArray[np.int64] | None = None,
         curve: bool = False,
     ) -> tuple[TrainedNetwork, Objective]:
-        """Train a network on ``rows`` (default: all); ``key`` names the checkpoint.
+        """Train a network on ``rows`` (default: all).
 
         With ``curve`` the history of the network also holds the losses on the test rows after every epoch.
         """
         images = self.images if rows is None else self.images[rows]
         costs = self.costs if rows is None else self.costs[rows]
         objective = make_objective(method, costs, self.largest, self.device, self.scale)
-        margins = None if objective.margins is None else list(objective.margins)
         network = train_network(
             images,
             costs.shape[1],
@@ -69,8 +64,6 @@ class Problem:
             seed,
             flip=self.flip,
             device=self.device,
-            checkpoint=self._checkpoint(key),
-            identity={"key": key, "margins": margins},
             progress=lambda done, total, message: report(f"epoch {done} of {total}, {message}"),
             evaluate=self._evaluation(objective) if curve else None,
         )
@@ -101,16 +94,6 @@ class Problem:
             test_images=self.images[held],
             test_costs=self.costs[held],
         )
-
-    def forget(self, key: str) -> None:
-        """Remove the checkpoint of a training whose result is safe."""
-        file = self._checkpoint(key)
-        if file is not None:
-            with suppress(OSError):
-                file.unlink()
-
-    def _checkpoint(self, key: str) -> Path | None:
-        return None if self.checkpoints is None else self.checkpoints / f"{key}.checkpoint"
 
 
 def outcomes(

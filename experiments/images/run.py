@@ -166,8 +166,8 @@ def cell_entry(request: Request, cell: Cell, digest: str) -> dict[str, Any]:
 def run(request: Request, progress: Progress | None = None) -> list[Record]:
     """Records of all cells of a request, in their order.
 
-    A cell that the results file holds is not run again. A kill leaves what is finished in the file, and the
-    training under way continues from its checkpoint next time.
+    A cell that the results file holds is not run again. A kill leaves what is finished in the file; the
+    training under way starts anew next time.
     """
     results = ResultsFile(request.results)
     with results.locked():
@@ -236,7 +236,7 @@ class _Runner:
         known = self.results.same_training(training)
         if known is not None:
             return self.results.add({**known, "key": key, "cell": entry, "chosen": chosen})
-        network, objective = problem.train(method, cell.seed, key, report, curve=True)
+        network, objective = problem.train(method, cell.seed, report, curve=True)
         record = {
             "schema": SCHEMA,
             "key": key,
@@ -259,7 +259,6 @@ class _Runner:
             "note": note,
         }
         self.results.add(record)
-        problem.forget(key)
         return record
 
     def problem(self, cell: Cell, seed: int, report: Report) -> tuple[Problem, ExpertAnswers, str]:
@@ -280,7 +279,6 @@ class _Runner:
             flip=data.flip,
             protocol=request.protocol,
             device=self.device,
-            checkpoints=request.cache_dir,
             scale=request.scale,
         )
         return problem.held_out() if request.validation else problem, answers, data.note
@@ -317,7 +315,7 @@ class _Runner:
         problem, _, _ = self.problem(cell, HELD_OUT_SEED, report)
         search = search_heads if cell.method.margins == "tuned" else search_grid
         start = time.perf_counter()
-        found = search(cell.method, problem, cell_key(what), report)
+        found = search(cell.method, problem, report)
         return {**found, "seconds": round(time.perf_counter() - start, 3)}
 
 

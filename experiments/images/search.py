@@ -38,9 +38,7 @@ HEAD_SEARCH: dict[str, Any] = {
 }
 
 
-def search_heads(
-    method: Method, problem: Problem, key: str, report: Callable[[str], None]
-) -> dict[str, Any]:
+def search_heads(method: Method, problem: Problem, report: Callable[[str], None]) -> dict[str, Any]:
     """Margins by a search over linear heads on features of held-out rows.
 
     A network trained with TDEF's loss on the other rows gives the features. The ratios of the margins are
@@ -52,7 +50,6 @@ def search_heads(
     network, _ = problem.train(
         Method("tdef"),
         HELD_OUT_SEED,
-        f"{key}-0",
         lambda message: report(f"features, {message}"),
         rest,
     )
@@ -98,7 +95,6 @@ def search_heads(
     near = np.flatnonzero(means - means[best] <= errors)
     taken = int(min(near, key=lambda i: (_distance(heads[i][1]), means[i])))
     scale = method.sum_of_margins(p) / sum(heads[taken][1])
-    problem.forget(f"{key}-0")
     return {
         "margins": [value * scale for value in heads[taken][1]],
         "rewards": heads[taken][0],
@@ -133,9 +129,7 @@ def _distance(margins: Sequence[float]) -> float:
     return float(np.abs(logs - logs.mean()).max().round(9))
 
 
-def search_grid(
-    method: Method, problem: Problem, key: str, report: Callable[[str], None]
-) -> dict[str, Any]:
+def search_grid(method: Method, problem: Problem, report: Callable[[str], None]) -> dict[str, Any]:
     """The paper's grid around the theory: one network per point, judged by argmax on held-out rows."""
     theory = Method("mild", method.rewards, method.counts, "theory", method.total)
     center = training_margins(theory, problem.costs, problem.largest)
@@ -144,11 +138,9 @@ def search_grid(
     losses = []
     for place, vector in enumerate(grid.margins):
         report(f"grid point {place + 1} of {len(grid)}")
-        name = f"{key}-{place}"
-        network, _ = problem.train(method.with_margins(vector), HELD_OUT_SEED, name, report, rest)
+        network, _ = problem.train(method.with_margins(vector), HELD_OUT_SEED, report, rest)
         chosen = decide(network.scores(problem.images[held]), rule="argmax")
         losses.append(deferral_loss(problem.costs[held], chosen))
-        problem.forget(name)
     # Of equals the nearest to the theory.
     distances = [max(abs(a - b) for a, b in zip(v, center, strict=True)) for v in grid.margins]
     best = min(range(len(losses)), key=lambda i: (losses[i], distances[i]))

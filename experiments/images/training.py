@@ -1,7 +1,7 @@
-"""Train a ResNet-18 on images by any loss on its scores; a killed run continues from its checkpoint.
+"""Train a ResNet-18 on images by any loss on its scores.
 
-All randomness of an epoch comes from the seed and the number of the epoch. On a CPU a continued run ends
-in the same bits as an unbroken one. On a GPU cuDNN chooses convolutions by timing them, and another choice
+All randomness of an epoch comes from the seed and the number of the epoch. On a CPU a training that is
+repeated ends in the same bits. On a GPU cuDNN chooses convolutions by timing them, and another choice
 rounds differently.
 """
 
@@ -10,11 +10,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,9 +23,8 @@ from torch.nn.functional import pad
 
 from experiments.images.network import Network, make_network
 from experiments.records import DivergedError
-from mild.errors import ArtifactError, InvalidInputError, MildWarning, check_option
-from mild.routers.neural.checkpoint import Checkpoint, Run
-from mild.routers.neural.training import learning_rate, train_epochs
+from mild.errors import InvalidInputError, check_option
+from mild.routers.neural.training import Run, learning_rate, train_epochs
 
 Images: TypeAlias = NDArray[np.uint8]
 Scores: TypeAlias = NDArray[np.float32]
@@ -43,7 +40,6 @@ SCHEDULES = ("constant", "one-cycle")
 DECAYS = ("coupled", "decoupled")
 DEFAULT = "adamw"
 CHANGED = ", changed"
-CHECKPOINT_SECONDS = 30.0
 PADDING = 4
 EVALUATION_BATCH = 2000
 IMAGE, TOP, LEFT, MIRROR = range(4)
@@ -240,33 +236,6 @@ class Stepper:
         return state
 
 
-class _Checkpoint(Checkpoint):
-    """Written at most every half minute, and at the end of a long training; failure is a warning.
-
-    The result may lie on another disk, so that a full one need not end the training.
-    """
-
-    def __init__(self, path: Path, options: dict[str, Any], epochs: int) -> None:
-        super().__init__(path, options, True, "mild", "delete it to start over")
-        self.epochs = epochs
-        self.written = time.monotonic()
-
-    def write(self, run: Run, module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        over = run.epoch == self.epochs
-        due = _seconds(run) if over else time.monotonic() - self.written
-        if due < CHECKPOINT_SECONDS:
-            return
-        try:
-            super().write(run, module, optimizer)
-        except ArtifactError as error:
-            warnings.warn(
-                f"{error} The training continues, but a kill would lose it.",
-                MildWarning,
-                stacklevel=2,
-            )
-        self.written = time.monotonic()
-
-
 class TrainedNetwork:
     """What training gave: the network, one record per epoch, and the seconds of all epochs."""
 
@@ -293,8 +262,6 @@ def train_network(
     *,
     flip: bool,
     device: str = "cpu",
-    checkpoint: Path | None = None,
-    identity: Mapping[str, Any] | None = None,
     progress: Callable[[int, int, str], Any] | None = None,
     evaluate: Evaluate | None = None,
 ) -> TrainedNetwork:
@@ -302,8 +269,7 @@ def train_network(
 
     ``loss`` gives a value per row from scores (b, n_outputs) and rows (b,), both on the device; it must
     not wait for the device, as the step is recorded as a CUDA graph. ``flip`` says whether a mirror
-    image means the same, ``identity`` what a checkpoint must have been made with, beside images,
-    protocol and seed. What ``evaluate`` returns after every epoch is added to its record. Departs from
+    image means the same. What ``evaluate`` returns after every epoch is added to its record. Departs from
     the paper: bfloat16 with float32 weights on a GPU.
     """
     if len(images) < 2:
@@ -322,29 +288,22 @@ def train_network(
     )
     size = min(protocol.batch_size, feed.n_images)
     steps = feed.n_images // size
-    store = None
-    if checkpoint is not None:
-        options = {**protocol.as_dict(), "seed": seed, "images": list(images.shape)}
-        options |= {"n_outputs": n_outputs, **recipe(), **(identity or {})}
-        store = _Checkpoint(checkpoint, options, protocol.epochs)
-    stepper: list[Stepper] = []
+    network.train()
+    with _deterministic():
+        stepper = Stepper(network, optimizer, feed, loss, size)
 
     def epoch(number: int) -> dict[str, Any]:
         network.train()
-        if not stepper:
-            # After the checkpoint was read: recording leaves the weights as they are then.
-            stepper.append(Stepper(network, optimizer, feed, loss, size))
-        take = stepper[0]
         start = time.monotonic()
         plans = feed.plan(seed, number - 1, size).to(place, non_blocking=True)
-        take.total.zero_()
+        stepper.total.zero_()
         rate = protocol.lr
         for step in range(steps):
             if protocol.schedule == "one-cycle":
                 done = (number - 1) * steps + step
                 rate = protocol.lr * learning_rate(done, protocol.epochs * steps)
-            take(plans[step], rate)
-        record = {"epoch": number, "loss": float(take.total) / steps, "learning_rate": rate}
+            stepper(plans[step], rate)
+        record = {"epoch": number, "loss": float(stepper.total) / steps, "learning_rate": rate}
         record["seconds"] = time.monotonic() - start
         if evaluate is not None:
             record |= evaluate(lambda others: _evaluate(network, feed, others, network.head))
@@ -352,9 +311,7 @@ def train_network(
 
     with _deterministic():
         try:
-            run = train_epochs(
-                network, optimizer, epoch, protocol.epochs, store=store, progress=progress
-            )
+            run = train_epochs(network, epoch, protocol.epochs, progress=progress)
         except InvalidInputError as error:
             if "diverged" not in str(error):
                 raise

@@ -71,6 +71,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--checkpoint",
+        "A neural router is trained in one run.",
+        where=("fit",),
+    ),
+    Removed(
+        "option",
         "--paper",
         "Run `make demo-paper`, in a checkout.",
         where=("demo",),
@@ -80,6 +86,12 @@ REMOVED: tuple[Removed, ...] = (
         "--topic",
         "Leave it out: kinds of queries are found in their texts, as clusters.",
         where=("compare", "tune"),
+    ),
+    Removed(
+        "parameter",
+        "checkpoint",
+        "A neural router is trained in one run.",
+        where=("NeuralRouter",),
     ),
     Removed(
         "parameter",
@@ -98,6 +110,12 @@ REMOVED: tuple[Removed, ...] = (
         "marks",
         "Use `query_hashes`.",
         where=("save",),
+    ),
+    Removed(
+        "parameter",
+        "resume",
+        "A neural router is trained in one run.",
+        where=("NeuralRouter",),
     ),
     Removed(
         "parameter",

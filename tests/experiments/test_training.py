@@ -1,4 +1,4 @@
-"""Training on images: feeds, decay, checkpoints, divergence."""
+"""Training on images: feeds, decay, divergence."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from experiments.images import training
 from experiments.images.network import make_network
-from experiments.images.training import PROTOCOLS, ImageFeed, Protocol, train_network
+from experiments.images.training import (
+    PROTOCOLS,
+    ImageFeed,
+    Protocol,
+    best_device,
+    train_network,
+)
 from experiments.records import DivergedError
-from mild.errors import ArtifactError, InvalidInputError, MildWarning
-from mild.routers.neural.checkpoint import Checkpoint
+from mild.errors import InvalidInputError
 
 SMALL = PROTOCOLS["fast"].changed(epochs=4, width=4, batch_size=32)
 
@@ -30,23 +34,6 @@ def train(images, labels, protocol=SMALL, seed=0, factor=1.0, **more):
         return factor * cross_entropy(scores, labels[rows], reduction="none")
 
     return train_network(images, 2, loss, protocol, seed, flip=False, **more)
-
-
-def kill_after(epoch):
-    def progress(done, total, message):
-        if done == epoch:
-            raise KeyboardInterrupt
-
-    return progress
-
-
-def without_seconds(history):
-    return [{**record, "seconds": None} for record in history]
-
-
-@pytest.fixture
-def _eager_checkpoints(monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
 
 
 def test_a_network_learns_what_its_loss_asks_for_and_the_seed_decides_its_bits():
@@ -69,56 +56,6 @@ def test_only_decoupled_decay_is_independent_of_the_scale_of_the_loss(decay):
     one, large = (train(images, labels, protocol, factor=f).scores(images) for f in (1.0, 64.0))
     distance = np.linalg.norm(one - large) / np.linalg.norm(one)
     assert (distance < 0.05) == (decay == "decoupled")
-
-
-@pytest.mark.usefixtures("_eager_checkpoints")
-@pytest.mark.parametrize("killed_after", [1, 3])
-def test_a_resumed_run_equals_the_unbroken_one(tmp_path, killed_after):
-    images, labels = make_problem()
-    unbroken = train(images, labels)
-    file = tmp_path / "run.checkpoint"
-    with pytest.raises(KeyboardInterrupt):
-        train(images, labels, checkpoint=file, progress=kill_after(killed_after))
-    seen = []
-    resumed = train(images, labels, checkpoint=file, progress=lambda done, *_: seen.append(done))
-    assert seen[0] == killed_after + 1
-    np.testing.assert_array_equal(resumed.scores(images), unbroken.scores(images))
-    assert without_seconds(resumed.history) == without_seconds(unbroken.history)
-    assert resumed.seconds == pytest.approx(sum(r["seconds"] for r in resumed.history))
-
-
-@pytest.mark.usefixtures("_eager_checkpoints")
-def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(tmp_path, monkeypatch):
-    images, labels = make_problem()
-    file = tmp_path / "run.checkpoint"
-    short = SMALL.changed(epochs=1)
-    train(images, labels, short, checkpoint=file, identity={"key": "a"})
-    with pytest.raises(ArtifactError, match="another run"):
-        train(images, labels, short, checkpoint=file, identity={"key": "b"})
-    monkeypatch.setattr(training, "RECIPE", 2)
-    with pytest.raises(ArtifactError, match="another run"):
-        train(images, labels, short, checkpoint=file, identity={"key": "a"})
-    file.write_bytes(b"notes")
-    with pytest.raises(ArtifactError, match="Delete it"):
-        train(images, labels, short, checkpoint=file)
-
-
-def test_checkpoints_are_at_most_every_half_minute(tmp_path):
-    train(*make_problem(), checkpoint=tmp_path / "run.checkpoint")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("_eager_checkpoints")
-def test_a_checkpoint_that_cannot_be_written_is_a_warning_and_the_training_ends(
-    tmp_path, monkeypatch
-):
-    def full(*_):
-        raise ArtifactError("cannot write the checkpoint: the disk is full.")
-
-    monkeypatch.setattr(Checkpoint, "write", full)
-    with pytest.warns(MildWarning, match="training continues"):
-        network = train(*make_problem(), SMALL.changed(epochs=1), checkpoint=tmp_path / "c")
-    assert len(network.history) == 1
 
 
 def test_divergence_and_a_single_image_are_errors():
@@ -180,7 +117,7 @@ def test_first_weights_depend_on_the_seed_alone_and_leave_torch_as_it_was():
     )
 
 
-@pytest.mark.skipif(training.best_device() == "cpu", reason="needs a CUDA GPU")
+@pytest.mark.skipif(best_device() == "cpu", reason="needs a CUDA GPU")
 def test_a_recorded_step_is_the_plain_one():
     protocol = SMALL.changed(width=16)
     images, labels = make_problem()

@@ -55,7 +55,6 @@ BAD = [
     *((NeuralRouter, "hidden", value) for value in (64, (8, 0))),
     (NeuralRouter, "random_state", -1),
     (NeuralRouter, "progress", 3),
-    (NeuralRouter, "checkpoint", 3),
 ]
 
 

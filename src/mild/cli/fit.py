@@ -11,7 +11,6 @@ from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, progress_bar, say
 from mild.cli.evaluate import print_evaluation
 from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices
-from mild.cli.torchrun import first_process_only, leave_writing_to_first, training_together
 from mild.errors import OptionError
 
 
@@ -31,13 +30,7 @@ class RouterOptions(o.LossOptions):
     epochs: Annotated[int | None, Option(help="Maximum number of epochs of a neural router.")] = (
         None
     )
-    batch_size: Annotated[
-        int | None, Option(help="Rows per step of a neural router, over all processes together.")
-    ] = None
-    checkpoint: Annotated[
-        str | None,
-        Option(metavar="PATH", help="Checkpoint file from which a neural router resumes training."),
-    ] = None
+    batch_size: Annotated[int | None, Option(help="Rows per step of a neural router.")] = None
 
     def arguments(self) -> dict[str, Any]:
         """Parameters of a router; None where the router's default applies."""
@@ -77,7 +70,6 @@ class ShardOptions(o.EngineOptions):
         return is_parquet_folder(data)
 
 
-@first_process_only
 @o.takes_options
 def fit(
     *,
@@ -111,7 +103,6 @@ def fit(
     Example:
       mild fit outcomes.parquet --out router --beta 7B=0.3,1.5B=0.1
       mild fit outcomes.parquet --out router --price-weight 50 --router priced
-      torchrun --nproc-per-node 2 -m mild fit outcomes.parquet --out router --router neural
       mild fit "logs/*.parquet" --out router --text vectors --engine ray --address 10.0.0.7:6379
     """
     from mild.artifact.folder import check_target
@@ -135,41 +126,38 @@ def fit(
         raise OptionError(parameter="balance", rule="is for tables that fit into memory.")
     if streamed and columns.given:
         raise OptionError("--features and --costs are for tables that fit into memory.")
-    # Before the processes join: a missing file is an error in each of them.
     matrices = None if outcomes else source.matrices()
-    with training_together(router):
-        if streamed:
-            from mild.distributed.shards.fitting import fit_dataset
+    if streamed:
+        from mild.distributed.shards.fitting import fit_dataset
 
-            with progress_bar("fitting") as progress:
-                found = fit_dataset(
-                    data or "",
-                    out,
-                    unfitted,
-                    cost.terms(),
-                    reading=vars(reading),
-                    text=text.text,
-                    model=text.model,
-                    standardize=standardize,
-                    engine=shards.engine,
-                    address=shards.address,
-                    n_jobs=shards.jobs,
-                    scratch=shards.scratch,
-                    overwrite=overwrite,
-                    progress=progress,
-                )
-            for sentence in found.notes:
-                note(sentence)
-            fitted, folder = found.fitted, found.folder
-            facts = {"engine": shards.engine, **found.as_dict()}
-        else:
-            table = source.read() if matrices is None else matrices
-            with progress_bar("fitting") as progress:
-                fitted = fit_data(
-                    table, unfitted, cost.terms(), features, balance, standardize, progress
-                )
-            leave_writing_to_first()
-            folder, facts = fitted.router.save(out, overwrite=overwrite), {}
+        with progress_bar("fitting") as progress:
+            found = fit_dataset(
+                data or "",
+                out,
+                unfitted,
+                cost.terms(),
+                reading=vars(reading),
+                text=text.text,
+                model=text.model,
+                standardize=standardize,
+                engine=shards.engine,
+                address=shards.address,
+                n_jobs=shards.jobs,
+                scratch=shards.scratch,
+                overwrite=overwrite,
+                progress=progress,
+            )
+        for sentence in found.notes:
+            note(sentence)
+        fitted, folder = found.fitted, found.folder
+        facts = {"engine": shards.engine, **found.as_dict()}
+    else:
+        table = source.read() if matrices is None else matrices
+        with progress_bar("fitting") as progress:
+            fitted = fit_data(
+                table, unfitted, cost.terms(), features, balance, standardize, progress
+            )
+        folder, facts = fitted.router.save(out, overwrite=overwrite), {}
     if matrices is not None:
         note_matrices(matrices)
         facts = {"features": matrices.feature_names, "left_out": matrices.left_out}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from mild.errors import (
-    ArtifactError,
     DegenerateDataWarning,
     InvalidInputError,
     MissingExtraError,
@@ -120,32 +119,6 @@ def test_with_rows_held_out_the_best_epoch_is_kept(models):
     assert router.best_epoch_ == 1 + held.index(min(held))
 
 
-def test_a_killed_run_goes_on_where_it_was(models, tmp_path):
-    class KilledError(Exception):
-        pass
-
-    def kill(step, steps, message):
-        if message.startswith("epoch 3"):
-            raise KilledError
-
-    options = {"epochs": 4, "dropout": 0.2, "batch_size": 16, "margins": "uniform"}
-    whole = small(models["bert"], **options).fit(TEXTS, COSTS)
-    options["checkpoint"] = tmp_path / "run.safetensors"
-    with pytest.raises(KilledError):
-        small(models["bert"], **options, progress=kill).fit(TEXTS, COSTS)
-    seen = []
-    again = small(models["bert"], **options, progress=lambda *said: seen.append(said))
-    again.fit(TEXTS, COSTS)
-    assert seen[0][2].startswith("epoch 3")
-    assert seen[-1][0] == seen[-1][1] == 4 * STEPS
-    assert again.history_ == whole.history_
-    np.testing.assert_array_equal(again.decision_function(TEXTS), whole.decision_function(TEXTS))
-    with pytest.raises(ArtifactError, match="belongs to another run, with other data"):
-        small(models["bert"], **options).fit(TEXTS[:50], COSTS[:50])
-    with pytest.raises(ArtifactError, match=r"with lr=0.003, not 0.001"):
-        small(models["bert"], **{**options, "lr": 1e-3}).fit(TEXTS, COSTS)
-
-
 def test_an_expert_can_go_without_a_refit(fitted):
     fewer = fitted.without(1)
     scores = fitted.decision_function(TEXTS[:10])
@@ -185,7 +158,6 @@ def test_a_rate_beyond_reason_is_said_to_diverge(models):
         ("dropout", 1.0),
         ("random_state", None),
         ("progress", 3),
-        ("checkpoint", 3),
         ("device", "no-such"),
     ],
 )

@@ -41,12 +41,6 @@ def test_tuned_margins_have_the_sum_that_was_asked_for_and_repeat_themselves(mod
     assert set(cheapest(COSTS)) == set(first.predict(TEXTS))
 
 
-def test_the_search_has_a_checkpoint_of_its_own(models, tmp_path):
-    path = tmp_path / "run"
-    TransformerRouter(models["bert"], checkpoint=path, **FAST).fit(TEXTS, COSTS)
-    assert {file.name for file in tmp_path.iterdir()} == {"run", "run.tuning"}
-
-
 def test_too_few_rows_leave_the_theory(models):
     tuned = TransformerRouter(models["bert"], **FAST).fit(TEXTS[:40], COSTS[:40])
     theory = TransformerRouter(models["bert"], **{**FAST, "margins": "theory"})

@@ -16,7 +16,6 @@ from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.errors import OptionError, UnsupportedError
 from mild.nn import mild_loss
 from mild.policies import Decoder, PerceptronPolicy, ScorePolicy
-from mild.routers.neural.group import Group
 from mild.routers.objective import Targets
 
 # Dense rows up to this many bytes are kept on an accelerator; more is sent batch by batch.
@@ -81,10 +80,6 @@ class Problem:
     def _index(self, rows: IntArray) -> Tensor:
         return torch.from_numpy(rows).to(self.device)
 
-    def data(self) -> dict[str, Any]:
-        """Arrays that identify the data of a run; None for one that is absent."""
-        return {"X": self.X, "costs": self.costs, "weight": self.sample_weight}
-
     def inputs(self, rows: IntArray) -> Any:
         """What the network reads of some rows: features (m, n_features), float32, on the device."""
         if self._resident is not None:
@@ -108,8 +103,8 @@ class Problem:
         asked = None if self._asked is None else self._asked[at]
         return mild_loss(scores, rewards, self._margins, self.targets.surrogate, asked=asked)
 
-    def validate(self, module: nn.Module, group: Group) -> dict[str, float]:
-        """Deferral loss and mean surrogate on the rows held out; shared among the processes of a group.
+    def validate(self, module: nn.Module) -> dict[str, float]:
+        """Deferral loss and mean surrogate on the rows held out.
 
         Rows whose chosen expert was never asked are left out of the deferral loss; if that leaves
         none it is infinite. Both are NaN for scores that are not finite.
@@ -117,7 +112,7 @@ class Problem:
         module.eval()
         rows = self.validation
         with torch.no_grad():
-            scores = self._scores(module, rows, group)
+            scores = self._scores(module, rows)
             if not bool(torch.isfinite(scores).all()):
                 return {"validation_loss": math.nan, "validation_surrogate": math.nan}
             surrogate = float(self.losses(scores, rows).mean())
@@ -128,17 +123,10 @@ class Problem:
         deferral = float(weight @ values[known]) / mass if mass > 0 else math.inf
         return {"validation_loss": deferral, "validation_surrogate": surrogate}
 
-    def _scores(self, module: nn.Module, rows: IntArray, group: Group) -> Tensor:
-        """Scores (m, n_experts) of rows, in blocks; each process of a group scores its share."""
-        own = group.share(np.arange(len(rows)))
-        blocks = np.array_split(own, max(1, math.ceil(len(own) / BLOCK)))
-        parts = [module(self.inputs(rows[block])).float() for block in blocks if len(block)]
-        if group.size == 1:
-            return torch.cat(parts)
-        scores = torch.zeros(len(rows), self.n_experts, device=self.device)
-        if parts:
-            scores[self._index(own)] = torch.cat(parts)
-        return group.add(scores)
+    def _scores(self, module: nn.Module, rows: IntArray) -> Tensor:
+        """Scores (m, n_experts) of rows, in blocks."""
+        blocks = np.array_split(rows, max(1, math.ceil(len(rows) / BLOCK)))
+        return torch.cat([module(self.inputs(block)).float() for block in blocks])
 
 
 def as_input(rows: Any, device: torch.device) -> Tensor:

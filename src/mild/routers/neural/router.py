@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -18,13 +17,6 @@ from mild.policies import Decoder, ScorePolicy
 from mild.routers.base import SurrogateRouter
 from mild.routers.objective import LABEL_LOSSES, training_targets
 
-# Parameters that must be the same for a run to be continued, with its data, margins and first weights.
-RUN_OPTIONS = (
-    "loss", "rewards", "counts", "norms", "total", "share_below", "cost_scale", "decision",
-    "sampling", "batch_size", "lr", "weight_decay", "optimizer", "schedule", "validation_fraction",
-    "patience", "random_state",
-)  # fmt: skip
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NetworkRouter(SurrogateRouter):
@@ -37,22 +29,7 @@ class NetworkRouter(SurrogateRouter):
     validation_fraction: float = 0.1
     device: Any = "auto"
     random_state: Any = 0
-    checkpoint: str | os.PathLike[str] | None = None
-    resume: bool = True
     progress: Callable[[int, int, str], Any] | None = None
-
-    def _check_options(self) -> None:
-        super()._check_options()
-        if self.checkpoint is None:
-            return
-        if not isinstance(self.checkpoint, (str, os.PathLike)):
-            raise invalid("checkpoint", f"must be a path or None; got {self.checkpoint!r}.")
-        if not isinstance(self.random_state, Integral):
-            raise invalid(
-                "random_state",
-                f"must be an integer for a run with a checkpoint, so that it can be continued; got "
-                f"{self.random_state!r}.",
-            )
 
 
 @dataclass(eq=False, repr=False)
@@ -66,11 +43,6 @@ class NeuralRouter(NetworkRouter):
     and the best epoch is kept.
 
     Features of very different scales train badly: put a ``StandardScaler`` before the router.
-
-    Inside a process group of torch (``torchrun``, ``torch.distributed.init_process_group``) the processes
-    train together. Each must be given the same rows and options, works on its share of every batch, and
-    ends with the network of one process with the same batches, up to rounding; dropout draws other numbers.
-    The first process decides when to stop, reports progress and writes the checkpoint.
 
     Parameters
     ----------
@@ -91,10 +63,6 @@ class NeuralRouter(NetworkRouter):
     patience : int, epochs without improvement before training stops
     device : "auto" (a CUDA device if there is one, else the CPU) or what torch calls a device
     random_state : int (fits repeat themselves on the same machine), RandomState or None
-    checkpoint : path or None; a file (safetensors, its header holding JSON) replaced after every epoch
-    resume : bool, continue from ``checkpoint`` if it is there; False starts over
-        After a kill the result is that of an uninterrupted run. A checkpoint of other data, options or
-        weights is refused. Without a schedule ``epochs`` may have grown.
     warm_start : bool, start from the last solution where it has the same shape
     progress : callable or None, called as ``progress(epoch, epochs, message)`` after every epoch
 
@@ -136,7 +104,6 @@ class NeuralRouter(NetworkRouter):
             ) from error
         # Imported here: these modules import torch.
         from mild.routers.neural import network, training
-        from mild.routers.neural.checkpoint import Run
 
         seed = self._seed()
         self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
@@ -150,7 +117,7 @@ class NeuralRouter(NetworkRouter):
             module = network.build_module(self.module, self.hidden, problem)
             if self.warm_start and hasattr(self, "policy_"):
                 network.warm_start(module, self.policy_)
-            run = Run()
+            run = training.Run()
             if costs.shape[1] > 1:
                 parts = [(module, float(self.lr))]
                 run = training.train_router(
@@ -159,7 +126,6 @@ class NeuralRouter(NetworkRouter):
                     problem,
                     training.make_optimizer(parts, float(self.weight_decay), self.optimizer),
                     reseed,
-                    options=RUN_OPTIONS if self.schedule is None else (*RUN_OPTIONS, "epochs"),
                     schedule=None if self.schedule is None else training.learning_rate,
                     patience=int(self.patience),
                     progress=self.progress,

@@ -1,7 +1,6 @@
 """Minibatch training: the loop of every torch model, optimisers and learning-rate schedules.
 
-All randomness of an epoch (the order of the rows, dropout) comes from the seed and the number of the
-epoch: a run continued from a checkpoint needs no generator state to repeat itself.
+All randomness of an epoch (the order of the rows, dropout) comes from the seed and the number of the epoch.
 """
 
 from __future__ import annotations
@@ -9,18 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from numbers import Integral
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mild.core.arrays import invalid
 from mild.errors import InvalidInputError
-from mild.routers.neural.checkpoint import Checkpoint, Run, run_options
-from mild.routers.neural.group import Group
 from mild.routers.neural.network import Problem, check_output
 
 MOMENTUM = 0.9
@@ -30,6 +26,39 @@ RISE, START, END = 0.3, 1 / 25, 1 / 25e4
 Progress = Callable[[int, int, str], Any]
 
 
+@dataclass
+class Run:
+    """Epochs run so far, their records, and the weights of the best, counted from 1.
+
+    Where no rows are held out, the last epoch is the best, and ``best`` is None.
+    """
+
+    epoch: int = 0
+    best_epoch: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Tensor] | None = None
+    diverged: bool = False
+
+    def add(self, record: dict[str, Any], module: nn.Module) -> None:
+        """Record one more epoch, and the network if it is the best so far."""
+        self.epoch += 1
+        self.history.append(record)
+        if "validation_loss" not in record:
+            self.best_epoch = self.epoch
+        elif self.best is None or self._merit(self.epoch) < self._merit(self.best_epoch):
+            self.best_epoch = self.epoch
+            self.best = {name: value.clone() for name, value in module.state_dict().items()}
+
+    def is_over(self, epochs: int, patience: int) -> bool:
+        """Whether all epochs are run, or none of the last ``patience`` was the best."""
+        return self.epoch >= epochs or self.epoch - self.best_epoch >= patience
+
+    def _merit(self, epoch: int) -> tuple[float, float]:
+        """Deferral loss; ties are broken by the surrogate."""
+        record = self.history[epoch - 1]
+        return record["validation_loss"], record["validation_surrogate"]
+
+
 def train_router(
     router: Any,
     module: nn.Module,
@@ -37,7 +66,6 @@ def train_router(
     optimizer: torch.optim.Optimizer,
     reseed: Callable[[int], None],
     *,
-    options: Sequence[str],
     schedule: Callable[[int, int], float] | None = None,
     clip: float | None = None,
     patience: int | None = None,
@@ -47,34 +75,17 @@ def train_router(
 ) -> Run:
     """Train the module of a router in place and leave it at its best epoch.
 
-    ``epochs``, ``batch_size``, ``checkpoint`` and ``resume`` are read from the router, whose parameters
-    ``options`` identify the run. In a process group of torch the processes train together. ``reseed``
-    seeds the generators that the module draws from; ``schedule`` gives the factor of the learning rates
-    at a step, of so many; ``clip`` is the largest norm of a step's gradient.
+    ``epochs`` and ``batch_size`` are read from the router. ``reseed`` seeds the generators that the module
+    draws from; ``schedule`` gives the factor of the learning rates at a step, of so many; ``clip`` is the
+    largest norm of a step's gradient.
     """
     epochs = int(router.epochs)
-    group = Group()
-    if group.size > 1 and not isinstance(router.random_state, Integral):
-        raise invalid(
-            "random_state",
-            f"must be an integer where several processes train together, so that they agree; got "
-            f"{router.random_state!r}.",
-        )
-    group.begin(module)
-    store = None
-    if router.checkpoint is not None or group.size > 1:
-        identity = run_options(router, options, problem.data(), problem.targets, module)
-        group.check_same(identity)
-        if router.checkpoint is not None:
-            owner = type(router).__name__
-            store = Checkpoint(router.checkpoint, identity, bool(router.resume), owner)
     rates = [options["lr"] for options in optimizer.param_groups]
 
     def run_epoch(epoch: int) -> dict[str, Any]:
         rng = np.random.default_rng([problem.seed, epoch])
         batches = problem.batches(int(router.batch_size), rng)
-        # Dropout must differ between the shares of the processes.
-        reseed((int(rng.integers(2**63)) + group.rank) % 2**63)
+        reseed(int(rng.integers(2**63)))
         module.train()
         losses = []
         for step, rows in enumerate(batches, (epoch - 1) * len(batches)):
@@ -83,76 +94,62 @@ def train_router(
                 for values, rate in zip(optimizer.param_groups, rates, strict=True):
                     values["lr"] = rate * schedule(step, steps)
             optimizer.zero_grad()
-            share = group.share(rows)
-            if len(share):
-                scores = module(problem.inputs(share))
-                check_output(scores, len(share), problem.n_experts)
-                loss = problem.losses(scores, share).sum() / len(rows)
-                loss.backward()  # type: ignore[no-untyped-call]
-                losses.append(loss.detach() * len(rows))
-            group.add_gradients(module)
+            scores = module(problem.inputs(rows))
+            check_output(scores, len(rows), problem.n_experts)
+            loss = problem.losses(scores, rows).sum() / len(rows)
+            loss.backward()  # type: ignore[no-untyped-call]
+            losses.append(loss.detach() * len(rows))
             if clip is not None:
                 nn.utils.clip_grad_norm_(module.parameters(), clip)
             optimizer.step()
-            if step_progress is not None and group.is_first:
+            if step_progress is not None:
                 message = f"epoch {epoch} of {epochs}, loss {loss.detach():.4f}"
                 step_progress(step + 1, steps, message)
-        total = torch.stack(losses).sum() if losses else torch.zeros((), device=problem.device)
         record: dict[str, Any] = {
             "epoch": epoch,
-            "loss": float(group.add(total)) / sum(map(len, batches)),
+            "loss": float(torch.stack(losses).sum()) / sum(map(len, batches)),
             "learning_rate": optimizer.param_groups[0]["lr"],
         }
         if len(problem.validation):
-            record.update(problem.validate(module, group))
+            record.update(problem.validate(module))
         return record
 
     return train_epochs(
         module,
-        optimizer,
         run_epoch,
         epochs,
         patience=patience,
-        store=store,
         progress=progress,
-        group=group,
         remedy=f"Lower lr={float(router.lr):g}{remedy}.",
     )
 
 
 def train_epochs(
     module: nn.Module,
-    optimizer: torch.optim.Optimizer,
     epoch: Callable[[int], dict[str, Any]],
     epochs: int,
     *,
     patience: int | None = None,
-    store: Checkpoint | None = None,
     progress: Progress | None = None,
-    group: Group | None = None,
     remedy: str = "Lower the learning rate.",
 ) -> Run:
     """Run epochs and leave the module at its best one; the loop of every torch model here.
 
     ``epoch`` runs one epoch, counted from 1, and returns its record: "loss", and "validation_loss" and
     "validation_surrogate" where rows are held out. Training stops after ``patience`` epochs without a
-    better validation loss, continues from ``store`` and writes it after every epoch. ``remedy`` is the
-    advice in the error that says that training diverged.
+    better validation loss. ``remedy`` is the advice in the error that says that training diverged.
     """
-    group = Group() if group is None else group
-    run = Run() if store is None else _continued(store, module, optimizer, epochs, group)
+    if patience is None:
+        patience = epochs
+    run = Run()
     with torch.enable_grad():
-        while not run.is_over(epochs, epochs if patience is None else patience):
-            own = epoch(run.epoch + 1)
-            # The first process decides for all, which may differ in the last digit.
-            record = group.first(partial(_finite, own, module))
-            if record is None:
+        while not run.is_over(epochs, patience):
+            record = epoch(run.epoch + 1)
+            if not _is_finite(record, module):
                 run.diverged = True
                 break
             run.add(record, module)
-            if store is not None:
-                group.first(partial(store.write, run, module, optimizer))
-            if progress is not None and group.is_first:
+            if progress is not None:
                 held_out = ""
                 if "validation_loss" in record:
                     held_out = f", validation {record['validation_loss']:.4f}"
@@ -166,31 +163,11 @@ def train_epochs(
     return run
 
 
-def _continued(
-    store: Checkpoint,
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    epochs: int,
-    group: Group,
-) -> Run:
-    """The run so far, read by the first process for all."""
-
-    def read() -> tuple[Run, Any, Any]:
-        return store.read(module, optimizer, epochs), module.state_dict(), optimizer.state_dict()
-
-    run, weights, state = group.first(read)
-    if not group.is_first:
-        module.load_state_dict(weights)
-        optimizer.load_state_dict(state)
-    return run
-
-
-def _finite(record: dict[str, Any], module: nn.Module) -> dict[str, Any] | None:
-    """The record of an epoch; None if the loss or a weight is not finite after it."""
-    finite = math.isfinite(record["loss"]) and not math.isnan(record.get("validation_loss", 0.0))
-    if finite and all(bool(value.isfinite().all()) for value in module.parameters()):
-        return record
-    return None
+def _is_finite(record: dict[str, Any], module: nn.Module) -> bool:
+    """Whether the loss of an epoch and every weight after it are finite."""
+    if not math.isfinite(record["loss"]) or math.isnan(record.get("validation_loss", 0.0)):
+        return False
+    return all(bool(value.isfinite().all()) for value in module.parameters())
 
 
 def learning_rate(step: int, steps: int) -> float:

@@ -113,9 +113,6 @@ class TextProblem(Problem):
         self.tokens = tokens
         self.lengths = np.array([len(row) for row in tokens])
 
-    def data(self) -> dict[str, Any]:
-        return super().data() | {"X": np.concatenate(self.tokens), "lengths": self.lengths}
-
     def inputs(self, rows: IntArray) -> Any:
         return [self.tokens[row] for row in rows]
 

