@@ -45,9 +45,21 @@ REMOVED: tuple[Removed, ...] = (
     Removed("name", "mild.routers.GroupRouter", "Use mild.routers.ClusterRouter."),
     Removed(
         "option",
+        "--balance",
+        "Leave it out. For figures per value of a column, evaluate with --where COLUMN=VALUE.",
+        ("compare", "evaluate", "fit", "tune"),
+    ),
+    Removed(
+        "option",
         "--topic",
         "Leave it out: kinds of queries are found in their texts, as clusters.",
         ("compare", "tune"),
+    ),
+    Removed(
+        "parameter",
+        "balance",
+        "Leave it out. For figures per value of a column, evaluate table.take(rows) of each value.",
+        ("compare", "evaluate", "fit", "tune"),
     ),
     Removed("parameter", "clusters", "Pass groups to RouterCV.fit.", ("RouterCV",)),
     Removed(
@@ -56,6 +68,12 @@ REMOVED: tuple[Removed, ...] = (
         "Leave it out: kinds of inputs are found as clusters. Groups that stay in one fold go to "
         "RouterCV.fit.",
         ("RouterCV",),
+    ),
+    Removed(
+        "parameter",
+        "strata",
+        "Pass sample_weight, such as scikit-learn's compute_sample_weight('balanced', strata).",
+        ("RouterCV.fit",),
     ),
     Removed(
         "parameter",
