@@ -76,14 +76,12 @@ def larger_case(n=400, seed=0, noise=0.3, gain=True):
     return table, table.costs(), X
 
 
-def document_of(
-    router, table, costs, X, *, groups=None, terms=None, balance=None, strata=None, **more
-):
+def document_of(router, table, costs, X, *, groups=None, terms=None, **more):
     """The document of a router that is judged by these rows, or by costs only if there is no table."""
     costs, X, task = np.asarray(costs, float), np.asarray(X), None
     terms = terms or CostTerms()
     if table is not None:
         groups = table.groups() if groups is None else np.asarray(groups)
-        task = Task(table, terms, costs, terms.formula(table), groups, None, balance, strata)
+        task = Task(table, terms, costs, terms.formula(table), groups)
     judged = JudgedRows(router, costs, X, router.predict(X), task)
     return Evaluation(judged.figures(0.95, 0), judged).document(**more)

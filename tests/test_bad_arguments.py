@@ -82,7 +82,6 @@ def test_a_weight_is_a_number(table, value):
         ({"router": 3}, "router"),
         ({"router": mild.LinearRouter}, "router"),
         ({"text": 3}, "text"),
-        ({"balance": 3}, "name"),
         ({"random_state": "a"}, "random_state"),
         ({"los": "tdef"}, "los"),
     ],

@@ -71,6 +71,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--balance",
+        "Leave it out. For figures per value of a column, evaluate with --where COLUMN=VALUE.",
+        where=("compare", "evaluate", "fit", "tune"),
+    ),
+    Removed(
+        "option",
         "--checkpoint",
         "A neural router is trained in one run.",
         where=("fit",),
@@ -86,6 +92,12 @@ REMOVED: tuple[Removed, ...] = (
         "--topic",
         "Leave it out: kinds of queries are found in their texts, as clusters.",
         where=("compare", "tune"),
+    ),
+    Removed(
+        "parameter",
+        "balance",
+        "Leave it out. For figures per value of a column, evaluate table.take(rows) of each value.",
+        where=("compare", "evaluate", "fit", "tune"),
     ),
     Removed(
         "parameter",
@@ -116,6 +128,12 @@ REMOVED: tuple[Removed, ...] = (
         "resume",
         "A neural router is trained in one run.",
         where=("NeuralRouter",),
+    ),
+    Removed(
+        "parameter",
+        "strata",
+        "Pass sample_weight, such as scikit-learn's compute_sample_weight('balanced', strata).",
+        where=("RouterCV.fit",),
     ),
     Removed(
         "parameter",

@@ -111,20 +111,6 @@ def test_rows_with_an_unknown_outcome_of_an_expert_are_left_out(
     assert sum(step["rows"] for step in found.figures.cascade["steps"]) == 280
 
 
-def test_means_over_the_values_of_a_column(router: Router, test_table: OutcomeTable) -> None:
-    kept = [i for i in range(300) if i % 2 == 0 or i < 100]
-    table = test_table.take(kept)
-    found = mild.evaluate(router, table, balance="topic")
-    parts = [
-        mild.evaluate(router, table.take([i for i in range(len(kept)) if topics[i] == topic]))
-        for topics in [table.column("topic")]
-        for topic in ("even", "odd")
-    ]
-    means = [[one.figures.cascade["calls"], one.figures.baselines[0]["loss"]] for one in parts]
-    own = [found.figures.cascade["calls"], found.figures.baselines[0]["loss"]]
-    assert_allclose(own, np.mean(means, axis=0))
-
-
 def test_a_table_without_answers_is_refused_with_the_remedy(router: Router) -> None:
     with pytest.raises(InvalidInputError, match=r"'small', 'other', 'large'\. .*answer__<expert>"):
         mild.evaluate(router, answer_table(50, answers=False))

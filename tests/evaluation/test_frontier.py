@@ -1,11 +1,8 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from mild.artifact import Router
 from mild.artifact.info import TargetInfo
-from mild.evaluation.figures import routing_figures
 from mild.evaluation.sections import (
     efficient,
     frontier,
@@ -175,21 +172,6 @@ def test_limits_of_a_target_are_those_of_the_best_expert_on_these_rows(
     rows = gathered(make_table(SCORES), [0, 0, 1, 2])  # quality 1 for $6.50; large alone: 1 for $20
     found = limits(rows, target)
     assert (found["quality"], found["dollars"], found["kept"]) == (quality, dollars, kept)
-
-
-def test_a_target_is_for_means_over_rows_also_in_a_balanced_report():
-    rows = gathered(make_table(SCORES), [0, 0, 0, 2])  # 0.75 over rows, 0.83 over strata
-    strata = np.array([0, 0, 0, 1])
-    balanced = replace(rows, outcomes=replace(rows.outcomes, strata=strata))
-    assert balanced.means(balanced.chosen)["quality"] > 0.8
-    wanted = solved({"keep_quality": 0.8})
-    names, chosen = rows.expert_names, rows.chosen
-    figures = [
-        routing_figures(one.outcomes, chosen, names, target=wanted).verdict.target
-        for one in (rows, balanced)
-    ]
-    assert [one.met for one in figures] == [False, False]
-    assert target_limits(wanted, figures[1]) == target_limits(wanted, figures[0])
 
 
 def test_a_router_without_a_target_has_no_limits():

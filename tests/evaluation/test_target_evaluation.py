@@ -92,12 +92,6 @@ def test_other_prices_or_a_lost_reference_end_the_target(router, test_rows):
     assert mild.evaluate(other, test_rows).verdict.target is None
 
 
-def test_a_balanced_evaluation_judges_the_target_in_means_over_rows(judged, router, test_rows):
-    found = mild.evaluate(router, test_rows, balance="subject")
-    assert found.verdict.target.quality == pytest.approx(judged.verdict.target.quality)
-    assert "means over rows" in found.verdict.sentence
-
-
 def test_the_report_follows_the_target(judged):
     document = judged.document()
     assert document["frontier"]["target"]["kept"] is judged.verdict.target.met

@@ -19,7 +19,6 @@ from mild.metrics import (
     simultaneous_intervals,
 )
 from mild.metrics.intervals import student_quantile
-from mild.metrics.rows import balanced_weights
 
 
 def test_the_interval_covers_the_true_mean_about_as_often_as_it_says():
@@ -328,27 +327,10 @@ def test_the_spread_is_the_standard_error_of_the_mean_of_known_rows() -> None:
     assert np.std(means) == pytest.approx(np.mean(errors), rel=0.1)
 
 
-def test_with_strata_the_spread_is_that_of_a_mean_of_stratum_means() -> None:
-    rng = np.random.default_rng(3)
-    strata = np.repeat([0, 1, 2], [5, 20, 75])
-    values = rng.normal(size=100) + 10.0 * strata
-    found = linearised_rows(values[:, None], balanced_weights(strata), strata)[:, 0]
-    parts = [values[strata == s] for s in range(3)]
-    assert found.mean() == pytest.approx(np.mean([part.mean() for part in parts]))
-    error = np.sqrt(sum(part.var(ddof=1) / len(part) for part in parts)) / 3
-    assert found.std() / np.sqrt(100) == pytest.approx(error)
-
-
-def test_with_strata_unknown_values_are_left_out() -> None:
+def test_unknown_values_are_left_out_of_weighted_means() -> None:
     values = [[1.0, np.nan], [3.0, np.nan], [5.0, 2.0], [9.0, 4.0]]
-    found = linearised_rows(values, [3.0, 3.0, 1.0, 1.0], ["a", "a", "b", "b"])
+    found = linearised_rows(values, [3.0, 3.0, 1.0, 1.0])
     np.testing.assert_allclose(found.mean(axis=0), [(3 * 4 + 14) / 8, 3.0])
-
-
-def test_strata_of_another_length_are_refused() -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        linearised_rows([[1.0], [2.0]], strata=[1])
-    assert caught.value.code == "invalid_strata"
 
 
 def test_groups_and_rows_have_the_same_mean() -> None:

@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-from sklearn.utils.class_weight import compute_sample_weight
 
 from mild.errors import InvalidInputError, OptionError
 from mild.metrics.rows import (
-    balanced_weights,
     check_draws,
     evaluated_costs,
     known_rows,
-    merged_strata,
     row_weights,
 )
 
@@ -75,24 +72,3 @@ def test_too_few_draws_for_the_confidence_are_refused():
     for confidence in (0.0, 1.0, NAN):
         with pytest.raises(InvalidInputError, match="between"):
             check_draws("n_draws", 1000, confidence)
-
-
-def test_balanced_weights_are_those_of_scikit_learn():
-    strata = ["a", "b", "b", "c", "c", "c"]
-    found = balanced_weights(strata)
-    np.testing.assert_allclose(found, compute_sample_weight("balanced", strata))
-    assert found.mean() == pytest.approx(1)
-
-
-@pytest.mark.parametrize(
-    ("strata", "groups", "merged"),
-    [
-        ("aabb", [0, 1, 2, 3], [0, 0, 1, 1]),
-        ("aabb", [0, 0, 1, 1], [-1, -1, -1, -1]),
-        ("aabbcd", [0, 1, 2, 3, 4, 5], [0, 0, 1, 1, -1, -1]),
-        ("aaabbc", [0, 1, 2, 3, 4, 5], [0, 0, 0, -1, -1, -1]),
-        ("aa", [0, 0], [-1, -1]),
-    ],
-)
-def test_strata_without_spread_are_taken_together(strata, groups, merged):
-    assert merged_strata(list(strata), groups).tolist() == merged

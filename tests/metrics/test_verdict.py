@@ -109,25 +109,6 @@ def test_a_gain_that_would_not_show_yet_shows_with_what_is_said_to_be_needed():
     assert again.pays is True
 
 
-def test_with_strata_the_estimate_is_the_mean_over_strata():
-    strata = np.repeat(["a", "b"], [90, 10])
-    gain = np.where(strata == "a", -1.0, 5.0)
-    noise = np.random.default_rng(0).normal(0, 0.1, size=100)
-    costs, chosen = np.column_stack([5 + gain + noise, np.full(100, 5.0)]), np.zeros(100, int)
-    rows = verdict_of_choices(costs, chosen, 1, NAMES)
-    alike = verdict_of_choices(costs, chosen, 1, NAMES, strata=strata)
-    assert (rows.pays, alike.pays) == (True, False)
-    means = [(costs[:, 0] - 5)[strata == name].mean() for name in "ab"]
-    assert alike.estimate == pytest.approx(np.mean(means))
-    assert alike.router_cost - alike.constant_cost == pytest.approx(alike.estimate)
-    # What strata differ by is no noise.
-    assert alike.high - alike.low < 0.2 < rows.high - rows.low
-    # As groups, the two strata are too few to judge by.
-    groups = verdict_of_choices(costs, chosen, 1, NAMES, groups=strata == "a", strata=strata)
-    assert groups.pays is None
-    assert groups.high - groups.low > 10
-
-
 def test_unknown_costs_are_not_rows():
     costs = np.tile([[0.0, 1.0]], (500, 1))
     costs[20:, 1] = np.nan

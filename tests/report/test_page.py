@@ -152,19 +152,6 @@ def test_the_verdict_stands_on_top():
         assert f'class="verdict {css}"' in render(document)
 
 
-def test_figures_that_are_means_over_values_say_so():
-    table, costs, X = larger_case(60)
-    table = make_table(table.scores.tolist(), origin=["rare", "usual", "usual"] * 20)
-    strata = np.array([0, 1, 1] * 20)
-    document = document_of(cost_router(), table, costs, X, balance="origin", strata=strata)
-    assert document["groups"]["column"] == "origin"
-    words = "mean over the values of origin"
-    page = render(document)
-    assert f"are right, {words}" in page
-    assert f"interval, {words}" in page
-    assert "over the values of" not in render(document_of(cost_router(), table, costs, X))
-
-
 def test_a_verdict_on_training_rows_is_no_green_headline():
     document = document_of(cost_router(), *larger_case(120))
     for evidence in ({"same_data_as_fit": True}, {"seen_in_fit": {"queries": 3, "checked": 120}}):

@@ -116,27 +116,3 @@ def test_a_stack_is_calibrated_by_the_estimates_that_it_made(data, folds):
     )
     found = fit_calibration(router, X, costs, folds)
     assert found is None or found.rows == N
-
-
-@pytest.mark.parametrize("head", [None, "logistic"])
-def test_a_weight_of_two_is_a_row_twice(data, folds, head):
-    X, costs = data
-    X = np.hstack([X, np.random.default_rng(1).normal(size=(N, 60))])  # estimates that are too sure
-    weight = 1.0 + (X[:, 0] > 0)
-    rows = np.repeat(np.arange(N), weight.astype(int))
-    twice = [tuple(np.flatnonzero(np.isin(rows, part)) for part in fold) for fold in folds]
-    prices = None if head is None else np.array([0.0, 0.1])
-
-    def calibrated(X, costs, folds, weight):
-        if head is None:
-            router = CostRegressionRouter().fit(X, costs, weight)
-            return fit_calibration(router, X, costs, folds, sample_weight=weight)
-        router = PricedRouter(error_head=head, alpha=1e-4).fit(X, costs, weight, prices)
-        return fit_calibration(router, X, costs + prices, folds, costs, prices, weight)
-
-    found = calibrated(X, costs, folds, weight)
-    copies = calibrated(X[rows], costs[rows], twice, None)
-    plain = calibrated(X, costs, folds, None)
-    for name in ("slopes", "offsets", "loss", "squared_error"):
-        assert getattr(found, name) == pytest.approx(getattr(copies, name), rel=1e-3, abs=1e-4)
-    assert found.slopes != pytest.approx(plain.slopes, rel=1e-3)

@@ -192,7 +192,6 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
         ({"groups": "nowhere"}, "invalid_name"),
         ({"text": "hash"}, "invalid_text"),
         ({"neighbours": 3}, "invalid_neighbours"),
-        ({"keep_quality": 0.9, "balance": "source"}, "invalid_balance"),
         ({"max_quality_loss": 0.1, "guarantee": 0.9, "calibration_share": 2}, "invalid_calibration_share"),
     ],
 )  # fmt: skip
@@ -276,22 +275,6 @@ def test_groups_times_and_equal_queries_count_as_what_they_are():
     repeated = {name: list(values) * 3 for name, values in make_columns(50).items()}
     found = mild.tune(table_of(repeated), **FAST).verdict
     assert (found.n_rows, found.n_groups) == (150, 50)
-
-
-def test_a_balance_column_changes_the_constant_and_the_decisions():
-    columns, rare = make_columns(150), np.arange(150) % 10 == 0
-    columns["origin"] = np.where(rare, "rare", "usual")
-    columns["correct__adder"] |= np.arange(150) % 3 == 0
-    for name in EXPERTS:
-        columns[f"correct__{name}"] = np.where(rare, name == "poet", columns[f"correct__{name}"])
-    table = table_of(columns)
-    plain, balanced = (mild.tune(table, balance=name, **FAST) for name in (None, "origin"))
-    assert [one.verdict.constant for one in (plain, balanced)] == ["adder", "poet"]
-    assert balanced.router.info.balance == "origin"
-    shares = [one.router.route(table.queries).count("poet") for one in (plain, balanced)]
-    assert shares[1] > shares[0]
-    with pytest.raises(InvalidInputError):
-        mild.tune(table, balance="origin", keep_quality=0.9, **FAST)
 
 
 @pytest.mark.parametrize("options", [{}, {"price_weight": 0.1}, {"save_dollars": 0.1}])

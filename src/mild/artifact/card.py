@@ -169,8 +169,6 @@ def _data(info: RouterInfo, facts: Mapping[str, str]) -> list[str]:
         rows["scores"] = (
             "some are between 0 and 1" if table.graded else "0 or 1, as far as recorded"
         )
-    if info.balance:
-        rows["counts alike"] = f"the values of column {info.balance}"
     rows["features"] = facts.get("text features") or facts.get("features", "")
     return _table(rows)
 

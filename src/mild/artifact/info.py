@@ -124,7 +124,7 @@ _PARTS: dict[str, type[InfoPart]] = {
 # The key of ``router.json`` that holds the notes, and the fields of RouterInfo -> their keys there.
 _NOTES_KEY = "notes"
 _NOTES = {
-    **{name: name for name in ("query", "constant", "mean_scores", "balance", *_PARTS)},
+    **{name: name for name in ("query", "constant", "mean_scores", *_PARTS)},
     **{name: name for name in ("tradeoffs", "price_head", "verdict", "standard_errors")},
     "hashes_complete": "marks_complete",
 }
@@ -142,7 +142,6 @@ class RouterInfo:
     cost: CostInfo | None = None
     constant: str | None = None  # the expert of least mean cost in training
     mean_scores: Mapping[str, float] | None = None  # expert -> mean score in training, for ties
-    balance: str | None = None  # column whose values count alike
     query: Mapping[str, Any] | None = None  # columns that make a query (Recipe.from_dict)
     table: TableInfo | None = None
     hashes_complete: bool | None = None  # whether every training query has its hash

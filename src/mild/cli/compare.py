@@ -36,7 +36,6 @@ def compare(
     cost: o.CostOptions,
     text: o.TextOptions,
     group: o.Group = None,
-    balance: o.Balance = None,
     time: o.Time = None,
     splits: Annotated[
         int | None, Option(min=1, help="Number of splits. Default: 5, or 1 with --time.")
@@ -74,7 +73,7 @@ def compare(
 
     Each method is fitted on the training rows of a split and judged on its test rows. Equal queries are
     never on both sides; with --group whole groups are on one side, and with --time the past is learned
-    and the future judged. With --balance, fits and figures are means over the values of a column.
+    and the future judged.
     One table has every method, and the verdict is below it; --details adds the other figures, which
     --json and --out always have. After Ctrl-C the splits that have finished are printed, and the exit code
     is 130.
@@ -91,7 +90,7 @@ def compare(
     features = text.features()
     if out is not None:
         check_results(out)
-    source = OutcomeSource(data, reading, cost=cost, text=text, group=group, balance=balance)
+    source = OutcomeSource(data, reading, cost=cost, text=text, group=group)
     with execution.running(jobs), progress_bar("comparing") as progress:
         found = run(
             source.read(),

@@ -28,7 +28,6 @@ def evaluate(
     confidence: o.Confidence = 0.95,
     cost: o.CostOptions,
     group: o.Group = None,
-    balance: o.Balance = None,
     keep_seen: o.KeepSeen = False,
     save: Annotated[
         bool, Option("--save", help="Write evaluation.json into DIR, for mild report.")
@@ -53,7 +52,7 @@ def evaluate(
     from mild.artifact import load
     from mild.evaluation.evaluate import evaluate as judge
 
-    source = OutcomeSource(data, reading, columns, cost, group=group, balance=balance)
+    source = OutcomeSource(data, reading, columns, cost, group=group)
     saved = load(router)
     table = read_known(saved, source)
     found = judge(

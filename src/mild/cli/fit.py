@@ -84,7 +84,6 @@ def fit(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     params: RouterOptions,
-    balance: o.Balance = None,
     standardize: o.Standardize = None,
     shards: ShardOptions,
     reading: o.TableOptions,
@@ -115,15 +114,13 @@ def fit(
     if router == "transformer":
         # --model then names the transformer, not the text features.
         arguments["model"], text = text.model, o.TextOptions(text.text)
-    source = OutcomeSource(data, reading, columns, cost, text, balance=balance)
+    source = OutcomeSource(data, reading, columns, cost, text)
     streamed = shards.apply_to(data)
     if not streamed and (shards.jobs is not None or shards.scratch is not None):
         raise OptionError("--jobs and --scratch are for shards: name a folder, or add --stream.")
     outcomes = streamed or source.is_outcomes()
     unfitted, features = make_router(router, arguments, seed), text.features()
     check_target(out, overwrite)
-    if streamed and balance is not None:
-        raise OptionError(parameter="balance", rule="is for tables that fit into memory.")
     if streamed and columns.given:
         raise OptionError("--features and --costs are for tables that fit into memory.")
     matrices = None if outcomes else source.matrices()
@@ -154,9 +151,7 @@ def fit(
     else:
         table = source.read() if matrices is None else matrices
         with progress_bar("fitting") as progress:
-            fitted = fit_data(
-                table, unfitted, cost.terms(), features, balance, standardize, progress
-            )
+            fitted = fit_data(table, unfitted, cost.terms(), features, standardize, progress)
         folder, facts = fitted.router.save(out, overwrite=overwrite), {}
     if matrices is not None:
         note_matrices(matrices)

@@ -50,14 +50,6 @@ Group = Annotated[
     str | None,
     Option(metavar="COLUMN", help="Keep rows with equal values in this column together."),
 ]
-Balance = Annotated[
-    str | None,
-    Option(
-        metavar="COLUMN",
-        help="Weight the values of this column equally: average over its values, not over rows.",
-        rich_help_panel="Router",
-    ),
-]
 KeepSeen = Annotated[
     bool,
     Option(

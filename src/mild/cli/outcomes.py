@@ -26,12 +26,11 @@ class OutcomeSource:
     text: TextOptions = field(default_factory=TextOptions)
     group: str | None = None
     time: str | None = None
-    balance: str | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The options that are arguments of ``mild.tune``, ``evaluate`` and ``compare``."""
-        return {**self.cost.arguments(), "groups": self.group, "balance": self.balance}
+        return {**self.cost.arguments(), "groups": self.group}
 
     def is_outcomes(self) -> bool:
         """Whether the file is a table of outcomes, or one of features and costs.
@@ -63,7 +62,6 @@ class OutcomeSource:
         """Raise an error if an option was given that is only for tables of outcomes."""
         given = {**vars(self.reading), **vars(self.cost), **vars(self.text)}
         given |= {"group": self.group, "time": self.time}
-        given |= {"balance": self.balance}
         for name, value in given.items():
             # choices is a switch that is on by default; rows are selected in every table.
             if value is not None and name not in ("choices", "where"):
@@ -118,11 +116,9 @@ def note_findings(table: OutcomeTable) -> None:
 
 
 def loss_line(result: Mapping[str, Any]) -> str:
-    """What the loss is, what is averaged over, and the kind of text features."""
-    balance = result.get("balance")
-    means = "" if balance is None else f", mean over the values of {balance}"
+    """What the loss is, and the kind of text features."""
     text = "" if result.get("text") is None else f"; text features: {result['text']}"
-    return f"loss = {result['cost']['words']}{means}{text}"
+    return f"loss = {result['cost']['words']}{text}"
 
 
 def note_matrices(table: Matrices) -> None:

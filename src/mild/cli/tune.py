@@ -136,7 +136,6 @@ def tune(
     target: TargetOptions,
     options: SearchOptions,
     router: o.LossOptions,
-    balance: o.Balance = None,
     standardize: o.Standardize = None,
     jobs: o.Jobs = None,
     execution: o.EngineOptions,
@@ -147,8 +146,7 @@ def tune(
 
     Strengths and margins of a linear router and other kinds of routers are compared by
     cross-validation. Equal queries, and rows of a --group, stay in one fold; with --time each fold is
-    judged by routers fitted on the past. With --balance, fits and figures are means over the values of a
-    column, such as a data set or a subject, however many rows each has. With --cascade, on a table with
+    judged by routers fitted on the past. With --cascade, on a table with
     answers (answer__<model>), experts may be asked in steps until an answer is probably right. After
     Ctrl-C the best router so far is saved, and the exit code is 130.
 
@@ -167,7 +165,7 @@ def tune(
     execution.check()
     arguments = options.arguments() | router.arguments() | vars(target)
     features = text.features()
-    source = OutcomeSource(data, reading, columns, cost, text, group, time, balance)
+    source = OutcomeSource(data, reading, columns, cost, text, group, time)
     check_target(out, overwrite)
     table = source.data()
     with execution.running(jobs), progress_bar("searching") as progress:

@@ -455,13 +455,12 @@ class OutcomeTable:
             labels.append(self.labels(column))
         return joined_groups(*labels)
 
-    def labels(self, name: str, parameter: str = "group") -> list[Hashable]:
+    def labels(self, name: str) -> list[Hashable]:
         """Values of a column that divides the rows into kinds: plain ones, at least two different.
 
         Parameters
         ----------
         name : name of the column
-        parameter : name that an error message uses
 
         Returns
         -------
@@ -473,18 +472,17 @@ class OutcomeTable:
         ['maths', 'maths']
         """
         values = self.column(name)
-        aim = "balance" if parameter == "balance" else "group"
         if any(not isinstance(value, Hashable) for value in values):
             raise InvalidInputError(
-                f"column {name!r} must hold plain values to {aim} by; got lists or objects.",
-                parameter=parameter,
+                f"column {name!r} must hold plain values to group by; got lists or objects.",
+                parameter="group",
             )
         known = {value for value in values if value is not None}
         if len(known) < 2:
             raise InvalidInputError(
-                f"column {name!r} must hold at least two different values to {aim} by; "
+                f"column {name!r} must hold at least two different values to group by; "
                 f"{'all rows have the same one' if known else 'it is empty'}.",
-                parameter=parameter,
+                parameter="group",
             )
         return values
 

@@ -75,8 +75,8 @@ def cascade_figures(
     and the losses are only compared.
     """
     known, other, asked = outcomes.take(rows), direct[rows], run.asked[rows]
-    weight, names = known.weight, task.table.expert_names
-    about = (task.groups[rows], task.counted, known.strata, confidence, seed)
+    names = task.table.expert_names
+    about = (task.groups[rows], task.counted, confidence, seed)
     verdict = minus_choices(known.costs[:, -1], known.costs, other, *about)
     means = known.means(other)
     paid = known.means(np.full(len(other), len(names)))["dollars_per_1000"]
@@ -88,8 +88,8 @@ def cascade_figures(
     sentence = headline + words.replace("that of always", "that of", 1)
     figures = {
         "steps": _steps(run, known, rows, names),
-        "asked": np.average(asked, axis=0, weights=weight),
-        "calls": np.average(asked.sum(axis=1), weights=weight),
+        "asked": asked.mean(axis=0),
+        "calls": asked.sum(axis=1).mean(),
         "direct": {**verdict.as_dict(), "headline": headline, "sentence": sentence},
     }
     return as_python(figures, finite=True), means
@@ -109,9 +109,9 @@ def _steps(
             {
                 "experts": [names[k] for k in experts],
                 "rows": int(ends.sum()),
-                "share": float(np.average(ends, weights=known.weight)),
+                "share": float(ends.mean()),
                 **part.means(np.full(len(part.costs), len(names))),
-                "estimated": mean_known(probability[ends], part.weight) if judged else None,
+                "estimated": mean_known(probability[ends]) if judged else None,
             }
         )
     return found

@@ -45,14 +45,12 @@ from mild.evaluation.figures import minority_recall, named_baselines
 from mild.features import TextFeatures
 from mild.metrics.outcomes import (
     Outcomes,
-    Stratified,
     baselines,
     is_graded,
     mean_scores,
     quality_name,
 )
 from mild.metrics.routing import FEWEST_GROUPS
-from mild.metrics.rows import balanced_weights, merged_strata
 from mild.policies import CascadePolicy, CascadeRun
 from mild.report import write_document
 from mild.report.document import Document
@@ -91,7 +89,6 @@ class Context:
     largest: float | None
     seed: int = 0  # of what is drawn at random
     jobs: int | None = None  # parallel workers
-    strata: Any = None  # (n_rows,) label of the group of each training row, if groups count alike
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
     # whose answers a cascade reads; its calls at most
     answered: tuple[Task, Split, int] | None = None
@@ -236,7 +233,7 @@ def run_method(
             if method.reads and context.answered is not None:
                 return _run_cascade(*context.answered, X_train, X_test)
             router = method.build(context)
-            labels = fit_labels(router, context.strata, "", context.groups)
+            labels = fit_labels(router, context.groups)
             costs = train_costs if order is None else train_costs[:, order]
             router.fit(X_train, costs, **labels)
     except TuningInterruptedWarning as error:
@@ -257,12 +254,11 @@ def _run_cascade(task: Task, split: Split, max_calls: int, X_train: Any, X_test:
 
     start, table, answers = time.perf_counter(), task.table, task.table.answers
     assert answers is not None
-    (train, test), errors, strata = (split.train, split.test), 1 - table.scores, task.strata
-    weight = None if strata is None else balanced_weights(strata[train])
+    (train, test), errors = (split.train, split.test), 1 - table.scores
     # Rounded, or 1.6 - 1 and 0.6 would differ.
     asking = np.round(task.costs - errors, 12)
     router = CascadeRouter(1.0, max_calls)
-    router.fit(X_train, errors[train], weight, answers=answers.take(train), prices=asking[train])
+    router.fit(X_train, errors[train], answers=answers.take(train), prices=asking[train])
     policy: CascadePolicy = router.policy_
     run = policy.run(X_test, answers.take(test))
     steps = [[table.expert_names[k] for k in step] for step in policy.steps]
@@ -272,14 +268,13 @@ def _run_cascade(task: Task, split: Split, max_calls: int, X_train: Any, X_test:
 
 
 @dataclass(frozen=True, eq=False)
-class SplitResult(Stratified):
+class SplitResult:
     """The test rows of one split and what each method chose on them."""
 
     # (n_test, n_experts), and a column for a cascade; NaN where an expert was not asked
     costs: FloatArray
     groups: IntArray  # (n_test,) rows with the same number, also in other splits, count as one
     choices: Mapping[str, Choices]  # key of a method -> what it did
-    strata: IntArray | None = None  # (n_test,) labels of groups that count alike
 
     def paid(self, key: str) -> FloatArray:
         """Costs (n_test,) of a method's choices, NaN where unknown."""
@@ -287,8 +282,7 @@ class SplitResult(Stratified):
 
     def level(self, key: str) -> FloatArray:
         """Rows (n_test,) whose mean is the method's mean cost."""
-        strata = None if self.strata is None else merged_strata(self.strata, self.groups)
-        return metrics.linearised_rows(self.paid(key)[:, None], self.weight, strata)[:, 0]
+        return metrics.linearised_rows(self.paid(key)[:, None])[:, 0]
 
     def same(self, key: str, other: str) -> bool:
         """Whether two methods gave the same answers at the same costs."""
@@ -493,7 +487,7 @@ class Comparison:
     not_compared : which test rows were left out because an expert was not asked, in a sentence; or
         None
     interrupted : whether Ctrl-C ended it before the last split
-    settings : cost, text, group, time, balance of a table of outcomes; empty for numbers
+    settings : cost, text, group, time of a table of outcomes; empty for numbers
     table : None for numbers
     notes : what to know about the rows that were used
 
@@ -616,17 +610,15 @@ class Comparison:
     def document(self, title: str = "Comparison of routers") -> Document:
         """The content of a report on the comparison, JSON-ready."""
         names, content = list(self.expert_names), self.as_dict()
-        cost, balance = self.settings.get("cost") or {}, self.settings.get("balance")
+        cost = self.settings.get("cost") or {}
         row, constant = self.row(self.chosen), self.row("constant")
         chosen = next(one for one in content["methods"] if one["method"] == self.chosen)
         splits = counted(self.n_splits, "split")
         settings = {"text features": self.settings.get("text", "none")}
         settings |= {name: self.settings.get(name) or "none" for name in ("group", "time")}
-        settings |= {} if balance is None else {"balance": balance}
         return document_header("comparison", title, names, cost) | {
             "rows": self.n_rows,
             "quality_name": self.quality_name,
-            "balance": balance,
             "left_out": self.not_compared,
             "verdict": self.verdict.as_dict(),
             "figures": {
@@ -689,7 +681,6 @@ def compare(
     test_size: float = 0.3,
     groups: Any = None,
     time: str | None = None,
-    balance: str | None = None,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
@@ -721,7 +712,6 @@ def compare(
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split; with ``costs``, (n_samples,) labels
     time : column of times; the past is learned and the future judged
-    balance : column whose values count alike: fits and figures are means over its values
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
     cv : folds in which each method chooses its strength
@@ -752,7 +742,7 @@ def compare(
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
     if costs is not None or isinstance(data, Matrices):
-        given: dict[str, Any] = {"time": time, "balance": balance, "text": text}
+        given: dict[str, Any] = {"time": time, "text": text}
         given |= {"beta": beta, "price_weight": price_weight, "latency_weight": latency_weight}
         for name, value in given.items():
             if value is not None:
@@ -763,7 +753,7 @@ def compare(
         n_folds = cv
     else:
         table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
-        task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups, balance)
+        task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups)
         table = task.table
         splits = task_splits(task, n_splits, test_size, time, random_state)
         n_folds = possible_folds(task, cv, splits=splits)
@@ -774,7 +764,6 @@ def compare(
         notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
         jobs = parallel_jobs(n_jobs, table.rows)
         settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
-        settings |= {"balance": balance}
     found = compare_methods(
         rows,
         splits,
@@ -823,10 +812,9 @@ def compare_methods(
 ) -> Comparison:
     """Compare methods, the best constant first, on the same splits of the same rows; see ``compare``.
 
-    Rows are compared in which every expert was asked, if there are enough of them (``common_rows``). With
-    ``rows.outcomes.strata`` every mean is over strata instead of rows, in training and in judging.
+    Rows are compared in which every expert was asked, if there are enough of them (``common_rows``).
     """
-    inputs, strata = rows.inputs, rows.outcomes.strata
+    inputs = rows.inputs
     array = check_costs(rows.outcomes.costs)
     if len(inputs) != len(array):
         rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
@@ -852,10 +840,9 @@ def compare_methods(
                 f"{len(array)} rows, one leaves fewer. Collect more rows.",
                 parameter="table",
             )
-        parts = None if strata is None else strata[split.train]
         drawn = groups[split.train]
         answered = (rows.task, split, rows.max_calls) if reads and rows.task is not None else None
-        about = (parts, drawn, answered)
+        about = (drawn, answered)
         contexts.append(Context(inner, rows.largest, seed, jobs, *about))
     orders = [rows.order(split.train) for split in splits]
     results: list[SplitResult] = []
@@ -865,7 +852,7 @@ def compare_methods(
         for choices in _run_splits(inputs, array, splits, methods, contexts, report, orders):
             split = splits[len(results)]
             known = rows.tested(split, choices)
-            results.append(SplitResult(known.costs, groups[split.test], choices, known.strata))
+            results.append(SplitResult(known.costs, groups[split.test], choices))
             tested.append(known)
     except KeyboardInterrupt:
         if not results:
@@ -888,14 +875,9 @@ def compare_methods(
         chosen=chosen,
         verdict=_verdict(lines, chosen, rows, len(splits), confidence),
         expert_names=tuple(rows.expert_names),
-        oracle=float(
-            np.mean([metrics.oracle_loss(one.experts.costs, one.weight) for one in tested])
-        ),
+        oracle=float(np.mean([metrics.oracle_loss(one.experts.costs) for one in tested])),
         oracle_shares=np.mean(
-            [
-                metrics.expert_shares(best, array.shape[1], one.weight)
-                for best, one in zip(perfect, results, strict=True)
-            ],
+            [metrics.expert_shares(best, array.shape[1]) for best in perfect],
             axis=0,
         ),
         baselines=_mean_baselines(
@@ -1049,19 +1031,11 @@ def _row(
     judged = [(known, one.chosen) for known, one in zip(outcomes, own, strict=True)]
     # The experts, and whose answers are given.
     pairs = [(known.experts.costs, known.answering(chosen)) for known, chosen in judged]
-    weights = [one.weight for one in results]
     recall = np.array(
-        [
-            metrics.expert_recall(*pair, weight, best)
-            for pair, weight, best in zip(pairs, weights, perfect, strict=True)
-        ]
+        [metrics.expert_recall(*pair, best=best) for pair, best in zip(pairs, perfect, strict=True)]
     )
     figures = [known.means(chosen) for known, chosen in judged]
-    asked = [
-        np.average(one.run.asked, axis=0, weights=weight)
-        for one, weight in zip(own, weights, strict=True)
-        if one.run is not None
-    ]
+    asked = [one.run.asked.mean(axis=0) for one in own if one.run is not None]
 
     def mean(name: str) -> float | None:
         values = [figure[name] for figure in figures]
@@ -1083,22 +1057,12 @@ def _row(
         what=method.what,
         costs=np.array([one.level(key).mean() for one in results]),
         shares=np.mean(
-            [
-                metrics.expert_shares(given, costs.shape[1], weight)
-                for (costs, given), weight in zip(pairs, weights, strict=True)
-            ],
+            [metrics.expert_shares(given, costs.shape[1]) for costs, given in pairs],
             axis=0,
         ),
         recall=np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
         balanced=metrics.balanced_deferral_loss(tested, chosen, best=np.concatenate(perfect)),
-        control=float(
-            np.mean(
-                [
-                    metrics.shuffled_control(*pair, weight)
-                    for pair, weight in zip(pairs, weights, strict=True)
-                ]
-            )
-        ),
+        control=float(np.mean([metrics.shuffled_control(*pair) for pair in pairs])),
         price=None if dollars is None else dollars / 1000,
         accuracy=mean("accuracy"),
         latency=mean("seconds"),

@@ -110,7 +110,7 @@ class Evaluation:
         True
         """
         task = self.judged.task
-        about = {} if task is None else {"cost": task.cost, "balance": task.balance}
+        about = {} if task is None else {"cost": task.cost}
         found = {**about, **self.figures.as_dict(), **as_python(self.overlap)}
         return {**found, "notes": list(self.notes)}
 
@@ -146,8 +146,8 @@ class Evaluation:
 
         Parameters
         ----------
-        group : column by which the report shows where routing helps; None for that of the task, that of
-            ``balance``, or that of the subjects
+        group : column by which the report shows where routing helps; None for that of the task, or
+            a usual column of subjects
         comparison : ``Comparison.as_dict()`` on the same table
         split : how the rows were chosen, in words
         title : title of the page
@@ -166,7 +166,6 @@ class Evaluation:
         router, task, X = judged.router, judged.task, judged.X
         names, table = list(router.expert_names), None if task is None else task.table
         cost = {} if task is None else task.cost
-        balance = None if task is None else task.balance
         # A cascade decides by answers; it estimates no shares.
         shares = None if judged.run else router.predict_proba(X).astype(np.float64)
         texts = None if table is None or not table.has_queries else table.queries
@@ -175,8 +174,7 @@ class Evaluation:
         column, labels, groups = None, None, None
         if task is not None and table is not None:
             groups = task.groups
-            column = group or task.group_column or balance
-            column = column or sections.find_group_column(table.columns)
+            column = group or task.group_column or sections.find_group_column(table.columns)
             labels = None if column is None else table.column(column)
         if not found.rows.all():
             routed, X = routed.take(found.rows), X[found.rows]
@@ -201,7 +199,6 @@ class Evaluation:
         return document_header("evaluation", title, names, cost) | {
             "rows": n,
             "quality_name": found.quality_name,
-            "balance": balance,
             "left_out": found.left_out,
             "notes": list(self.notes),
             "verdict": found.verdict.as_dict(),
@@ -237,7 +234,6 @@ class Evaluation:
             "settings": [
                 ["confidence", f"{confidence * 100:g} %"],
                 ["seed", str(self.random_state)],
-                *([] if balance is None else [["means", f"over the values of {balance}"]]),
             ],
         }
 
@@ -376,7 +372,6 @@ def evaluate(
     costs: Any = None,
     *,
     groups: str | None = None,
-    balance: str | None = None,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
@@ -402,7 +397,6 @@ def evaluate(
         ``costs``, features (n_samples, n_features), or texts for a router that reads texts
     costs : (n_samples, n_experts), NaN where an expert was not asked
     groups : column whose equal values count once in the interval, beside equal queries
-    balance : column whose values count alike: figures are means over its values
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     keep_seen : whether rows stay whose query the router was trained on. By default they are left out where
         they are less than 5 % of the rows; where they are more, they stay, and a warning says so
@@ -430,7 +424,7 @@ def evaluate(
         router = load(router)
     elif not isinstance(router, Router):
         router = source_of(router)
-    judged, notes = _known_rows(router, data, costs, asked, groups, balance, keep_seen)
+    judged, notes = _known_rows(router, data, costs, asked, groups, keep_seen)
     return Evaluation(judged.figures(confidence, random_state), judged, random_state, notes)
 
 
@@ -448,11 +442,10 @@ def _known_rows(
     costs: Any,
     asked: CostTerms,
     groups: str | None,
-    balance: str | None,
     keep_seen: bool,
 ) -> tuple[JudgedRows, tuple[str, ...]]:
     if costs is not None or isinstance(data, Matrices) or router.text is None:
-        given = {"groups": groups, "balance": balance, **asked.as_dict()}
+        given = {"groups": groups, **asked.as_dict()}
         for name, value in given.items():
             if value is not None:
                 raise invalid(name, "is for tables of outcomes; these are features and costs.")
@@ -472,7 +465,7 @@ def _known_rows(
     notes += [] if sentence is None else [sentence]
     fitted = terms_of(router)
     terms = asked if asked.stated or fitted is None else fitted
-    task = replace(make_task(table, terms, groups, balance), training_scores=scores_at_fit(router))
+    task = replace(make_task(table, terms, groups), training_scores=scores_at_fit(router))
     notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)

@@ -97,32 +97,26 @@ def routing_figures(
 
     Rows of one of the ``groups``, a "query" or a "group" by ``counted``, count once in the interval.
     ``fitted`` is the best constant of the rows that the router was fitted on. With a ``target`` the verdict
-    is on this, against the expert that was best when the router was tuned, in means over rows. Where
-    experts tie in loss, the oracle's shares and the recall take the one of ``outcomes.oracle``. With
-    ``outcomes.strata`` every other mean is over these strata. Where the choices are a cascade's, shares
-    and recall are those of the experts whose answers are given.
+    is on this, against the expert that was best when the router was tuned. Where
+    experts tie in loss, the oracle's shares and the recall take the one of ``outcomes.oracle``. Where
+    the choices are a cascade's, shares and recall are those of the experts whose answers are given.
     """
     costs, prices, experts = outcomes.costs, outcomes.prices, outcomes.experts
     common = common_rows(costs, chosen)
     rows = common.rows
     known_rows, known_choices = outcomes.take(rows), chosen[rows]
-    weight = known_rows.weight
-    weights = None
-    if weight is not None:
-        weights = np.zeros(len(costs))
-        weights[rows] = weight
-    figures = summary(experts.costs, outcomes.answering(chosen), weights, missing="skip")
+    figures = summary(experts.costs, outcomes.answering(chosen), missing="skip")
     perfect, answering = known_rows.oracle(), known_rows.answering(known_choices)
-    recall = expert_recall(known_rows.experts.costs, answering, weight, perfect)
+    recall = expert_recall(known_rows.experts.costs, answering, best=perfect)
     figures = replace(
         figures,
-        oracle_shares=expert_shares(perfect, len(expert_names), weight),
+        oracle_shares=expert_shares(perfect, len(expert_names)),
         recall=recall,
         balanced_recall=float(np.nanmean(recall)),
         constant_expert=known_rows.best_constant(),
     )
     if outcomes.given is not None:
-        loss = deferral_loss(known_rows.costs, known_choices, weight, missing="skip")
+        loss = deferral_loss(known_rows.costs, known_choices, missing="skip")
         gain = (figures.constant_loss - loss) / (figures.headroom or math.nan)
         captured = math.nan if math.isnan(figures.headroom_captured) else gain
         n_known = int((~np.isnan(known_rows.costs[:, -1])).sum())
@@ -131,14 +125,13 @@ def routing_figures(
     router_price = constant_price = expert_prices = None
     if prices is not None:
         prices = prices[rows]
-        means = [mean_known(column, weight) for column in prices.T[: len(expert_names)]]
+        means = [mean_known(column) for column in prices.T[: len(expert_names)]]
         expert_prices = 1000 * np.array(means, dtype=np.float64)
         paid = np.column_stack([prices[np.arange(len(prices)), chosen[rows]], prices[:, expert]])
         both = ~np.isnan(paid).any(axis=1)
         # Rows of which the price is known say nothing of an expert that has no price.
         if both.any() and all_priced(paid.sum(axis=1), known_choices):
-            paid_weight = None if weight is None else weight[both]
-            both_means = np.average(paid[both], axis=0, weights=paid_weight)
+            both_means = paid[both].mean(axis=0)
             router_price, constant_price = (1000 * both_means).tolist()
     verdict = verdict_of_choices(
         costs[rows],
@@ -150,12 +143,10 @@ def routing_figures(
         confidence=confidence,
         random_state=seed,
         dollars=None if router_price is None else (router_price - constant_price) / 1000,
-        strata=known_rows.strata,
     )
     if outcomes.given is not None:
         verdict = replace(verdict, router="the cascade")
     if target is not None and target.best_expert in expert_names and known_rows.scores is not None:
-        over = "these rows" if known_rows.strata is None else "these rows (in means over rows)"
         reference = list(expert_names).index(target.best_expert)
         judged = target_of_choices(
             known_rows.scores,
@@ -168,7 +159,6 @@ def routing_figures(
             groups=None if groups is None else groups[rows],
             confidence=confidence,
             random_state=seed,
-            judged_on=over,
             asks_reference=None
             if known_rows.asked is None
             else np.broadcast_to(known_rows.asked[:, [reference]], known_rows.costs.shape),
@@ -178,7 +168,7 @@ def routing_figures(
         expert_names,
         rows,
         figures.as_dict(),
-        constant_losses(known_rows.experts.costs, weight),
+        constant_losses(known_rows.experts.costs),
         baselines(known_rows, known_choices, expert_names, fitted),
         verdict,
         minority_recall(figures.recall, figures.oracle_shares),

@@ -83,7 +83,7 @@ class RoutedRows:
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""
 
-        found, asking, weight = self.outcomes.means(chosen), self.asking, self.outcomes.weight
+        found, asking = self.outcomes.means(chosen), self.asking
         return {
             "cost": found["loss"],
             "quality": found["accuracy"],
@@ -91,9 +91,9 @@ class RoutedRows:
             "seconds": found["seconds"],
             "asking": None
             if asking is None
-            else mean_known(asking[np.arange(len(chosen)), chosen], weight),
+            else mean_known(asking[np.arange(len(chosen)), chosen]),
             "shares": metrics.expert_shares(
-                self.outcomes.answering(chosen), len(self.expert_names), weight
+                self.outcomes.answering(chosen), len(self.expert_names)
             ).tolist(),
         }
 
@@ -185,8 +185,7 @@ def target_limits(solved: TargetInfo | None, judged: TargetVerdict | None) -> di
 
     Limits that are relative to the best expert, as it was found when the router was tuned, are those of
     this expert on these rows. ``kept`` says whether the verdict ``judged`` finds the target met; it is None
-    where the rows do not say. A target is for means over rows, also where the figures of the report are
-    means over strata.
+    where the rows do not say.
     """
     if solved is None or judged is None:
         return None

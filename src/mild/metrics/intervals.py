@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -314,9 +313,7 @@ def linear_interval(estimate: float, parts: FloatArray, confidence: float = 0.95
     return Interval(estimate, estimate - reach, estimate + reach, error, count, confidence)
 
 
-def linearised_rows(
-    values: ArrayLike, sample_weight: ArrayLike | None = None, strata: ArrayLike | None = None
-) -> FloatArray:
+def linearised_rows(values: ArrayLike, sample_weight: ArrayLike | None = None) -> FloatArray:
     """Rows whose plain mean is each column's weighted mean over its known rows.
 
     ``n * w_i * known_ij / sum_i w_i known_ij * (v_ij - mean_j) + mean_j``: the values themselves when
@@ -324,15 +321,10 @@ def linearised_rows(
     error, although the columns miss different rows. (Rows that both columns know would favour rows on
     which two routers agree.) A column without a known row of positive weight is all NaN.
 
-    With ``strata``, which are fixed and not drawn, ``v_ij - mean_j`` is replaced by the deviation from the
-    mean of the row's stratum, times ``sqrt(n_s / (n_s - 1))`` for its ``n_s`` known rows: differences
-    between strata are no noise. Pass what ``merged_strata`` returns: one group has no spread.
-
     Parameters
     ----------
     values : (n_samples, m) array; NaN where a value is not known
     sample_weight : (n_samples,) optional
-    strata : (n_samples,) labels, optional
 
     Examples
     --------
@@ -346,30 +338,7 @@ def linearised_rows(
     filled = np.where(known, array, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = (mass * filled).sum(axis=0) / total
-        deviation = filled - mean
-        if strata is not None:
-            deviation = _within_strata(filled, mass, known, np.asarray(strata))
-        return len(array) * mass / total * deviation + mean
-
-
-def _within_strata(
-    values: FloatArray, mass: FloatArray, known: BoolArray, strata: Any
-) -> FloatArray:
-    """Deviations (n, m) from the means of strata, corrected for their degrees of freedom."""
-    if strata.shape != (len(values),):
-        rule = f"must have shape (n_samples,) = ({len(values)},); got {strata.shape}."
-        raise invalid("strata", rule)
-    labels = np.unique(strata, return_inverse=True)[1]
-    order = np.argsort(labels, kind="stable")
-    starts = np.unique(labels[order], return_index=True)[1]
-    total, sums, count = (
-        np.add.reduceat(part[order].astype(np.float64), starts, axis=0)
-        for part in (mass, mass * values, known)
-    )
-    means = np.where(total > 0, sums / total, 0.0)
-    factor = np.where(count > 1, np.sqrt(count / (count - 1)), 1.0)
-    result: FloatArray = factor[labels] * (values - means[labels])
-    return result
+        return len(array) * mass / total * (filled - mean) + mean
 
 
 def grouped_rows(rows: ArrayLike, groups: ArrayLike) -> FloatArray:

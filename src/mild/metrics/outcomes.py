@@ -11,33 +11,19 @@ import numpy as np
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import ROUNDING, cheapest_of, mean_known_costs
 from mild.metrics.routing import best_constant, expert_shares
-from mild.metrics.rows import balanced_weights
 
 #: How ``Outcomes.oracle`` decides between experts of equal loss, for people.
 TIES = "ties go to the lower price, then to the higher mean score in training, then by name"
 
 
-class Stratified:
-    """Rows in groups that count alike, if ``strata`` says which."""
-
-    strata: IntArray | None
-
-    @property
-    def weight(self) -> FloatArray | None:
-        """Weights (n_samples,) of the rows; None for equal ones."""
-        return None if self.strata is None else balanced_weights(self.strata)
-
-
 @dataclass(frozen=True, eq=False)
-class Outcomes(Stratified):
+class Outcomes:
     """Known outcomes of every expert, each (n_samples, n_experts), NaN where an expert was not asked."""
 
     costs: FloatArray  # the loss: what is minimised
     scores: FloatArray | None = None  # 1 for a right answer
     prices: FloatArray | None = None  # dollars
     latencies: FloatArray | None = None  # seconds
-    # (n_samples,) labels: figures are means over these groups, which count alike. None: over rows
-    strata: IntArray | None = None
     mean_scores: FloatArray | None = (
         None  # (n_experts,) over the rows of the fit, which decide ties
     )
@@ -60,10 +46,10 @@ class Outcomes(Stratified):
 
     def take(self, rows: Any) -> Outcomes:
         """Some of the rows."""
-        parts = (self.strata, self.given, self.asked)
-        strata, given, asked = (None if part is None else part[rows] for part in parts)
+        parts = (self.given, self.asked)
+        given, asked = (None if part is None else part[rows] for part in parts)
         taken = self._each(lambda values: values[rows])
-        return replace(taken, strata=strata, given=given, asked=asked)
+        return replace(taken, given=given, asked=asked)
 
     def _each(self, change: Callable[[FloatArray], FloatArray]) -> Outcomes:
         rest = (self.scores, self.prices, self.latencies)
@@ -83,7 +69,7 @@ class Outcomes(Stratified):
 
     def best_constant(self) -> int:
         """The expert of least mean loss; ties are decided as those of ``oracle``, by the mean prices."""
-        return best_constant(self.experts.costs, self.weight, **self.mean_ties).expert
+        return best_constant(self.experts.costs, **self.mean_ties).expert
 
     @property
     def mean_ties(self) -> dict[str, Any]:
@@ -108,8 +94,8 @@ class Outcomes(Stratified):
         Dollars and seconds are None where an expert that is chosen has none that are known: the mean of
         the others would not be that of these choices.
         """
-        rows, weight = np.arange(len(chosen)), self.weight
-        found = self._figures(lambda values: mean_known(values[rows, chosen], weight))
+        rows = np.arange(len(chosen))
+        found = self._figures(lambda values: mean_known(values[rows, chosen]))
         for name, values in (("dollars_per_1000", self.prices), ("seconds", self.latencies)):
             if values is not None and not all_priced(values[rows, chosen], chosen):
                 found[name] = None
@@ -118,10 +104,8 @@ class Outcomes(Stratified):
     def mixture(self, shares: FloatArray) -> dict[str, float | None]:
         """The same, expected of experts that are drawn at random with these shares."""
 
-        weight = self.weight
-
         def mean(values: FloatArray) -> float | None:
-            means = [mean_known(column, weight) for column in values.T[shares > 0]]
+            means = [mean_known(column) for column in values.T[shares > 0]]
             if None in means:
                 return None
             return float(shares[shares > 0] @ np.array(means, dtype=np.float64))
@@ -166,12 +150,12 @@ def rounded(means: FloatArray) -> FloatArray:
     return np.array([float(f"{mean:.12g}") for mean in means])
 
 
-def mean_known(values: FloatArray, weight: FloatArray | None = None) -> float | None:
+def mean_known(values: FloatArray) -> float | None:
     """Mean of the values that are known; None if there are none."""
     known = ~np.isnan(values)
     if not known.any():
         return None
-    return float(np.average(values[known], weights=None if weight is None else weight[known]))
+    return float(values[known].mean())
 
 
 def all_priced(paid: FloatArray, chosen: IntArray) -> bool:
@@ -194,7 +178,7 @@ def baselines(
     """
     n, experts = len(chosen), outcomes.experts
     best = outcomes.best_constant()
-    shares = expert_shares(outcomes.answering(chosen), experts.costs.shape[1], outcomes.weight)
+    shares = expert_shares(outcomes.answering(chosen), experts.costs.shape[1])
     found: list[tuple[str, int | None, dict[str, float | None]]] = [
         ("router", None, outcomes.means(chosen)),
         ("best_single", best, outcomes.means(np.full(n, best))),

@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike
 from mild.core.arrays import (
     BoolArray,
     FloatArray,
-    IntArray,
     check_costs,
     check_entries,
     check_share,
@@ -46,38 +45,6 @@ def row_weights(sample_weight: ArrayLike | None, n_samples: int) -> FloatArray:
         raise invalid("sample_weight", "must have a positive sum; got zeros only.")
     # Dividing by the largest keeps sums of huge weights finite.
     return weights / largest
-
-
-def balanced_weights(strata: ArrayLike) -> FloatArray:
-    """Weights (n_samples,) of mean 1 with which every stratum counts alike, whatever its size.
-
-    They are those of scikit-learn's ``compute_sample_weight("balanced", strata)``.
-
-    >>> balanced_weights(["a", "b", "b", "b"]).round(3)
-    array([2.   , 0.667, 0.667, 0.667])
-    """
-    _, place, sizes = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
-    weights: FloatArray = (len(place) / (len(sizes) * sizes))[place]
-    return weights
-
-
-def merged_strata(strata: ArrayLike, groups: ArrayLike) -> IntArray:
-    """Number (n_samples,) of each row's stratum; strata of a single group, without spread, are one.
-
-    ``groups`` (n_samples,) are labels of rows that count once together. A single stratum of this kind is
-    joined with the smallest other one.
-
-    >>> merged_strata(["a", "a", "b", "b", "c"], [0, 1, 2, 2, 3]).tolist()
-    [0, 0, -1, -1, -1]
-    """
-    labels = np.unique(np.asarray(strata), return_inverse=True)[1]
-    numbers = np.unique(np.asarray(groups), return_inverse=True)[1]
-    pairs = np.unique(np.column_stack([labels, numbers]), axis=0)
-    counts = np.bincount(pairs[:, 0])
-    lone = counts < 2
-    if lone.sum() == 1 and len(counts) > 1:
-        lone[np.argmin(np.where(lone, np.inf, counts))] = True
-    return np.where(lone[labels], -1, labels)
 
 
 def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) -> FloatArray:

@@ -17,7 +17,6 @@ from mild.errors import check_option
 from mild.metrics.intervals import Interval, difference_intervals, linearised_rows
 from mild.metrics.outcomes import all_priced
 from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
-from mild.metrics.rows import balanced_weights, merged_strata
 from mild.money import amount
 
 #: What the interval counts: singular and plural.
@@ -434,7 +433,6 @@ def verdict_of_choices(
     confidence: float = 0.95,
     random_state: int = 0,
     dollars: float | None = None,
-    strata: ArrayLike | None = None,
 ) -> Verdict:
     """Verdict on choices against always asking one expert, on the rows whose costs are known.
 
@@ -448,7 +446,6 @@ def verdict_of_choices(
     counted : what a group is: "query" or "group"
     confidence, random_state : of the interval
     dollars : mean price of the choices minus that of the constant
-    strata : (n_samples,) labels; means are over strata, each of which counts alike. None: over rows
 
     Examples
     --------
@@ -465,11 +462,7 @@ def verdict_of_choices(
     if min(n_rows, n_groups) > 1:
         # A row in which neither cost is known must not count.
         some = known.any(axis=1)
-        weights = merged = None
-        if strata is not None:
-            parts = np.asarray(strata)[some]
-            weights, merged = balanced_weights(parts), merged_strata(parts, labels[some])
-        level = linearised_rows(both[some], weights, merged)
+        level = linearised_rows(both[some])
         found = difference_intervals(
             [level[:, :1] - level[:, 1:]], [labels[some]], confidence, random_state
         )

@@ -148,7 +148,6 @@ def _page(document: dict[str, Any]) -> str:
         answer=verdict.get("headline") or STARTS[verdict["pays"]],
         lead=lead,
         ties=TIES,
-        over_values=_over_values(document),
         facts=facts,
         beside=beside,
         warning=optimism(document),
@@ -221,9 +220,9 @@ def _facts(document: Mapping[str, Any]) -> list[dict[str, str]]:
         points = 100 * (own - other)
         change = f"{abs(points):.1f} points {'higher' if points > 0 else 'lower'}"
         change = "the same" if abs(points) < 0.05 else change
-        right = f"{percent(own)} of the answers are right{_over_values(document)}"
+        right = f"{percent(own)} of the answers are right"
         if document.get("quality_name", "accuracy") != "accuracy":
-            right = f"{document['quality_name']} {percent(own)}{_over_values(document)}"
+            right = f"{document['quality_name']} {percent(own)}"
         text = f"{right}; {always}: {percent(other)}. {change}."
         found.append({"name": "Quality:", "text": text.replace(". the", ". The")})
     own, other = router.get("dollars"), constant.get("dollars")
@@ -309,16 +308,10 @@ def _bars(document: Mapping[str, Any]) -> list[dict[str, Any]]:
             "ends": [signed(end) for end in span[1:]] if span[2] > span[1] else None,
             "text": f"difference {bar['rows'][0]['text']}",
             "caption": f"Mean loss of the router minus that of always asking {verdict['constant']}, {level}"
-            f"{_over_values(document)}. To the left of the line, the router has the lower loss."
+            f". To the left of the line, the router has the lower loss."
             + (f" Loss = {cost['words']}." if cost else ""),
         }
     ]
-
-
-def _over_values(document: Mapping[str, Any]) -> str:
-    """What means are over, for a sentence, where it is not rows."""
-    balance = document.get("balance")
-    return "" if balance is None else f", mean over the values of {shortened(str(balance), 40)}"
 
 
 def saved_words(own: float, other: float) -> str:

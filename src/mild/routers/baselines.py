@@ -52,7 +52,7 @@ class ConstantRouter(BaseRouter):
         return ConstantPolicy(mean_costs(costs, sample_weight).astype(X.dtype), X.shape[1], named)
 
 
-def mean_costs(costs: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+def mean_costs(costs: FloatArray, sample_weight: FloatArray | None = None) -> FloatArray:
     """Mean cost (n_experts,) of each expert over its rows, in float64.
 
     An expert asked only in rows of weight 0 counts as a little dearer than the dearest of the others.

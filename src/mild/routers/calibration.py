@@ -74,7 +74,6 @@ def fit_calibration(
     folds: Folds,
     errors: FloatArray | None = None,
     prices: Any = None,
-    sample_weight: FloatArray | None = None,
 ) -> Calibration | None:
     """Calibrate the estimates of a fitted router by those for rows it was not fitted on.
 
@@ -90,22 +89,20 @@ def fit_calibration(
         with warnings.catch_warnings():
             # The fit on all rows has given its warnings already.
             warnings.simplefilter("ignore")
-            held = _held_out(router, X, costs, folds, errors, prices, sample_weight)
+            held = _held_out(router, X, costs, folds, errors, prices)
     except InvalidInputError:
         return None  # without a fold, some expert was never asked
     if held is None:
         return None
     targets = costs if errors is None else errors
     rows = np.flatnonzero(~np.isnan(held.raw).any(axis=1))
-    slopes, offsets = _fit_maps(held, targets, rows, sample_weight)
+    slopes, offsets = _fit_maps(held, targets, rows)
     mapped = np.full(held.raw.shape, np.nan)
     for _, test in folds:
         own = np.intersect1d(test, rows)
-        fitted = _fit_maps(held, targets, np.setdiff1d(rows, own), sample_weight)
+        fitted = _fit_maps(held, targets, np.setdiff1d(rows, own))
         mapped[own] = fitted[0] * held.raw[own] + fitted[1]
-    before, after = (
-        _squares(held.values(raw), targets, rows, sample_weight) for raw in (held.raw, mapped)
-    )
+    before, after = (_squares(held.values(raw), targets, rows) for raw in (held.raw, mapped))
     # An expert whose estimates do not improve by more than rounding keeps them.
     same = ~(after < before * (1 - ESTIMATES))
     slopes[same], offsets[same], mapped[:, same] = 1.0, 0.0, held.raw[:, same]
@@ -115,8 +112,8 @@ def fit_calibration(
     for raw in (held.raw, mapped):
         values = held.values(raw)
         chosen = cheapest_expected((values + held.prices)[rows])
-        losses.append(float(_means(costs[rows, chosen], rows, sample_weight)))
-        squares.append(float(_squares(values, targets, rows, sample_weight).mean()))
+        losses.append(float(np.nanmean(costs[rows, chosen])))
+        squares.append(float(_squares(values, targets, rows).mean()))
     return Calibration(
         slopes.tolist(),
         offsets.tolist(),
@@ -128,19 +125,9 @@ def fit_calibration(
     )
 
 
-def _squares(
-    values: FloatArray, targets: FloatArray, rows: IntArray, sample_weight: FloatArray | None
-) -> FloatArray:
-    """Mean squared error (p,) of the estimates of each expert."""
-    return _means((values - targets)[rows] ** 2, rows, sample_weight)
-
-
-def _means(values: FloatArray, rows: IntArray, sample_weight: FloatArray | None) -> FloatArray:
-    """Means over the first axis, the values of ``rows``, where they are known."""
-    if sample_weight is None:
-        return np.asarray(np.nanmean(values, axis=0))
-    weight, known = sample_weight[rows], ~np.isnan(values.T)
-    return np.asarray(np.nansum(weight * values.T, axis=-1) / (weight * known).sum(axis=-1))
+def _squares(values: FloatArray, targets: FloatArray, rows: IntArray) -> FloatArray:
+    """Mean squared error (p,) of the estimates of each expert, where its cost is known."""
+    return np.asarray(np.nanmean((values - targets)[rows] ** 2, axis=0))
 
 
 def _held_out(
@@ -150,7 +137,6 @@ def _held_out(
     folds: Folds,
     errors: FloatArray | None,
     prices: Any,
-    sample_weight: FloatArray | None,
 ) -> RawEstimates | None:
     best = getattr(router, "best_router_", router)
     policy: Policy = best.policy_
@@ -167,13 +153,12 @@ def _held_out(
     paid = np.zeros(costs.shape)
     scale = None
     for train, test in folds:
-        weight = None if sample_weight is None else sample_weight[train]
         if errors is None:
-            part = clone(best).fit(X[train], costs[train], weight).policy_
+            part = clone(best).fit(X[train], costs[train]).policy_
             raw[test] = part.expected_costs(X[test])
             continue
         own = prices[train] if np.ndim(prices) == 2 else prices
-        part = clone(best).fit(X[train], errors[train], weight, own).policy_
+        part = clone(best).fit(X[train], errors[train], prices=own).policy_
         raw[test] = part.expected_errors(X[test])
         paid[test] = part.price_weight * part.expected_prices(X[test])
         if part.kind_of_error == "logistic":
@@ -185,7 +170,7 @@ def _held_out(
 
 
 def _fit_maps(
-    held: RawEstimates, targets: FloatArray, rows: IntArray, sample_weight: FloatArray | None
+    held: RawEstimates, targets: FloatArray, rows: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Slopes and offsets (p,) of every expert; 1 and 0 where its rows are too few."""
     count = targets.shape[1]
@@ -193,27 +178,23 @@ def _fit_maps(
     for k in range(count):
         own = rows[~np.isnan(targets[rows, k])]
         raw, target = held.raw[own, k], targets[own, k]
-        weight = None if sample_weight is None else sample_weight[own]
         if len(own) < LEAST_ROWS or _is_constant(raw) or np.ptp(target) == 0:
             continue
         if held.scale is None:
-            model = LinearRegression().fit(raw[:, None], target, weight)
+            model = LinearRegression().fit(raw[:, None], target)
             slope, offset = float(model.coef_[0]), float(model.intercept_)
         else:
             # A soft target is a right and a wrong answer with their weights.
             share = np.clip(target / held.scale, 0.0, 1.0)
-            mass = 1.0 if weight is None else weight
             twice = np.concatenate([raw, raw])[:, None]
             labels = np.repeat([1, 0], len(own))
             model = LogisticRegression(C=1e4)
-            model.fit(
-                twice, labels, sample_weight=np.concatenate([mass * share, mass * (1 - share)])
-            )
+            model.fit(twice, labels, sample_weight=np.concatenate([share, 1 - share]))
             slope, offset = float(model.coef_[0, 0]), float(model.intercept_[0])
         # Estimates that are worse than none keep their order with a slope near 0, never the opposite one.
         if slope < 0:
             slope = 0.0
-            offset = float(np.average(target, weights=weight))
+            offset = float(target.mean())
             if held.scale is not None:
                 share = min(max(offset / held.scale, TINY), 1 - TINY)
                 offset = float(np.log(share / (1 - share)))

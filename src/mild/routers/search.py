@@ -35,7 +35,6 @@ from mild.metrics import (
     linearised_rows,
 )
 from mild.metrics.intervals import grouped_rows, student_quantile
-from mild.metrics.rows import merged_strata
 from mild.policies import ConstantPolicy, Policy, believed_costs
 from mild.routers.base import BaseRouter, NamedCosts, unwarned
 from mild.routers.baselines import mean_costs
@@ -159,7 +158,6 @@ class RouterCV(BaseRouter):
         sample_weight: Any = None,
         *,
         groups: Any = None,
-        strata: Any = None,
     ) -> Self:
         """Learn from inputs X (n_samples, n_features) and costs y (n_samples, n_experts).
 
@@ -168,11 +166,8 @@ class RouterCV(BaseRouter):
         X, y, sample_weight : inputs, costs, and weights (n_samples,)
         groups : (n_samples,) labels as in scikit-learn: rows of one group stay in one fold, where ``cv`` is
             a number or a splitter of groups, and count once in the verdict
-        strata : (n_samples,) labels of parts that count alike. Pass scikit-learn's
-            ``compute_sample_weight("balanced", strata)`` as weights with them; intervals then count only
-            the spread within strata.
         """
-        return self._fit_labelled(X, y, sample_weight, groups=groups, strata=strata)
+        return self._fit_labelled(X, y, sample_weight, groups=groups)
 
     def _fit(
         self,
@@ -180,7 +175,6 @@ class RouterCV(BaseRouter):
         costs: FloatArray,
         sample_weight: FloatArray | None,
         groups: IntArray | None = None,
-        strata: IntArray | None = None,
     ) -> Policy:
         check_jobs(self.n_jobs)
         if not np.size(self.margin_factors):
@@ -192,9 +186,7 @@ class RouterCV(BaseRouter):
             # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
             sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
         folds = self._folds(X, costs, groups)
-        if strata is not None:
-            strata = merged_strata(strata, np.arange(len(costs)) if groups is None else groups)
-        data = SearchData(X, costs, sample_weight, folds, groups, strata)
+        data = SearchData(X, costs, sample_weight, folds, groups)
         candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
@@ -460,19 +452,16 @@ class SearchData:
     sample_weight: FloatArray | None
     folds: list[tuple[IntArray, IntArray]]
     groups: IntArray | None = None
-    strata: IntArray | None = None
 
     def take(self, rows: BoolArray) -> SearchData:
-        """The costs, weights, groups and strata of some rows, without folds."""
+        """The costs, weights and groups of some rows, without folds."""
         weight = None if self.sample_weight is None else self.sample_weight[rows]
-        groups, strata = (
-            None if labels is None else labels[rows] for labels in (self.groups, self.strata)
-        )
-        return SearchData(None, self.costs[rows], weight, [], groups, strata)
+        groups = None if self.groups is None else self.groups[rows]
+        return SearchData(None, self.costs[rows], weight, [], groups)
 
     def rows(self, outcome: FloatArray) -> FloatArray:
         """Out-of-fold costs (n, m) as rows with plain means, whatever is weighted or missing."""
-        return linearised_rows(outcome, self.sample_weight, self.strata)
+        return linearised_rows(outcome, self.sample_weight)
 
     def grouped(self, rows: FloatArray) -> FloatArray:
         """The same means, with one row per group: the rows of a group are alike, and are drawn together."""

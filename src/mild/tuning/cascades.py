@@ -150,10 +150,9 @@ def fit_cascades(
     answers = checked_answers(task.table)
 
     def fit(rows: Any) -> CascadeRouter:
-        weight = None if task.weight is None else task.weight[rows]
         known = {"answers": answers.take(rows), "prices": paid[rows]}
         errors = 1 - task.table.scores[rows]
-        return CascadeRouter(max_calls=max_calls).fit(X[rows], errors, weight, **known)
+        return CascadeRouter(max_calls=max_calls).fit(X[rows], errors, **known)
 
     def held_out(train: IntArray, test: IntArray) -> CascadeOutcomes:
         part = replace(task, table=task.table.take(test))
@@ -271,7 +270,6 @@ def minus_choices(
     chosen: IntArray,
     groups: IntArray,
     counted: str,
-    strata: IntArray | None,
     confidence: float,
     seed: int,
 ) -> Verdict:
@@ -286,7 +284,6 @@ def minus_choices(
         ["the cascade", "the router"],
         groups=groups[known],
         counted=counted,
-        strata=None if strata is None else strata[known],
         confidence=confidence,
         random_state=seed,
     )
@@ -303,7 +300,7 @@ def differences(
     pairs = {"cost": (own.costs, task.costs), "quality": (own.quality, table.scores)}
     if own.dollars is not None and table.prices is not None:
         pairs["dollars_per_1000"] = 1000 * own.dollars, 1000 * table.prices
-    about = (task.groups, task.counted, task.strata, confidence, seed)
+    about = (task.groups, task.counted, confidence, seed)
     return {
         name: minus_choices(first[:, 0], values, chosen, *about)
         for name, (first, values) in pairs.items()

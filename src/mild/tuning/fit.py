@@ -38,7 +38,6 @@ def fit(
     price_weight: float | None = None,
     latency_weight: float | None = None,
     text: str | TextFeatures | None = None,
-    balance: str | None = None,
     standardize: bool | None = None,
     random_state: int = 0,
     progress: Progress | None = None,
@@ -57,7 +56,6 @@ def fit(
     price_weight, latency_weight : wrong answers that one dollar, and one second, is worth
     text : "hashing" (the default), "static", "encoder", "hashing+encoder", "vectors" for the vectors of the
         table, or unfitted features of ``mild.features``
-    balance : column whose values count alike, however many rows each has
     standardize : whether features are scaled to mean 0 and standard deviation 1; None for all but texts
     random_state : seed
     progress : callable(done, total, message) or None
@@ -77,7 +75,7 @@ def fit(
     """
     terms = CostTerms(beta, price_weight, latency_weight)
     unfitted = make_router(router, params, random_state, fit)
-    fitted = fit_data(data, unfitted, terms, text, balance, standardize, progress)
+    fitted = fit_data(data, unfitted, terms, text, standardize, progress)
     if fitted.task is not None and fitted.task.left_out is not None:
         warnings.warn(fitted.task.left_out, DegenerateDataWarning, stacklevel=2)
     return fitted.router
@@ -111,7 +109,7 @@ class FittedData:
         }
         if self.task is not None:
             found["text"] = None if router.text is None else router.text.kind
-            found |= {"cost": self.task.cost, "balance": self.task.balance}
+            found["cost"] = self.task.cost
         return found
 
 
@@ -120,7 +118,6 @@ def fit_data(
     unfitted: Any,
     terms: CostTerms,
     text: str | TextFeatures | None = None,
-    balance: str | None = None,
     standardize: bool | None = None,
     progress: Progress | None = None,
 ) -> FittedData:
@@ -136,7 +133,7 @@ def fit_data(
             raise invalid("router", f"must fit the table; {rule}.")
         return fit_matrices(data, unfitted, standardize is not False)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
-    task = make_task(table, terms, balance=balance)
+    task = make_task(table, terms)
     check_rows(task)
     # Under other prices, which a priced router accepts later, another expert may be best.
     if task.constant_expert is not None and name != "PricedRouter":

@@ -23,7 +23,6 @@ from mild.errors import InvalidInputError, check_option
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import common_constant, expert_shares
 from mild.metrics.outcomes import is_graded, mean_scores
-from mild.metrics.rows import balanced_weights
 from mild.policies import OrderedPolicy
 from mild.tuning.tasks import Progress, Task, check_rows
 from mild.tuning.training_rows import TrainingQueryIndex
@@ -173,7 +172,7 @@ def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
     steps = getattr(model, "steps", None)
     name, router = steps[-1] if steps else ("", model)
     prefix = f"{name}__" if steps else ""
-    labels = fit_labels(router, task.strata, prefix, task.groups)
+    labels = fit_labels(router, task.groups, prefix)
     if isinstance(router, PricedRouter):
         errors, prices, weight = asking_prices(task)
         router.set_params(price_weight=weight)
@@ -201,24 +200,22 @@ def _fit_trust(
     parts = folds(task.groups, min(CALIBRATION_FOLDS, count))
     held_out = folds(task.groups, min(NOVELTY_FOLDS, count))[0]
     errors, prices = None, None
-    weight = task.weight
-    means = mean_costs(task.costs, weight)[None]
+    means = mean_costs(task.costs)[None]
     if isinstance(router, PricedRouter):
         errors, prices, _ = asking_prices(task)
         rows = [np.asarray(part, float) for part in (errors, prices)]
-        means = np.stack([part if part.ndim == 1 else mean_costs(part, weight) for part in rows])
+        means = np.stack([part if part.ndim == 1 else mean_costs(part) for part in rows])
     novelty = fit_novelty(step, contents(task.table, step), features, held_out, means)
-    return fit_calibration(router, scaled, task.costs, parts, errors, prices, weight), novelty
+    return fit_calibration(router, scaled, task.costs, parts, errors, prices), novelty
 
 
-def fit_labels(router: Any, strata: Any, prefix: str = "", groups: Any = None) -> dict[str, Any]:
-    """Arguments of ``fit`` with which strata (n_rows,) count alike; a search gets all labels."""
+def fit_labels(router: Any, groups: Any, prefix: str = "") -> dict[str, Any]:
+    """Arguments of ``fit`` besides features and costs: a search gets the groups (n_rows,) of the rows."""
     from mild.routers.search import RouterCV
 
-    given = {} if strata is None else {"sample_weight": balanced_weights(strata)}
     if isinstance(router, RouterCV):
-        given |= {"strata": strata, "groups": groups}
-    return {f"{prefix}{name}": value for name, value in given.items() if value is not None}
+        return {f"{prefix}groups": groups}
+    return {}
 
 
 def fit_texts(task: Task, model: Any) -> Fitted:
@@ -227,7 +224,7 @@ def fit_texts(task: Task, model: Any) -> Fitted:
 
     check_rows(task)
     named = NamedCosts.of(task.costs, task.table.expert_names)
-    model.fit(task.table.queries, named, **fit_labels(model, task.strata))
+    model.fit(task.table.queries, named)
     return Fitted(model, model.text_features(), model.features(task.table.queries))
 
 
@@ -238,9 +235,8 @@ def task_info(task: Task) -> RouterInfo:
     return RouterInfo(
         query=None if table.recipe is None else table.recipe.as_dict(),
         cost=CostInfo(task.formula, **task.terms.as_dict()),
-        constant=table.expert_names[common_constant(task.costs, task.weight, **ties.mean_ties)],
+        constant=table.expert_names[common_constant(task.costs, **ties.mean_ties)],
         mean_scores={name: float(mean) for name, mean in means if not np.isnan(mean)},
-        balance=task.balance,
         table=TableInfo(
             table.fingerprint(),
             table.rows,

@@ -549,7 +549,7 @@ def fit_tradeoff(
     scaler = fitted.model[0] if hasattr(fitted.model, "steps") else None
     X = fitted.features if scaler is None else scaler.transform(fitted.features)
     weight = float(task.terms.price_weight or 0.0)
-    found = fit_heads(X, 1 - table.scores, prices, folds, weight, n_jobs, task.weight)
+    found = fit_heads(X, 1 - table.scores, prices, folds, weight, n_jobs)
     policy: Policy = found.router.policy_
     if scaler is not None:
         policy = StandardizedPolicy(np.asarray(scaler.mean_), np.asarray(scaler.scale_), policy)
@@ -643,11 +643,7 @@ def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:
     novelty, table = fitted.novelty, task.table
     if novelty is not None and table.prices is not None:
         priced = ~np.isnan(table.prices).all(axis=1)
-        weight = None if task.weight is None else task.weight[priced]
-        means = [
-            mean_costs(1 - table.scores, task.weight),
-            mean_costs(table.prices[priced], weight),
-        ]
+        means = [mean_costs(1 - table.scores), mean_costs(table.prices[priced])]
         novelty = replace(novelty, means=np.stack(means).astype(novelty.means.dtype))
     model = replace(source_of(fitted.model), policy=policy)
     return replace(fitted, model=model, novelty=novelty)

@@ -14,8 +14,8 @@ from mild.core.costs import cheapest_of, mean_known_costs
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, left_out_rows
 from mild.data.splits import Split, folds, random_splits, time_splits
-from mild.errors import DataFileError, InvalidInputError
-from mild.metrics.outcomes import Outcomes, Stratified, mean_scores, rounded
+from mild.errors import InvalidInputError
+from mild.metrics.outcomes import Outcomes, mean_scores, rounded
 
 #: Called with the number of steps done, of all steps, and what was just done.
 Progress = Callable[[int, int, str], None]
@@ -26,7 +26,7 @@ MANY_ROWS = 800
 
 
 @dataclass(frozen=True, eq=False)
-class Task(Stratified):
+class Task:
     """What routers are fitted and evaluated on."""
 
     table: OutcomeTable  # queries, experts, scores, prices
@@ -36,8 +36,6 @@ class Task(Stratified):
     # (n_samples,) number of the rows that must stay together: equal inputs, and one group
     groups: IntArray
     group_column: str | None = None  # column that joins rows besides equal queries, or None
-    balance: str | None = None  # column whose values count alike, or None
-    strata: IntArray | None = None  # (n_samples,) number of each row's value in that column
     # rows and answers whose loss is unknown, in a sentence; None if there are none
     left_out: str | None = None
     # (n_experts,) mean scores over the rows that a router was fitted on; None for those over these rows
@@ -54,7 +52,6 @@ class Task(Stratified):
             table.scores,
             table.prices,
             table.latencies,
-            self.strata,
             mean_scores(table.scores) if means is None else means,
             table.expert_names,
         )
@@ -154,13 +151,11 @@ def make_task(
     table: OutcomeTable,
     terms: CostTerms,
     group_column: str | None = None,
-    balance: str | None = None,
     priced: bool = False,
 ) -> Task:
     """Compute the costs of a table and find the rows that belong together.
 
-    With ``balance``, a column, means are over its values instead of over rows. Rows without any known cost
-    are left out, and those without any price if the task must be ``priced``.
+    Rows without any known cost are left out, and those without any price if the task must be ``priced``.
     """
     costs = terms.costs(table)
     lost, unknown = np.isnan(costs).all(axis=1), terms.unknown(costs, table.scores)
@@ -180,8 +175,6 @@ def make_task(
         terms.formula(table),
         table.groups(group_column),
         group_column,
-        balance,
-        None if balance is None else _strata(table, balance),
         unknown,
     )
 
@@ -197,28 +190,6 @@ def check_folds(cv: Any) -> None:
     """Refuse a number of folds below 2."""
     if not isinstance(cv, Integral) or cv < 2:
         raise invalid("cv", f"must be at least 2 folds; got {cv!r}.")
-
-
-def _strata(table: OutcomeTable, name: str) -> IntArray:
-    """Number (n_samples,) of each row's value in a column that must be known everywhere."""
-    try:
-        values = table.labels(name, "balance")
-    except DataFileError as error:
-        rule = f"{error} Balance by one of these, or leave --balance out."
-        raise DataFileError(rule, parameter="balance") from error
-    unknown = sum(map(_is_unknown, values))
-    if unknown:
-        raise InvalidInputError(
-            f"column {name!r} must have a value in every row to balance by it; {unknown:,} of "
-            f"{table.rows:,} are empty. Fill it in, or leave these rows out.",
-            parameter="balance",
-        )
-    return np.unique([str(value) for value in values], return_inverse=True)[1]
-
-
-def _is_unknown(value: Any) -> bool:
-    """Whether a cell is empty: no value, NaN, or a text of spaces."""
-    return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
 def possible_folds(

@@ -101,7 +101,6 @@ def tune(
     text: str | TextFeatures | None = None,
     groups: str | None = None,
     time: str | None = None,
-    balance: str | None = None,
     families: str | Sequence[str] | None = None,
     alphas: Sequence[float] | None = None,
     margin_factors: Sequence[float] = (0.5, 1.0, 2.0),
@@ -145,7 +144,6 @@ def tune(
     text : text features, as in ``mild.fit``
     groups : column whose equal values stay in one fold, such as a subject or a customer
     time : column of times; each fold is judged by routers that were fitted on the past
-    balance : column whose values count alike, however many rows each has
     families : "linear", "regression", "knn", "clusters", "mlp", "stack", several of them, or "all"; by
         default all but the network for a table of outcomes, and linear otherwise
     alphas, margin_factors, grid, one_standard_error, constant_if_better, safe, confidence : as in
@@ -209,9 +207,6 @@ def tune(
         model = standardized(search, standardize is not False).fit(data.X, costs)
         verdict = _verdict(search, data.expert_names, order)
         return _result(search, matrix_router(model, data), verdict, order, n_folds=cv)
-    if target.wanted and balance is not None:
-        rule = "must not be given with a target, which is solved for the mean over rows; leave one out."
-        raise invalid("balance", rule)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
     terms = CostTerms(beta, price_weight, latency_weight)
     if cascade:
@@ -220,7 +215,7 @@ def tune(
         target.check(len(table.expert_names), table.prices is not None)
         if table.prices is not None:
             check_prices(table.expert_names, table.prices)
-    whole = task = make_task(table, terms, groups, balance, priced=bool(target.wanted))
+    whole = task = make_task(table, terms, groups, priced=bool(target.wanted))
     table = task.table
     check_rows(task)
     notes = [] if task.left_out is None else [task.left_out]
@@ -298,7 +293,6 @@ def tune(
         prices_unused=None if wanted else _prices_unused(task, priced.notes.get("tradeoffs")),
         cost=task.cost,
         text=step.kind,
-        balance=task.balance,
         n_folds=len(folds),
         library=table.library,
         cascade=tuned,
@@ -408,7 +402,6 @@ class TuneResult:
         without answers
     cost : terms of the cost; None for a table of numbers
     text : kind of the text features
-    balance : column whose values count alike
     n_folds : number of folds
     skipped_families : families whose package is missing
     dropped_margins : margin vectors that were left out
@@ -440,7 +433,6 @@ class TuneResult:
     answers_unused: Mapping[str, Any] | None = None
     cost: Mapping[str, Any] | None = None
     text: str | None = None
-    balance: str | None = None
     n_folds: int = 0
     skipped_families: tuple[str, ...] = ()
     dropped_margins: int = 0
@@ -519,8 +511,6 @@ class TuneResult:
         'regression'
         """
         about = {} if self.cost is None else {"text": self.text, "cost": self.cost}
-        if self.cost is not None:
-            about |= {"balance": self.balance}
         found = {
             **about,
             "best_family": self.family,
@@ -574,7 +564,6 @@ def _constant_result(task: Task, notes: Sequence[str], seed: int) -> TuneResult:
         answers_unused=unused_answers(task, seed),
         cost=task.cost,
         text=fitted.router.text.kind if fitted.router.text else None,
-        balance=task.balance,
         notes=(*notes, fitted.note or ""),
         library=task.table.library,
     )
@@ -594,7 +583,7 @@ def _verdict(
         verdict = replace(verdict, router="the best candidate")
     if task is None:
         return verdict.named(constant)
-    return verdict.named(constant, task.counted, _dollars(search, task.table.prices, task.weight))
+    return verdict.named(constant, task.counted, _dollars(search, task.table.prices))
 
 
 def _target_verdict(
@@ -723,9 +712,7 @@ def _result(
     )
 
 
-def _dollars(
-    search: Any, prices: FloatArray | None, weight: FloatArray | None = None
-) -> float | None:
+def _dollars(search: Any, prices: FloatArray | None) -> float | None:
     """Mean price of the router's choices minus that of the constant, where both are known.
 
     None where an expert that the router chooses has no price at all.
@@ -737,4 +724,4 @@ def _dollars(
     difference = (prices[rows, router] - prices[rows, constant])[judged]
     if not all_priced(difference, router[judged]):
         return None
-    return mean_known(difference, None if weight is None else weight[judged])
+    return mean_known(difference)

@@ -121,11 +121,3 @@ def test_all_methods_have_the_cascade_where_there_are_answers(monkeypatch) -> No
     monkeypatch.setattr(comparison, "METHODS", tuple(kept))
     found = mild.compare(answer_table(60), **OPTIONS)
     assert [row.key for row in found.rows] == ["constant", "cascade"]
-
-
-def test_means_over_the_values_of_a_column() -> None:
-    columns = answer_columns(400)
-    columns["topic"] = ["rare" if i % 5 == 0 else "usual" for i in range(400)]
-    table = mild.read_outcomes(pa.table(columns))
-    row = mild.compare(table, methods="cascade", balance="topic", **OPTIONS).row("cascade")
-    assert_allclose(row.mean, 1 - row.accuracy + 5 * row.price)

@@ -39,7 +39,7 @@ def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
     methods, _ = chosen_methods(names)
     splits = more.pop("splits", None) or random_splits(np.arange(len(costs)), n_splits, 0.3)
     inputs = X if isinstance(X, SplitInputs) else matrix_inputs(X)
-    known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies", "strata")}
+    known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies")}
     about = {name: more.pop(name) for name in ("groups", "counted") if name in more}
     rows = ComparedRows(inputs, Outcomes(costs, **known), NAMES, **about)
     return compare_methods(rows, splits, methods, n_folds=3, **more)
@@ -340,21 +340,3 @@ def test_an_interrupt_before_the_first_split_ends_it():
 
     with pytest.raises(KeyboardInterrupt):
         run(X, costs, names=("ce",), progress=stop)
-
-
-def test_with_strata_methods_learn_and_are_judged_by_means_over_strata():
-    X, costs = make_problem(n=300)
-    strata = np.where(X[:, 1] > 1, 1, 0)
-    # In the small stratum the large expert is always right.
-    costs[strata == 1] = [1.0, 0.0]
-    splits = random_splits(np.arange(300), 2, 0.3)
-    alike = run(X, costs, ("ce",), splits=splits, strata=strata)
-    rows = run(X, costs, ("ce",), splits=splits)
-    for number, split in enumerate(splits):
-        parts = [split.test[strata[split.test] == s] for s in (0, 1)]
-        constant = int(alike.row("constant").shares.argmax())
-        expected = np.mean([costs[part, constant].mean() for part in parts])
-        assert alike.row("constant").costs[number] == pytest.approx(expected)
-    assert np.argmax(alike.row("constant").shares) != np.argmax(rows.row("constant").shares)
-    assert alike.row("ce").shares[1] > rows.row("ce").shares[1]
-    assert len(json.dumps(alike.as_dict(), allow_nan=False)) > 0

@@ -85,27 +85,3 @@ def test_errors_and_prices_add_up_to_the_costs(terms, weight):
     errors, prices, found = asking_prices(task)
     assert found == weight
     np.testing.assert_allclose(errors + weight * np.asarray(prices), task.costs)
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-def test_the_weights_of_a_balance_column_reach_the_fit(tmp_path, scaled):
-    columns = make_columns(150)
-    columns["subject"] = np.where(np.arange(150) % 8 == 0, "rare", "usual")
-    table = read_outcomes(pa.table(columns))
-    task = make_task(table, CostTerms(), balance="subject")
-    model = make_pipeline(StandardScaler(), LinearRouter()) if scaled else LinearRouter()
-    fitted = fit_task(task, model, make_step(task.table, HashingFeatures(dimensions=8)))
-    X = StandardScaler().fit_transform(fitted.features) if scaled else fitted.features
-    weighted, plain = (
-        LinearRouter().fit(X, task.costs, task.weight),
-        LinearRouter().fit(X, task.costs),
-    )
-    router = model[-1] if scaled else model
-    np.testing.assert_array_equal(router.policy_.coef, weighted.policy_.coef)
-    assert not np.allclose(router.policy_.coef, plain.policy_.coef)
-    notes = load(save_task(fitted, task, str(tmp_path / "r"))).info.notes
-    assert notes["balance"] == "subject"
-    bare = make_task(table, CostTerms())
-    step = make_step(bare.table, HashingFeatures(dimensions=8))
-    plainly = load(save_task(fit_task(bare, LinearRouter(), step), bare, str(tmp_path / "p")))
-    assert "balance" not in plainly.info.notes

@@ -163,33 +163,3 @@ def test_figures_that_are_not_known_are_none():
         "perfect",
     ]
     assert {row["dollars_per_1000"] for row in found.baselines} == {None}
-
-
-def test_with_a_balance_column_every_figure_is_a_mean_over_its_values():
-    columns = make_columns(90, prices=True)
-    columns["subject"] = np.where(np.arange(90) % 9 == 0, "rare", "usual")
-    columns["cost__poet"] = np.where(columns["subject"] == "rare", 0.02, 0.002)
-    terms = CostTerms(price_weight=5.0)
-    table = read_outcomes(pa.table(columns))
-    task = make_task(table, terms, balance="subject")
-    chosen = np.arange(90) % 3
-    found = task_figures(task, chosen)
-    rare = columns["subject"] == "rare"
-
-    def mean(values):
-        return pytest.approx((values[rare].mean() + values[~rare].mean()) / 2)
-
-    paid, prices = task.costs[np.arange(90), chosen], table.prices[np.arange(90), chosen]
-    constant = found.summary["constant_expert"]
-    assert found.summary["loss"] == mean(paid)
-    assert found.summary["oracle_loss"] == mean(task.costs.min(axis=1))
-    assert found.verdict.estimate == mean(paid - task.costs[:, constant])
-    assert found.router_price == mean(1000 * prices)
-    for k in range(3):
-        assert found.constant_losses[k] == mean(task.costs[:, k])
-        assert found.summary["shares"][k] == mean((chosen == k).astype(float))
-        assert found.prices[k] == mean(1000 * table.prices[:, k])
-    (router,) = [line for line in found.baselines if line["key"] == "router"]
-    assert router["loss"] == mean(paid)
-    assert router["accuracy"] == mean(table.scores[np.arange(90), chosen])
-    assert found.summary["loss"] != pytest.approx(paid.mean())

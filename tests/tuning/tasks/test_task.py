@@ -87,28 +87,3 @@ def test_a_task_may_be_constant_expert(scores, expert, words):
     assert task.constant_expert == expert
     if words is not None:
         assert words in task.constant_reason
-
-
-def test_a_balance_column_gives_its_values_the_same_weight():
-    subjects = ["a"] * 20 + ["b"] * 10
-    task = make_task(table_of(subject=subjects), CostTerms(), balance="subject")
-    np.testing.assert_allclose(task.weight, [0.75] * 20 + [1.5] * 10)
-    assert make_task(table_of(), CostTerms()).weight is None
-
-
-@pytest.mark.parametrize(
-    ("column", "values"),
-    [
-        ("topic", ["a"] * 15 + ["b"] * 15),
-        ("subject", ["all"] * 30),
-        ("subject", [["a"]] * 30),
-        ("subject", ["a"] * 15 + ["b"] * 14 + [None]),
-        ("subject", ["a"] * 15 + ["b"] * 14 + [" "]),
-        ("subject", [1.0] * 15 + [2.0] * 14 + [float("nan")]),
-        ("prompt", ["a"] * 30),
-    ],
-)
-def test_a_column_that_cannot_be_balanced_by_is_refused(column, values):
-    with pytest.raises((DataFileError, InvalidInputError)) as caught:
-        make_task(table_of(subject=values), CostTerms(), balance=column)
-    assert caught.value.code == "invalid_balance"
