@@ -4,7 +4,7 @@
 outcomes, of all experts; the other outcomes are bought in eight rounds, for a tenth of what all of them
 cost together, in the dollars of the table (0.001 a call where it has none). After every round the pooled
 heads are fitted on what is known and judged on the other half: error + price weight * dollars. Strategies:
-``plan`` (mild.tuning.planning), ``random`` (random experts about random queries) and ``all_experts`` (all
+``plan`` (experiments.planning), ``random`` (random experts about random queries) and ``all_experts`` (all
 experts about random queries). ``ratio`` is the spend at which the mean curve of a strategy reaches the loss
 of ``random`` at its full spend, over that spend; curves are made monotone by isotonic regression, and the
 interval is over the draws. The rule was chosen with seeds 100 to 109; seeds from 1000 judge. ``--judge
@@ -28,13 +28,13 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from benchmarks.measure import environment
+from experiments.planning.cells import head_features, plan_cells, random_cells, row_cells
 from mild.core.arrays import BoolArray, FloatArray
 from mild.data import read_outcomes
 from mild.features import HashingFeatures
 from mild.routers.base import unwarned
 from mild.routers.cost_models import PricedRouter
 from mild.routers.pooled_heads import Cells, PooledHeads, pooled_heads
-from mild.tuning.planning import head_features, plan_cells, random_cells, row_cells
 
 KEPT = Path(__file__).parent.parent / "results" / "learning_plan.json"
 # Table, and wrong answers that a dollar is worth.

@@ -429,7 +429,7 @@ def _options(title: str, records: Sequence[tuple[str, str]]) -> str:
 
 # A command with its option, or an option.
 CODE = re.compile(
-    r"(?<![\w-])(mild (?:fit|tune|add-expert|evaluate|compare|report|predict|explain|show|demo|route|plan|"
+    r"(?<![\w-])(mild (?:fit|tune|add-expert|evaluate|compare|report|predict|explain|show|demo|route|"
     r"collect|serve|check|reload|replay|learn|versions|rollback|(?:keys|ledger|feedback|data)(?: [a-z]+)?)"
     r"(?: --[a-z-]+)?|--[a-z][a-z-]*)(?![\w-])"
 )
@@ -461,7 +461,7 @@ def escaped(text: str) -> str:
 # Python
 
 GROUPS = {
-    "Tables": ("read_outcomes", "OutcomeTable", "collect_outcomes", "plan", "LabelPlan"),
+    "Tables": ("read_outcomes", "OutcomeTable", "collect_outcomes"),
     "Tuning": ("tune", "TuneResult", "fit", "add_expert", "AddedExpert"),
     "Evaluation": ("evaluate", "Evaluation", "compare", "Comparison", "Verdict"),
     "The router": ("Router", "save", "load"),

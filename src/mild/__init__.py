@@ -44,8 +44,6 @@ _HOMES = {
     "Comparison": "mild.evaluation.comparison",
     "Verdict": "mild.metrics",
     "collect_outcomes": "mild.collect",
-    "plan": "mild.collect",
-    "LabelPlan": "mild.collect",
     "replay": "mild.gateway.ledger.replaying",
     "learn": "mild.learning.learn",
     "rollback": "mild.artifact",
@@ -56,7 +54,7 @@ _HOMES = {
 if TYPE_CHECKING:
     from mild.artifact import Router, load, rollback
     from mild.artifact.versions import versions
-    from mild.collect import LabelPlan, collect_outcomes, plan
+    from mild.collect import collect_outcomes
     from mild.core.costs import cost_matrix, reward_distribution, rewards
     from mild.core.decisions import decide, stationary_distribution
     from mild.core.losses import mild_loss
@@ -90,7 +88,6 @@ __all__ = [
     "CostRegressionRouter",
     "Evaluation",
     "KNNRouter",
-    "LabelPlan",
     "LinearRouter",
     "NeuralRouter",
     "OutcomeTable",
@@ -112,7 +109,6 @@ __all__ = [
     "learn",
     "load",
     "mild_loss",
-    "plan",
     "read_outcomes",
     "replay",
     "reward_distribution",

@@ -58,7 +58,6 @@ CODES = {
     "output_exists": ("Writing would replace what is there.", "Write elsewhere, or add `--overwrite`."),
     "interrupted": ("Ctrl-C.", "Run the command again; the message says what was saved."),
     "no_labels": ("The table has no scores of the new expert.", "Grade some of its answers."),
-    "nothing_to_ask": ("Nothing is left to plan.", "Give more queries, or other experts."),
     "version_changed": ("Another process changed the router that serves.", "Run the command again."),
     "not_a_router": ("A repository or an MLflow model holds no router.", "Name another one."),
     "repository_not_found": ("A repository does not exist, or is private.", "Check its name; log in."),

@@ -45,6 +45,16 @@ class Removed:
 #: Rows are sorted by kind, then by name.
 REMOVED: tuple[Removed, ...] = (
     Removed(
+        "command",
+        "plan",
+        "Use `python -m experiments.planning plan`, from a checkout of the repository.",
+    ),
+    Removed(
+        "name",
+        "mild.LabelPlan",
+        "Use `experiments.planning.LabelPlan`, from a checkout of the repository.",
+    ),
+    Removed(
         "name",
         "mild.artifact.LoadedRouter",
         "Use `mild.Router`.",
@@ -52,7 +62,7 @@ REMOVED: tuple[Removed, ...] = (
     Removed(
         "name",
         "mild.core.bounds",
-        "Use experiments.theory.bounds, from a checkout of the repository.",
+        "Use `experiments.theory.bounds`, from a checkout of the repository.",
     ),
     Removed(
         "name",
@@ -63,6 +73,16 @@ REMOVED: tuple[Removed, ...] = (
         "name",
         "mild.data.outcome_costs",
         "Use `table.costs(...)`.",
+    ),
+    Removed(
+        "name",
+        "mild.plan",
+        "Use `experiments.planning.make_plan`, from a checkout of the repository.",
+    ),
+    Removed(
+        "name",
+        "mild.routers.AnswerCascadeRouter",
+        "Use `mild.CascadeRouter`.",
     ),
     Removed(
         "name",
@@ -86,6 +106,12 @@ REMOVED: tuple[Removed, ...] = (
         "--paper",
         "Run `make demo-paper`, in a checkout.",
         where=("demo",),
+    ),
+    Removed(
+        "option",
+        "--plan",
+        "Use `python -m experiments.planning collect`, from a checkout of the repository.",
+        where=("collect",),
     ),
     Removed(
         "option",
@@ -113,6 +139,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "confidence_columns",
+        "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
+        where=("CascadeRouter",),
+    ),
+    Removed(
+        "parameter",
         "groups",
         "Leave it out: kinds of inputs are found as clusters. Groups that stay in one fold go to RouterCV.fit.",
         where=("RouterCV",),
@@ -122,6 +154,30 @@ REMOVED: tuple[Removed, ...] = (
         "marks",
         "Use `query_hashes`.",
         where=("save",),
+    ),
+    Removed(
+        "parameter",
+        "n_thresholds",
+        "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
+        where=("CascadeRouter",),
+    ),
+    Removed(
+        "parameter",
+        "order",
+        "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
+        where=("CascadeRouter",),
+    ),
+    Removed(
+        "parameter",
+        "pay_for_asked",
+        "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
+        where=("CascadeRouter",),
+    ),
+    Removed(
+        "parameter",
+        "plan",
+        "Use `experiments.planning.collect_planned`, from a checkout of the repository.",
+        where=("collect_outcomes",),
     ),
     Removed(
         "parameter",

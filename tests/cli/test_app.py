@@ -12,7 +12,7 @@ import mild
 
 VERBS = [
     "fit", "tune", "add-expert", "evaluate", "compare", "report", "predict", "explain", "show", "card",
-    "demo", "route", "plan", "collect", "serve", "check", "reload", "replay", "learn",
+    "demo", "route", "collect", "serve", "check", "reload", "replay", "learn",
     "versions", "rollback",
 ]  # fmt: skip
 

@@ -15,6 +15,7 @@ import pytest
 
 import mild
 from mild.collect import plan_outcomes
+from mild.collect.collector import ExpertRun
 from mild.collect.ledger import Ledger
 from mild.endpoints.expert import Expert
 from mild.errors import DataFileError, MildError, OutputExistsError
@@ -152,3 +153,13 @@ def test_without_any_answer_there_is_no_table(collect, tmp_path):
     with pytest.raises(DataFileError, match="no expert answered"):
         collect(experts=[Expert("none", command=("false",), retries=0)], out=tmp_path / "t.csv")
     assert not (tmp_path / "t.csv").exists()
+
+
+def test_progress_does_not_go_through_all_questions_for_every_answer(collect, monkeypatch):
+    seen, pending = [], ExpertRun.pending
+    monkeypatch.setattr(ExpertRun, "pending", lambda run: seen.append(1) or pending(run))
+    given = pa.table({"query": [f"{i} + 0?" for i in range(12)], "answer": [4] * 12})
+    told = []
+    collect(given, [FOUR], progress=lambda *one: told.append(one))
+    assert len(told) > 12
+    assert len(seen) < 6

@@ -23,7 +23,6 @@ from mild.cli.gateway.learn import learn
 from mild.cli.gateway.replay import replay
 from mild.cli.gateway.serve import reload, serve
 from mild.cli.gateway.versions import rollback, versions
-from mild.cli.plan import plan
 from mild.cli.predict import predict
 from mild.cli.report import report
 from mild.cli.route import route
@@ -32,7 +31,7 @@ from mild.cli.tune import tune
 
 COMMANDS: list[Callable[..., None]] = [
     fit, tune, add_expert, evaluate, compare, report, predict, explain, show, card, demo, route,
-    plan, collect, serve, check, reload, replay, learn, versions, rollback,
+    collect, serve, check, reload, replay, learn, versions, rollback,
 ]  # fmt: skip
 # A group's docstring is its help.
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {

@@ -27,9 +27,6 @@ def collect(
     limit: Annotated[
         int | None, Option(min=1, help="Number of questions to ask, from the first. Default: all.")
     ] = None,
-    plan: Annotated[
-        Path | None, Option(help="Ask only the calls of this file, which mild plan writes.")
-    ] = None,
     max_spend: Annotated[
         float | None,
         Option(help="Dollars that all runs with this ledger may spend together."),
@@ -89,9 +86,7 @@ def collect(
     asked = read_questions(questions, query, answer, score, scorer is not None).first(limit)
     note(asked.explanation)
     if dry_run:
-        found = plan_outcomes(
-            asked, experts_file, out, names=experts, plan=plan, ledger=ledger, scorer=scorer
-        )
+        found = plan_outcomes(asked, experts_file, out, names=experts, ledger=ledger, scorer=scorer)
         emit(found, as_json, lambda: _show_plan(found))
         return
     with progress_bar("asking") as progress:
@@ -100,7 +95,6 @@ def collect(
             experts_file,
             out,
             names=experts,
-            plan=plan,
             max_spend=max_spend,
             ledger=ledger,
             tolerance=tolerance,

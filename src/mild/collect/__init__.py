@@ -9,18 +9,15 @@ Nothing here is imported before it is needed: aiohttp only where an endpoint is 
 
 from mild.collect.config import ExpertFile, read_experts
 from mild.collect.grading import score_response
-from mild.collect.planning import LabelPlan, plan
 from mild.collect.questions import Question, Questions, read_questions
 from mild.collect.session import Collected, collect_outcomes, plan_outcomes
 
 __all__ = [
     "Collected",
     "ExpertFile",
-    "LabelPlan",
     "Question",
     "Questions",
     "collect_outcomes",
-    "plan",
     "plan_outcomes",
     "read_experts",
     "read_questions",

@@ -12,7 +12,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ from mild.endpoints.prices import Usage, estimate_tokens, most_tokens
 from mild.endpoints.programs import run_program
 from mild.endpoints.redaction import Redactor
 from mild.endpoints.replies import Reply, read_reply
-from mild.errors import MildError, MissingExtraError, OptionError, listed
+from mild.errors import MildError, MissingExtraError, OptionError
 
 if TYPE_CHECKING:
     from mild.endpoints.client import EndpointClient
@@ -69,12 +69,10 @@ class ExpertRun:
     lost: float = 0.0
     reasons: Counter[str] = field(default_factory=Counter)
     stopped: str | None = None
-    places: Set[int] | None = None
 
     def pending(self) -> list[int]:
         """Questions to ask that have no answer, equal ones once."""
-        places = range(len(self.keys)) if self.places is None else sorted(self.places)
-        first = {self.keys[place]: place for place in reversed(places)}
+        first = {self.keys[place]: place for place in reversed(range(len(self.keys)))}
         return sorted(place for key, place in first.items() if key not in self.answers)
 
     @cached_property
@@ -116,12 +114,10 @@ def plan_runs(
     experts: Sequence[Expert],
     ledger: Ledger | None,
     prompts: Mapping[str, str] = PROMPTS,
-    plan: Mapping[str, Set[int]] | None = None,
 ) -> list[ExpertRun]:
     """What every expert would be asked, with the answers that the ledger, if there is one, has.
 
-    An expert of several samples has a run for each. A plan has the places of the questions that an expert
-    is asked.
+    An expert of several samples has a run for each.
     """
     runs = []
     for expert in experts:
@@ -135,15 +131,11 @@ def plan_runs(
             run = ExpertRun(sample, texts, keys)
             run.answers = {} if ledger is None else ledger.answers(run.keys)
             run.from_ledger = len(run.answers)
-            run.places = None if plan is None else plan.get(sample.name, set())
             runs.append(run)
     names = Counter(run.expert.name for run in runs)
     for name in [name for name, count in names.items() if count > 1]:
         rule = f"must have names that no sample has; {name!r} is both. Rename that expert."
         raise OptionError(parameter="experts", rule=rule)
-    if strangers := [name for name in plan or () if name not in names]:
-        rule = f"must name experts that are asked: {listed(list(names))}; got {strangers[0]!r}."
-        raise OptionError(parameter="plan", rule=rule)
     return runs
 
 

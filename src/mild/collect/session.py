@@ -21,7 +21,6 @@ from mild.collect.collector import ExpertRun, Progress, ask_pending, most_usage,
 from mild.collect.config import find_experts
 from mild.collect.grading import TOLERANCE, Grades, grade_runs, make_scorer
 from mild.collect.ledger import Ledger
-from mild.collect.planning import read_plan
 from mild.collect.questions import Questions, read_questions
 from mild.data import OutcomeTable, check_output, read_outcomes, write_columns
 from mild.data.tables import infer_array
@@ -141,7 +140,6 @@ def plan_outcomes(
     *,
     names: str | Sequence[str] | None = None,
     limit: int | None = None,
-    plan: Any = None,
     ledger: str | os.PathLike[str] | None = None,
     score: str | None = None,
     scorer: str | None = None,
@@ -158,9 +156,8 @@ def plan_outcomes(
     asked = read_questions(questions, query, answer, score, scorer is not None).first(limit)
     file = find_experts(experts, names, need_secrets=False)
     path = ledger_path(ledger, out)
-    wanted = None if plan is None else read_plan(plan, asked)
     with Ledger(path) if path.exists() else contextlib.nullcontext() as book:
-        runs = plan_runs(asked.items, file.experts, book, file.prompts, wanted)
+        runs = plan_runs(asked.items, file.experts, book, file.prompts)
     found = {}
     for run in runs:
         price = run.expert.price
@@ -181,7 +178,6 @@ def collect_outcomes(
     *,
     names: str | Sequence[str] | None = None,
     limit: int | None = None,
-    plan: Any = None,
     max_spend: float | None = None,
     ledger: str | os.PathLike[str] | None = None,
     score: str | None = None,
@@ -208,7 +204,6 @@ def collect_outcomes(
     out : table to write: .parquet, .csv or .jsonl; None writes none
     names : experts to ask, as a list or as "a,b"; None for all
     limit : ask only this many questions, from the first
-    plan : ask only what a ``LabelPlan`` of ``mild.plan``, or its file, says; answers of the ledger are kept
     max_spend : dollars that all calls with this ledger may spend together
     ledger : file of the answers; None for OUT.ledger.sqlite, without ``out`` outcomes.ledger.sqlite
     score : "choice", "numeric", "exact" or "contains"; None for what the questions say
@@ -252,9 +247,8 @@ def collect_outcomes(
     file = find_experts(experts, names)
     command = make_scorer(scorer, scorer_timeout)
     asked = read_questions(questions, query, answer, score, scorer is not None).first(limit)
-    wanted = None if plan is None else read_plan(plan, asked)
     with Ledger(ledger_path(ledger, out)) as book:
-        runs = plan_runs(asked.items, file.experts, book, file.prompts, wanted)
+        runs = plan_runs(asked.items, file.experts, book, file.prompts)
         check_columns(asked, runs)
         target = None
         if out is not None:

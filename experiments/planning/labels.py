@@ -15,20 +15,25 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from experiments.planning import cells as cells_to_ask
 from mild.artifact.frames import as_frame, default_library, html_table, library_of
-from mild.collect.collector import check_prices, samples_of
+from mild.collect import Collected, collect_outcomes
+from mild.collect.collector import check_prices
 from mild.collect.config import find_experts
 from mild.collect.prompts import bare_prompt
 from mild.collect.questions import Question, Questions, read_questions
+from mild.collect.session import ledger_path
 from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
 from mild.data import OutcomeTable, read_outcomes, write_columns
 from mild.data.cost_terms import CostTerms
 from mild.data.tables import naming, read_table, short
 from mild.endpoints.expert import Expert
 from mild.endpoints.prices import Usage, estimate_tokens
-from mild.errors import DataFileError, InvalidInputError, OptionError, check_arguments, counted
+from mild.errors import DataFileError, InvalidInputError, OptionError, counted, listed
 from mild.features import TextFeatures
 from mild.money import amount
+from mild.routers.pooled_heads import Cells, pooled_heads
+from mild.tuning.fitting import make_step
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,7 +85,7 @@ class LabelPlan:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``mild plan --json`` prints."""
+        """The figures of the plan, and the calls and dollars of each expert."""
         experts: dict[str, Any] = {}
         for name, dollars in zip(self.columns["expert"], self.columns["dollars"], strict=True):
             one = experts.setdefault(name, {"calls": 0, "dollars": 0.0})
@@ -98,7 +103,7 @@ class LabelPlan:
         return as_frame(self.columns, self.like or default_library())
 
     def write(self, path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-        """Write the calls to a .csv, .parquet or .jsonl file, which ``mild collect --plan`` takes."""
+        """Write the calls to a .csv, .parquet or .jsonl file, which ``collect_planned`` takes."""
         return write_columns(self.columns, path, overwrite)
 
     def __repr__(self) -> str:
@@ -141,8 +146,7 @@ def _expected_dollars(
     return read + asked.price.of(Usage(0, asked.max_tokens)) - asked.price.of(Usage(0, 0))
 
 
-@check_arguments
-def plan(
+def make_plan(
     table: Any,
     experts: str | os.PathLike[str] | Sequence[Expert],
     spend: float,
@@ -176,22 +180,17 @@ def plan(
 
     Examples
     --------
-    >>> import mild, pyarrow as pa
+    >>> import pyarrow as pa
     >>> from mild.data.datasets import load_outcomes
     >>> from mild.endpoints.expert import Expert
     >>> table = load_outcomes()
     >>> known = table.take(range(40))
     >>> asked = [Expert(name, command=(name,), price_per_query=0.01) for name in table.expert_names]
     >>> more = pa.table({"query": table.queries[40:]})
-    >>> found = mild.plan(known, asked, spend=0.5, queries=more)
+    >>> found = make_plan(known, asked, spend=0.5, queries=more)
     >>> found.planned["calls"]
     50
     """
-    # Imports scikit-learn, which collecting does not need.
-    from mild.routers.pooled_heads import Cells, pooled_heads
-    from mild.tuning import planning
-    from mild.tuning.fitting import make_step
-
     if not (isinstance(spend, Real) and 0 < float(spend) < math.inf):
         raise OptionError(parameter="spend", rule=f"must be dollars above 0; got {spend!r}.")
     check_integer("random_state", random_state, 0)
@@ -200,7 +199,11 @@ def plan(
     if step.kind == "vectors":
         raise invalid("text", "must read queries, which are what experts are asked; got vectors.")
     found = find_experts(experts, need_secrets=False).experts
-    asked = {one.name: one for expert in found for one in samples_of(expert)}
+    for expert in found:
+        if expert.samples > 1:
+            rule = f"must be asked once per query in a plan; {expert.name!r} has {expert.samples} samples."
+            raise OptionError(parameter="experts", rule=rule)
+    asked = {expert.name: expert for expert in found}
     check_prices("a plan", found, "experts")
     # Experts of the table that cannot be asked stay rivals. A query may have several rows, as where an
     # older table and new outcomes are read together.
@@ -236,11 +239,11 @@ def plan(
     if cheapest > spend:
         rule = f"must pay for one call; the cheapest is expected to cost ${amount(cheapest)}, and spend is"
         raise OptionError(parameter="spend", rule=f"{rule} ${amount(float(spend))}.")
-    X = planning.head_features(step.fit_transform(texts))
+    X = cells_to_ask.head_features(step.fit_transform(texts))
     heads = pooled_heads(X, cells, len(rivals))
     costs = costs + heads.expected(X)
     rng = np.random.default_rng(random_state)
-    calls = planning.plan_cells(costs, heads, unknown, dollars, spend, rng)
+    calls = cells_to_ask.plan_cells(costs, heads, unknown, dollars, spend, rng)
     if not len(calls):
         raise _nothing("no call is worth its price, because the heads agree about every query")
 
@@ -249,7 +252,7 @@ def plan(
             "queries": len(np.unique(found[:, 0])),
             "calls": len(found),
             "dollars": float(dollars[found[:, 0], found[:, 1]].sum()),
-            "removed": planning.removed_regret(costs, heads, found),
+            "removed": cells_to_ask.removed_regret(costs, heads, found),
         }
 
     columns = {
@@ -260,10 +263,10 @@ def plan(
     return LabelPlan(
         columns,
         float(spend),
-        planning.removed_regret(costs, heads, None),
+        cells_to_ask.removed_regret(costs, heads, None),
         measured(calls),
-        measured(planning.random_cells(unknown, dollars, spend, rng)),
-        measured(planning.row_cells(unknown, dollars, spend, rng)),
+        measured(cells_to_ask.random_cells(unknown, dollars, spend, rng)),
+        measured(cells_to_ask.row_cells(unknown, dollars, spend, rng)),
         library_of(table),
     )
 
@@ -282,7 +285,7 @@ def read_plan(source: Any, questions: Questions) -> dict[str, set[int]]:
         columns = read_table(source, ("query", "expert")).to_pydict()
         if missing := [name for name in ("query", "expert") if name not in columns]:
             raise DataFileError(
-                f"a plan must have columns query and expert, as mild plan writes; got no {missing[0]!r}.",
+                f"a plan must have the columns query and expert; got no {missing[0]!r}.",
                 parameter="plan",
             )
     places: dict[str, list[int]] = {}
@@ -301,3 +304,41 @@ def read_plan(source: Any, questions: Questions) -> dict[str, set[int]]:
     for text, expert in zip(columns["query"], columns["expert"], strict=True):
         wanted.setdefault(expert, set()).update(places[text])
     return wanted
+
+
+def collect_planned(
+    plan: Any,
+    questions: Any,
+    experts: str | os.PathLike[str] | Sequence[Expert],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    ledger: str | os.PathLike[str] | None = None,
+) -> Collected:
+    """Ask only what a plan says; the table also has what the ledger knew before.
+
+    Parameters
+    ----------
+    plan : ``LabelPlan``, or a file or frame of one
+    questions, experts, out, ledger : as in ``mild.collect_outcomes``
+    """
+    asked = read_questions(questions)
+    path = ledger_path(ledger, out)
+    wanted = read_plan(plan, asked)
+    names = [expert.name for expert in find_experts(experts, need_secrets=False).experts]
+    for expert in wanted:
+        if expert not in names:
+            rule = f"must name experts that are asked: {listed(names)}; got {expert!r}."
+            raise OptionError(parameter="plan", rule=rule)
+    for expert, places in wanted.items():
+        part = _part_of(asked, sorted(places))
+        collect_outcomes(part, experts, names=[expert], ledger=path)
+    # Nothing more may be spent: this call only writes the table of what the ledger knows.
+    return collect_outcomes(asked, experts, out, ledger=path, max_spend=0.0)
+
+
+def _part_of(questions: Questions, places: Sequence[int]) -> Questions:
+    items = [questions.items[place] for place in places]
+    columns = {}
+    for name, values in questions.columns.items():
+        columns[name] = [values[place] for place in places]
+    return Questions(items, columns, questions.explanation)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mild.routers.pooled_heads import Cells, pooled_heads
-from mild.tuning.planning import (
+from experiments.planning.cells import (
     DIRECTIONS,
     head_features,
     plan_cells,
@@ -14,6 +13,7 @@ from mild.tuning.planning import (
     removed_regret,
     row_cells,
 )
+from mild.routers.pooled_heads import Cells, pooled_heads
 
 
 def fit(X, known):

@@ -1,4 +1,4 @@
-"""``mild.plan``: calls for a sum of dollars, what is refused, and a collection that follows the plan."""
+"""Calls for a sum of dollars, what is refused, and a collection that follows the plan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 import mild
-from mild.collect import plan_outcomes
-from mild.collect.collector import ExpertRun
+from experiments.planning import collect_planned, make_plan
 from mild.endpoints.expert import Expert
 from mild.errors import DataFileError, InvalidInputError, OptionError
 
@@ -49,7 +48,7 @@ def outcomes(count=12, silent=0):
 
 @pytest.fixture(scope="module")
 def found():
-    return mild.plan(outcomes(), experts(), 0.05, queries=questions())
+    return make_plan(outcomes(), experts(), 0.05, queries=questions())
 
 
 def test_a_plan_holds_new_calls_within_the_sum(found):
@@ -79,18 +78,18 @@ def test_the_result_says_what_the_plan_and_the_baselines_remove(found):
 
 
 def test_a_seed_decides_the_plan(found):
-    again = mild.plan(outcomes(), experts(), 0.05, queries=questions())
-    other = mild.plan(outcomes(), experts(), 0.05, queries=questions(), random_state=1)
+    again = make_plan(outcomes(), experts(), 0.05, queries=questions())
+    other = make_plan(outcomes(), experts(), 0.05, queries=questions(), random_state=1)
     assert again.columns == found.columns != other.columns
 
 
 def test_dollars_are_left_where_the_heads_agree():
-    rich = mild.plan(outcomes(), experts(), 100, queries=questions())
+    rich = make_plan(outcomes(), experts(), 100, queries=questions())
     assert sum(rich.columns["dollars"]) < 1
 
 
 def test_missing_outcomes_of_the_table_are_bought_too():
-    calls = mild.plan(outcomes(60, silent=30), experts(), 1.0).to_frame()
+    calls = make_plan(outcomes(60, silent=30), experts(), 1.0).to_frame()
     assert set(calls["expert"]) == {"large"}
     assert set(calls["query"]) <= set(outcomes(60)["query"][30:])
 
@@ -98,18 +97,18 @@ def test_missing_outcomes_of_the_table_are_bought_too():
 def test_rows_of_one_query_count_together():
     old, new = outcomes(60, silent=30), outcomes(60)[["query", "correct__large"]][30:]
     with pytest.raises(InvalidInputError) as error:
-        mild.plan(pd.concat([old, new]), experts(), 1.0)
+        make_plan(pd.concat([old, new]), experts(), 1.0)
     assert error.value.code == "nothing_to_ask"
 
 
 def test_an_expert_that_was_never_asked_is_asked(found):
     table = outcomes().drop(columns="correct__large")
-    calls = mild.plan(table, experts(), 0.2, queries=questions()).to_frame()
+    calls = make_plan(table, experts(), 0.2, queries=questions()).to_frame()
     assert "large" in set(calls["expert"])
 
 
 def test_an_expert_that_is_not_asked_stays_a_rival():
-    alone = mild.plan(outcomes(), experts(large=0.01), 0.2, queries=questions())
+    alone = make_plan(outcomes(), experts(large=0.01), 0.2, queries=questions())
     assert set(alone.columns["expert"]) == {"large"}
 
 
@@ -119,7 +118,7 @@ def test_tokens_in_and_past_costs_make_the_expected_dollars():
     endpoint = Expert("small", "http://127.0.0.1:1/v1", "m", price_in=1000.0, price_out=1000.0)
     longest = Expert("large", "http://127.0.0.1:1/v1", "n", price_out=1000.0, max_tokens=100)
     pool = pa.table({"query": ["x" * 400 for _ in range(1)] + [f"y{i}" for i in range(60)]})
-    calls = mild.plan(frame, [endpoint, longest], 1e4, queries=pool).to_frame()
+    calls = make_plan(frame, [endpoint, longest], 1e4, queries=pool).to_frame()
     of = calls.groupby("expert")["dollars"]
     assert of.max()["large"] == of.min()["large"] == pytest.approx(0.1)
     small = calls[calls["expert"] == "small"].set_index("query")["dollars"]
@@ -131,50 +130,50 @@ def test_tokens_in_and_past_costs_make_the_expected_dollars():
 @pytest.mark.parametrize("spend", [0, -1, math.nan, math.inf, "5"])
 def test_a_sum_must_be_dollars(spend):
     with pytest.raises(OptionError) as error:
-        mild.plan(outcomes(), experts(), spend, queries=questions())
+        make_plan(outcomes(), experts(), spend, queries=questions())
     assert error.value.code == "invalid_spend"
 
 
 def test_a_sum_must_pay_for_one_call():
     with pytest.raises(OptionError, match=r"0\.0010") as error:
-        mild.plan(outcomes(), experts(), 0.0005, queries=questions())
+        make_plan(outcomes(), experts(), 0.0005, queries=questions())
     assert error.value.code == "invalid_spend"
 
 
 def test_every_expert_needs_a_price():
     free = Expert("large", command=("echo", "no"))
     with pytest.raises(OptionError, match="'large' has none") as error:
-        mild.plan(outcomes(), [*experts(small=0.1), free], 1, queries=questions())
+        make_plan(outcomes(), [*experts(small=0.1), free], 1, queries=questions())
     assert error.value.code == "invalid_experts"
 
 
 def test_a_table_of_which_all_is_known_needs_more_queries():
     with pytest.raises(InvalidInputError, match="--queries") as error:
-        mild.plan(outcomes(), experts(), 1)
+        make_plan(outcomes(), experts(), 1)
     assert error.value.code == "nothing_to_ask"
 
 
 def test_queries_need_a_column_of_queries():
     with pytest.raises(DataFileError, match="query"):
-        mild.plan(outcomes(), experts(), 1, queries=pa.table({"n": [1, 2]}))
+        make_plan(outcomes(), experts(), 1, queries=pa.table({"n": [1, 2]}))
 
 
 def test_a_plan_needs_texts():
     vectors = pa.table({"embedding": [[0.0, 1.0], [1.0, 0.0]], "correct__small": [1, 0]})
     with pytest.raises(InvalidInputError) as error:
-        mild.plan(vectors, experts(), 1)
+        make_plan(vectors, experts(), 1)
     assert error.value.code == "invalid_text"
 
 
 @pytest.mark.parametrize("weights", [{"latency_weight": 1.0}, {"beta": {"nobody": 1.0}}])
 def test_the_terms_of_the_cost_must_fit_the_table(weights):
     with pytest.raises(InvalidInputError) as error:
-        mild.plan(outcomes(), experts(), 1, queries=questions(), **weights)
+        make_plan(outcomes(), experts(), 1, queries=questions(), **weights)
     assert error.value.code == f"invalid_{next(iter(weights))}"
 
 
 def test_an_expert_that_costs_too_much_to_choose_is_not_asked():
-    calls = mild.plan(
+    calls = make_plan(
         outcomes(), experts(), 0.2, queries=questions(), beta={"large": 5.0, "small": 0.5}
     )
     assert "large" not in calls.columns["expert"]
@@ -184,17 +183,14 @@ def test_an_expert_that_costs_too_much_to_choose_is_not_asked():
 def test_collect_asks_what_the_plan_says_and_keeps_what_it_knows(tmp_path, form):
     ledger = tmp_path / "answers.sqlite"
     first = mild.collect_outcomes(questions(), experts(), ledger=ledger, limit=16)
-    found = mild.plan(first.table, experts(), 0.1, queries=questions())
+    found = make_plan(first.table, experts(), 0.1, queries=questions())
     given = found if form == "plan" else found.to_frame()
     if "." in form:
         given = found.write(tmp_path / form)
-    planned = plan_outcomes(questions(), experts(), ledger=ledger, plan=given)
-    calls = pd.Series(found.columns["expert"]).value_counts()
-    assert {name: one["to_ask"] for name, one in planned["experts"].items()} == {
-        name: calls.get(name, 0) for name in NAMES
-    }
-    second = mild.collect_outcomes(questions(), experts(), ledger=ledger, plan=given)
-    assert second.spent == pytest.approx(sum(found.columns["dollars"]))
+    second = collect_planned(given, questions(), experts(), ledger=ledger)
+    spent = second.summary["spent_by_ledger"] - first.summary["spent_by_ledger"]
+    assert spent == pytest.approx(sum(found.columns["dollars"]))
+    assert second.spent == 0
     known = {
         (second.table.queries[i], NAMES[k]) for i, k in np.argwhere(~np.isnan(second.table.scores))
     }
@@ -207,10 +203,9 @@ def test_a_plan_with_choices_finds_its_questions(tmp_path):
         {"question": ["Which?", "What?"], "A": ["x", "u"], "B": ["y", "v"], "answer": "A"}
     )
     plan = pd.DataFrame({"query": ["Which?\nA. x\nB. y"], "expert": ["small"]})
-    made = mild.collect_outcomes(
-        asked, [Expert("small", command=("echo", "A"))], ledger=tmp_path / "l", plan=plan
-    )
-    assert made.summary["experts"]["small"]["asked"] == 1
+    small = Expert("small", command=("echo", "A"), price_per_query=0.001)
+    made = collect_planned(plan, asked, [small], ledger=tmp_path / "l")
+    assert made.summary["experts"]["small"]["answered"] == 1
 
 
 @pytest.mark.parametrize(
@@ -223,25 +218,18 @@ def test_a_plan_with_choices_finds_its_questions(tmp_path):
 )
 def test_a_plan_must_fit_questions_and_experts(tmp_path, columns, error):
     with pytest.raises(error) as raised:
-        mild.collect_outcomes(
-            questions(), experts(), ledger=tmp_path / "l", plan=pd.DataFrame(columns)
-        )
+        collect_planned(pd.DataFrame(columns), questions(), experts(), ledger=tmp_path / "l")
     assert raised.value.code == "invalid_plan"
 
 
 def test_an_empty_query_is_never_asked():
     table = outcomes(60, silent=30)
     table.loc[40:50, "query"] = ""
-    assert "" not in mild.plan(table, experts(), 1.0).columns["query"]
+    assert "" not in make_plan(table, experts(), 1.0).columns["query"]
 
 
-def test_progress_does_not_go_through_all_questions_for_every_answer(tmp_path, monkeypatch):
-    seen, pending = [], ExpertRun.pending
-    monkeypatch.setattr(ExpertRun, "pending", lambda run: seen.append(1) or pending(run))
-    asked = [Expert("small", command=("echo", "yes"))]
-    told = []
-    mild.collect_outcomes(
-        questions(12), asked, ledger=tmp_path / "l", progress=lambda *one: told.append(one)
-    )
-    assert len(told) > 12
-    assert len(seen) < 6
+def test_an_expert_with_several_samples_is_refused():
+    twice = Expert("small", command=("echo", "yes"), price_per_query=0.001, samples=2)
+    with pytest.raises(OptionError, match="has 2 samples") as error:
+        make_plan(outcomes(), [twice], 1, queries=questions())
+    assert error.value.code == "invalid_experts"
