@@ -45,6 +45,36 @@ class Removed:
 #: Rows are sorted by kind, then by name.
 REMOVED: tuple[Removed, ...] = (
     Removed(
+        "command",
+        "card",
+        "The card is written by `Router.save_pretrained`; `Router.card` gives its text.",
+    ),
+    Removed(
+        "command",
+        "rollback",
+        "Use `mild versions ROUTER --rollback N`.",
+    ),
+    Removed(
+        "command",
+        "show",
+        "Use `mild explain ROUTER`, without a query.",
+    ),
+    Removed(
+        "name",
+        "mild.AddedExpert",
+        "Import it from `mild.tuning.add_expert`; `mild.add_expert` returns it.",
+    ),
+    Removed(
+        "name",
+        "mild.Comparison",
+        "Import it from `mild.evaluation.comparison`; `mild.compare` returns it.",
+    ),
+    Removed(
+        "name",
+        "mild.Evaluation",
+        "Import it from `mild.evaluation.evaluate`; `mild.evaluate` returns it.",
+    ),
+    Removed(
         "name",
         "mild.artifact.LoadedRouter",
         "Use `mild.Router`.",
@@ -63,6 +93,11 @@ REMOVED: tuple[Removed, ...] = (
         "name",
         "mild.data.outcome_costs",
         "Use `table.costs(...)`.",
+    ),
+    Removed(
+        "name",
+        "mild.rollback",
+        "Use `mild.artifact.rollback`.",
     ),
     Removed(
         "name",
