@@ -480,7 +480,6 @@ MODULES = {
     "mild.metrics": "Figures of choices: losses, shares, recall, curves and intervals.",
     "mild.features": "Text to vectors, as scikit-learn transformers.",
     "mild.data": "Reading, writing and splitting tables.",
-    "mild.mlflow": "Routers as models of MLflow.",
 }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 def attach_stub(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a package; its names are in the stub beside ``file``."""
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the stub beside its ``file``."""
     homes = _read_stub(os.path.splitext(file)[0] + ".pyi")
 
     def load(name: str) -> Any:

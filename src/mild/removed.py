@@ -96,6 +96,11 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "name",
+        "mild.mlflow",
+        "Log the folder of the router with `mlflow.pyfunc`; the guide to registries has a recipe.",
+    ),
+    Removed(
+        "name",
         "mild.rollback",
         "Use `mild.artifact.rollback`.",
     ),
