@@ -21,7 +21,6 @@ USES = {
     "gateway": "import mild.gateway.server.app, mild.gateway.demo.serving, mild.learning",
     "hub": "import mild.artifact.hub, huggingface_hub",
     "litellm": "import mild.gateway.litellm_plugin",
-    "mlflow": "import mild.mlflow, mlflow.pyfunc, pandas",
     "neural": "import mild.nn, mild.routers.neural.network",
     "onnx": "import mild.features.onnx, onnxruntime, tokenizers",
     "otel": "import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http.trace_exporter",

@@ -429,8 +429,8 @@ def _options(title: str, records: Sequence[tuple[str, str]]) -> str:
 
 # A command with its option, or an option.
 CODE = re.compile(
-    r"(?<![\w-])(mild (?:fit|tune|add-expert|evaluate|compare|report|predict|explain|show|demo|route|"
-    r"collect|serve|check|reload|replay|learn|versions|rollback|(?:keys|ledger|feedback|data)(?: [a-z]+)?)"
+    r"(?<![\w-])(mild (?:fit|tune|add-expert|evaluate|compare|report|predict|explain|demo|route|"
+    r"collect|serve|check|reload|replay|learn|versions|(?:keys|ledger|feedback|data)(?: [a-z]+)?)"
     r"(?: --[a-z-]+)?|--[a-z][a-z-]*)(?![\w-])"
 )
 
@@ -462,10 +462,10 @@ def escaped(text: str) -> str:
 
 GROUPS = {
     "Tables": ("read_outcomes", "OutcomeTable", "collect_outcomes"),
-    "Tuning": ("tune", "TuneResult", "fit", "add_expert", "AddedExpert"),
-    "Evaluation": ("evaluate", "Evaluation", "compare", "Comparison", "Verdict"),
+    "Tuning": ("tune", "TuneResult", "fit", "add_expert"),
+    "Evaluation": ("evaluate", "compare", "Verdict"),
     "The router": ("Router", "save", "load"),
-    "Learning from traffic": ("replay", "learn", "import_feedback", "versions", "rollback"),
+    "Learning from traffic": ("replay", "learn", "import_feedback", "versions"),
     "Estimators": (
         "RouterCV", "LinearRouter", "CostRegressionRouter", "KNNRouter", "CascadeRouter",
         "NeuralRouter", "ConstantRouter",
@@ -480,7 +480,6 @@ MODULES = {
     "mild.metrics": "Figures of choices: losses, shares, recall, curves and intervals.",
     "mild.features": "Text to vectors, as scikit-learn transformers.",
     "mild.data": "Reading, writing and splitting tables.",
-    "mild.mlflow": "Routers as models of MLflow.",
 }
 
 

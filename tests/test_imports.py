@@ -112,15 +112,26 @@ def test_benchmarks_and_scripts_import_names_that_exist() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "mild"
         for alias in node.names
         if f"{node.module}.{alias.name}" not in MODULES
-        and alias.name not in _top_names(MODULES.get(node.module or ""))
+        and alias.name not in _names_of_module(node.module or "")
     ]
     assert not found, "\n".join(found)
 
 
-def _top_names(path: Path | None) -> set[str]:
-    """Names that a module defines or imports at its top, and those that it loads lazily."""
+def _names_of_module(module: str) -> set[str]:
+    """Names that a module defines or imports at its top, and those of its stub, which are loaded lazily."""
+    path = MODULES.get(module)
+    if path is None:
+        return set()
+    stub = path.with_suffix(".pyi")
+    if stub.is_file():
+        return _top_names(path) | _top_names(stub)
+    return _top_names(path)
+
+
+def _top_names(path: Path) -> set[str]:
+    """Names that a file defines or imports at its top."""
     found: set[str] = set()
-    for node in [] if path is None else ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
         for one in ast.walk(node) if isinstance(node, (ast.Assign, ast.If)) else [node]:
             if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 found.add(one.name)
@@ -130,8 +141,6 @@ def _top_names(path: Path | None) -> set[str]:
                 found.add(one.id)
             elif isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
                 found.add(one.target.id)
-            elif isinstance(one, ast.Constant) and isinstance(one.value, str):
-                found.add(one.value)
     return found
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import mild
+import mild.routers
 
 PUBLIC = [
-    "AddedExpert",
     "CascadeRouter",
-    "Comparison",
     "ConstantRouter",
     "CostRegressionRouter",
-    "Evaluation",
     "KNNRouter",
     "LinearRouter",
     "NeuralRouter",
@@ -41,7 +41,6 @@ PUBLIC = [
     "mild_loss",
     "read_outcomes",
     "replay",
-    "rollback",
     "versions",
     "reward_distribution",
     "rewards",
@@ -61,6 +60,17 @@ def test_the_public_names_are_pinned() -> None:
     for name in PUBLIC:
         assert getattr(mild, name) is not None
         assert name in dir(mild)
+
+
+@pytest.mark.parametrize("package", [mild, mild.routers])
+def test_every_line_of_a_stub_is_a_name_that_is_loaded(package) -> None:
+    stub = Path(package.__file__).with_suffix(".pyi")
+    imports = [line for line in stub.read_text().splitlines() if line.startswith("from ")]
+    assert len(imports) == len(package.__all__) == len(set(package.__all__))
+    for line in imports:
+        _, module, _, name, _, alias = line.split()
+        assert name == alias
+        assert getattr(package, name) is getattr(importlib.import_module(module), name)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

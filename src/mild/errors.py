@@ -59,7 +59,7 @@ CODES = {
     "interrupted": ("Ctrl-C.", "Run the command again; the message says what was saved."),
     "no_labels": ("The table has no scores of the new expert.", "Grade some of its answers."),
     "version_changed": ("Another process changed the router that serves.", "Run the command again."),
-    "not_a_router": ("A repository or an MLflow model holds no router.", "Name another one."),
+    "not_a_router": ("A repository holds no router.", "Name another one."),
     "repository_not_found": ("A repository does not exist, or is private.", "Check its name; log in."),
     "revision_not_found": ("A repository has no such revision.", "Name a branch, tag or commit of it."),
     "hub_refused": ("The Hub refused access.", "Log in with `hf auth login`, or give a token."),

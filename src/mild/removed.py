@@ -46,8 +46,38 @@ class Removed:
 REMOVED: tuple[Removed, ...] = (
     Removed(
         "command",
+        "card",
+        "The card is written by `Router.save_pretrained`; `Router.card` gives its text.",
+    ),
+    Removed(
+        "command",
         "plan",
         "Use `python -m experiments.planning plan`, from a checkout of the repository.",
+    ),
+    Removed(
+        "command",
+        "rollback",
+        "Use `mild versions ROUTER --rollback N`.",
+    ),
+    Removed(
+        "command",
+        "show",
+        "Use `mild explain ROUTER`, without a query.",
+    ),
+    Removed(
+        "name",
+        "mild.AddedExpert",
+        "Import it from `mild.tuning.add_expert`; `mild.add_expert` returns it.",
+    ),
+    Removed(
+        "name",
+        "mild.Comparison",
+        "Import it from `mild.evaluation.comparison`; `mild.compare` returns it.",
+    ),
+    Removed(
+        "name",
+        "mild.Evaluation",
+        "Import it from `mild.evaluation.evaluate`; `mild.evaluate` returns it.",
     ),
     Removed(
         "name",
@@ -76,8 +106,18 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "name",
+        "mild.mlflow",
+        "Log the folder of the router with `mlflow.pyfunc`; the guide to registries has a recipe.",
+    ),
+    Removed(
+        "name",
         "mild.plan",
         "Use `experiments.planning.make_plan`, from a checkout of the repository.",
+    ),
+    Removed(
+        "name",
+        "mild.rollback",
+        "Use `mild.artifact.rollback`.",
     ),
     Removed(
         "name",

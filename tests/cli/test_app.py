@@ -11,9 +11,8 @@ import pytest
 import mild
 
 VERBS = [
-    "fit", "tune", "add-expert", "evaluate", "compare", "report", "predict", "explain", "show", "card",
-    "demo", "route", "collect", "serve", "check", "reload", "replay", "learn",
-    "versions", "rollback",
+    "fit", "tune", "add-expert", "evaluate", "compare", "report", "predict", "explain",
+    "demo", "route", "collect", "serve", "check", "reload", "replay", "learn", "versions",
 ]  # fmt: skip
 
 

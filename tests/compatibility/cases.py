@@ -173,8 +173,10 @@ def _or_refusal(ask: Callable[[], Any]) -> Any:
 
 def _command_answers(folder: Path, inputs: Any, reads_text: bool) -> dict[str, Any]:
     router = folder / "router"
-    shown = mild_command(["show", router, "--json"])
-    found: dict[str, Any] = {"show": {"exit": shown.code, "shape": shape_of(shown.json())}}
+    shown = mild_command(["explain", router, "--json"])
+    found: dict[str, Any] = {
+        "explain_router": {"exit": shown.code, "shape": shape_of(shown.json())}
+    }
     if not reads_text:
         with tempfile.TemporaryDirectory() as place:
             np.savez(Path(place) / "new.npz", X=inputs)
@@ -378,8 +380,8 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "stdin": "boil salt butter",
         "figures": True,
     },
-    "show": {"words": ["show", _TEXT], "figures": True},
-    "show_tuned": {"words": ["show", "artifacts/text_tuned/router"], "figures": True},
+    "explain_router": {"words": ["explain", _TEXT], "figures": True},
+    "explain_tuned_router": {"words": ["explain", "artifacts/text_tuned/router"], "figures": True},
     "route": {
         "words": ["route", _TEXT, "tables/queries.txt", "--echo", "--jobs", 1, "--probabilities"],
         "lines": True,
@@ -501,10 +503,10 @@ REFUSED: dict[str, tuple[list[Any], list[str]]] = {
         ["compare", "tables/log.csv", "--group", "topic", *_QUICK],
         ["topic", "subject"],
     ),
-    "no_router": (["show", "nowhere"], ["cannot load a router from", "nowhere"]),
-    "damaged_router": (["show", "damaged"], ["does not match the checksum"]),
-    "newer_router": (["show", "newer"], ["newer"]),
-    "unknown_kind": (["show", "unknown"], ["kind must be one of", "'oracular'", "newer mild"]),
+    "no_router": (["explain", "nowhere"], ["cannot load a router from", "nowhere"]),
+    "damaged_router": (["explain", "damaged"], ["does not match the checksum"]),
+    "newer_router": (["explain", "newer"], ["newer"]),
+    "unknown_kind": (["explain", "unknown"], ["kind must be one of", "'oracular'", "newer mild"]),
     "numbers_are_not_routed": (["route", _NUMBERS], ["mild predict"]),
     "texts_are_not_predicted": (
         ["predict", "tables/numbers.csv", "--router", _TEXT],

@@ -9,10 +9,6 @@ from compatibility.running import changes, differences, mild_command, option_nam
 
 OPTIONS = read("commands.json")["options"]
 RUNS = read("commands.json")["runs"]
-# What has left the package: the command says where it went.
-MOVED = {
-    "demo": ["--cost", "--experts", "--jobs", "--no-figure", "--quick", "--seeds", "--setup", "-j"]
-}
 NEEDED = {"collect": "aiohttp", "check": "httptools", "reload": "httptools", "keys": "httptools",
           "ledger": "httptools", "replay": "httptools"}  # fmt: skip
 
@@ -26,7 +22,7 @@ def marked(name):
 def test_every_option_is_still_there(verb):
     done = mild_command([*verb.split(), "--help"])
     assert done.code == 0, done.err
-    assert not set(OPTIONS[verb]) - set(option_names(done.out)) - set(MOVED.get(verb, ()))
+    assert not set(OPTIONS[verb]) - set(option_names(done.out))
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in COMMANDS])

@@ -118,7 +118,7 @@ def test_an_expert_that_got_better_is_found_and_promoted(folder, ledger):
     again = mild.learn(folder, ledger, table=table())
     assert not again.promoted
     assert mild.load(folder).info.version == 2
-    assert mild.rollback(folder).serving == 1
+    assert mild.artifact.rollback(folder).serving == 1
     # What was known before a rollback does not undo it.
     assert not mild.learn(folder, ledger, table=table()).promoted
     assert read_versions(folder).serving == 1

@@ -1,4 +1,4 @@
-"""What there is to say about a router, name by name: for mild show, reports and notebooks."""
+"""What there is to say about a router, name by name: for mild explain, reports and notebooks."""
 
 from __future__ import annotations
 

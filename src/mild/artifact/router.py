@@ -124,7 +124,7 @@ class Router:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``mild show --json`` prints about the router.
+        """What ``mild explain DIR --json`` prints about the router.
 
         Returns
         -------

@@ -258,12 +258,12 @@ def rollback(
 
     Examples
     --------
-    >>> import mild, tempfile
+    >>> import tempfile
     >>> from mild.gateway.demo import demo_router
     >>> with tempfile.TemporaryDirectory() as parent:
     ...     folder = demo_router().save(f"{parent}/router")
     ...     number = write_version(folder, demo_router(), why="a trial")
-    ...     number, mild.rollback(folder).serving
+    ...     number, rollback(folder).serving
     (2, 1)
     """
     known = read_versions(folder)

@@ -31,9 +31,9 @@ def add_expert(
 ) -> None:
     """Add an expert to a saved router from 30 to 300 graded answers, without refitting it.
 
-    The new router is the next version in DIR and serves from now on (mild rollback goes back); a running
-    gateway takes it with mild reload. New prices and a removed expert need no labels (Router.with_prices,
-    Router.without).
+    The new router is the next version in DIR and serves from now on (mild versions DIR --rollback N goes
+    back); a running gateway takes it with mild reload. New prices and a removed expert need no labels
+    (Router.with_prices, Router.without).
 
     \b
     Example:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from mild.cli.add_expert import add_expert
-from mild.cli.card import card
 from mild.cli.collect import collect
 from mild.cli.compare import compare
 from mild.cli.console import MildCommand, MildGroup
@@ -22,16 +21,15 @@ from mild.cli.gateway.check import check
 from mild.cli.gateway.learn import learn
 from mild.cli.gateway.replay import replay
 from mild.cli.gateway.serve import reload, serve
-from mild.cli.gateway.versions import rollback, versions
+from mild.cli.gateway.versions import versions
 from mild.cli.predict import predict
 from mild.cli.report import report
 from mild.cli.route import route
-from mild.cli.show import show
 from mild.cli.tune import tune
 
 COMMANDS: list[Callable[..., None]] = [
-    fit, tune, add_expert, evaluate, compare, report, predict, explain, show, card, demo, route,
-    collect, serve, check, reload, replay, learn, versions, rollback,
+    fit, tune, add_expert, evaluate, compare, report, predict, explain, demo, route,
+    collect, serve, check, reload, replay, learn, versions,
 ]  # fmt: skip
 # A group's docstring is its help.
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {

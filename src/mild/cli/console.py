@@ -44,6 +44,7 @@ OPTION_OF = {
     "n_splits": "--splits",
     "random_state": "--seed",
     "test_size": "--test-share",
+    "to": "--rollback",
 }
 # In the library these are arrays; the options of that name only say which columns hold them, and errors
 # about those are errors of a data file.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, print_table, say
+from mild.cli.console import emit, fixed, note, print_facts, print_table, say
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -24,7 +26,14 @@ VECTOR = "this router was fitted on vectors: QUERY must be a list of numbers suc
 def explain(
     *,
     folder: o.RouterArgument,
-    query: Annotated[str, Argument(help="The query; - reads it from stdin.", metavar="QUERY")],
+    query: Annotated[
+        str | None,
+        Argument(
+            help="The query; - reads it from stdin. Without one, the router itself is described.",
+            metavar="QUERY",
+            show_default=False,
+        ),
+    ] = None,
     answers: Annotated[
         str | None,
         Option(metavar="JSON", help='Answers for a cascade: {"small": "4", "large": null}.'),
@@ -33,7 +42,9 @@ def explain(
     most: Annotated[int, Option(min=0, help="Pieces of evidence to show.")] = 12,
     as_json: o.AsJson = False,
 ) -> None:
-    """Show which expert gets a query, how close the decision was, and why.
+    """Show which expert gets a query, how close the decision was, and why; or describe the router.
+
+    Without a query: kind, experts, margins, settings, training data and sizes of the router.
 
     For a linear router on hashed text the evidence is exact: what words, pairs of words and numbers
     such as the length add to the lead over the runner-up. For other routers, words are left out one by
@@ -43,11 +54,18 @@ def explain(
 
     \b
     Example:
+      mild explain router
       mild explain router "Integrate x^2 from 0 to 3."
       mild explain router "What is 2 + 2?" --answers '{"small": "4", "middle": "5"}'
     """
     from mild.artifact import load
 
+    if query is None:
+        if answers is not None or prices.beta is not None or prices.price_weight is not None:
+            rule = "must be given with --answers, --beta or --price-weight."
+            raise OptionError(f"QUERY {rule}", parameter="query")
+        _describe(folder, as_json)
+        return
     # Under other prices the router does not decide by its target, and does not state it.
     router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
     given = None if answers is None else _json(answers, dict, ANSWERS, "answers")
@@ -61,6 +79,36 @@ def explain(
     if target is not None:
         result["target"] = target.as_dict()
     emit(result, as_json, lambda: _show(found, None if target is None else target.sentence))
+
+
+def _describe(folder: Path, as_json: bool) -> None:
+    """Print what is known about a router."""
+    from mild.artifact import load
+    from mild.artifact.versions import find_version
+
+    router = load(folder)
+    files = [file for file in sorted(find_version(folder)[0].iterdir()) if file.is_file()]
+    sizes = {file.name: file.stat().st_size for file in files}
+    report = {"folder": str(folder), **router.as_dict(), "bytes": sizes}
+    emit(report, as_json, lambda: _show_router(report, router.facts))
+
+
+def _show_router(report: Mapping[str, Any], facts: Mapping[str, str]) -> None:
+    size = f"{sum(report['bytes'].values()):,} bytes"
+    print_facts(report["folder"], "router", {**facts, "size": size}, left=True)
+    names = report["experts"]
+    margins = ["–"] * len(names)
+    if report["margins"] is not None:
+        margins = [f"{margin:.4g}" for margin in report["margins"]]
+    indices = [str(index) for index in range(len(names))]
+    print_table("experts", {"expert": names, "index": indices, "margin": margins})
+    tensors = report["tensors"].values()
+    columns = {
+        "tensor": list(report["tensors"]),
+        "shape": [" x ".join(map(str, entry["shape"])) for entry in tensors],
+        "type": [entry["dtype"] for entry in tensors],
+    }
+    print_table("tensors", columns)
 
 
 def _json(text: str, kind: type, rule: str, parameter: str) -> Any:

@@ -387,6 +387,15 @@ class EngineOptions:
             yield
 
 
+def given(**values: Any) -> dict[str, Any]:
+    """The arguments that were given on the command line; the function's own defaults apply to the others.
+
+    >>> given(why="complaints", to=None)
+    {'why': 'complaints'}
+    """
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def margins_value(text: str | None) -> Any:
     """Margins as a router takes them: a name, or numbers."""
     names = ("theory", "uniform")

@@ -1,4 +1,4 @@
-"""``mild versions``, ``mild rollback`` and ``mild learn`` as they are typed."""
+"""``mild versions`` and ``mild learn`` as they are typed."""
 
 import asyncio
 import json
@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 import mild as package
 from gateway.gateway_cases import priced_router
 from gateway.process_cases import served, write_files
-from mild.artifact import load, write_version
+from mild.artifact import load, rollback, write_version
 from mild.cli.console import MildCommand
 from mild.cli.gateway.learn import learn
-from mild.cli.gateway.versions import rollback, versions
+from mild.cli.gateway.versions import versions
+from mild.errors import MildError
 
-COMMANDS = {"versions": versions, "rollback": rollback, "learn": learn}
+COMMANDS = {"versions": versions, "learn": learn}
 PRICES = (0.01, 0.01)
 
 
@@ -69,19 +70,23 @@ def test_versions_say_what_served_when_and_why(mild, folder):
 def test_versions_of_a_router_that_was_only_saved(mild, tmp_path):
     place = router(0.1, 0.3).save(tmp_path / "plain")
     assert json.loads(mild("versions", place, "--json").out)["serving"] == 1
-    done = mild("rollback", place, "--json")
+    done = mild("versions", place, "--rollback", 1, "--json")
     assert (done.code, json.loads(done.out)["code"]) == (1, "invalid_to")
+    with pytest.raises(MildError) as caught:
+        rollback(place)
+    assert caught.value.code == "invalid_to"
 
 
 def test_rollback_without_a_gateway(mild, folder):
-    found = mild("rollback", folder, "--json", "--why", "complaints")
+    found = mild("versions", folder, "--rollback", 1, "--json", "--why", "complaints")
     gateway = {"port": 6060, "reloaded": False, "error": None}
     assert json.loads(found.out) == {"folder": str(folder), "serving": 1, "gateway": gateway}
     assert package.versions(folder).history[-1].why == "complaints"
     assert load(folder).info.version == 1
-    assert "version 2" in mild("rollback", folder, "--to", "2").out
-    assert package.rollback(folder).serving == 1
-    assert mild("rollback", folder, "--to", "7").code == 1
+    assert "version 2" in mild("versions", folder, "--rollback", "2").out
+    assert package.versions(folder).history[-1].why == "asked for by hand"
+    assert rollback(folder).serving == 1
+    assert mild("versions", folder, "--rollback", "7").code == 1
 
 
 def fingerprint(port):
@@ -100,7 +105,9 @@ def test_a_gateway_serves_the_version_that_it_is_told_of(mild, tmp_path):
     async def play():
         async with served(tmp_path) as g:
             assert fingerprint(g.port) == known[1]
-            done = await asyncio.to_thread(mild, "rollback", place, "--port", g.port, "--json")
+            done = await asyncio.to_thread(
+                mild, "versions", place, "--rollback", 1, "--port", g.port, "--json"
+            )
             assert json.loads(done.out)["gateway"] == {
                 "port": g.port,
                 "reloaded": True,
@@ -111,9 +118,9 @@ def test_a_gateway_serves_the_version_that_it_is_told_of(mild, tmp_path):
             strange = priced_router(("one", "three"), (0.1, 0.2), PRICES)
             write_version(place, strange, why="by mistake")
             words = ("--port", g.port, "--json")
-            done = await asyncio.to_thread(mild, "rollback", place, "--to", 1, *words)
+            done = await asyncio.to_thread(mild, "versions", place, "--rollback", 1, *words)
             assert json.loads(done.out)["gateway"]["reloaded"]
-            done = await asyncio.to_thread(mild, "rollback", place, "--to", 3, *words)
+            done = await asyncio.to_thread(mild, "versions", place, "--rollback", 3, *words)
             assert "three" in json.loads(done.out)["gateway"]["error"]
             assert "was not reloaded" in done.err
             assert fingerprint(g.port) == known[0]

@@ -1,8 +1,9 @@
-"""``mild versions`` and ``mild rollback``"""
+"""``mild versions``"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Option
@@ -14,40 +15,49 @@ from mild.cli.gateway.ledger import shown_moment
 Port = Annotated[int, Option(min=1, max=65535, help="Port of the gateway here, to reload it.")]
 
 
-def versions(folder: o.RouterArgument, as_json: o.AsJson = False) -> None:
+def versions(
+    folder: o.RouterArgument,
+    rollback: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            help="Serve version N again, and reload the gateway if one runs here.",
+            show_default=False,
+        ),
+    ] = None,
+    why: Annotated[
+        str | None,
+        Option(metavar="TEXT", help="Reason for --rollback, which mild versions shows later."),
+    ] = None,
+    port: Port = 6060,
+    as_json: o.AsJson = False,
+) -> None:
     """Say which versions of a router there are, which one served when, and why.
+
+    With --rollback, another version serves from now on.
 
     \b
     Example:
       mild versions router
+      mild versions router --rollback 1 --why "complaints about version 2"
     """
     from mild.artifact import read_versions
 
+    if rollback is not None:
+        _roll_back(folder, rollback, why, port, as_json)
+        return
     found = read_versions(folder)
     emit(found.as_dict(), as_json, lambda: _show(found))
 
 
-def rollback(
-    folder: o.RouterArgument,
-    to: Annotated[
-        int | None, Option(metavar="N", help="Version to serve. Default: the one before.")
-    ] = None,
-    why: Annotated[str, Option(metavar="TEXT", help="Reason, for mild versions.")] = "by hand",
-    port: Port = 6060,
-    as_json: o.AsJson = False,
-) -> None:
-    """Serve an earlier version of a router again, and reload the gateway if one runs here.
-
-    \b
-    Example:
-      mild rollback router --to 1
-    """
+def _roll_back(folder: Path, version: int, why: str | None, port: int, as_json: bool) -> None:
     from mild.artifact import rollback
 
-    found = rollback(folder, to, why)
-    told = tell_gateway(port)
-    report = {"folder": str(folder), "serving": found.serving, "gateway": told}
-    emit(report, as_json, lambda: say(f"version {found.serving} of {folder} serves. {used(told)}"))
+    known = rollback(folder, version, **o.given(why=why))
+    gateway = tell_gateway(port)
+    report = {"folder": str(folder), "serving": known.serving, "gateway": gateway}
+    sentence = f"version {known.serving} of {folder} serves. {used(gateway)}"
+    emit(report, as_json, lambda: say(sentence))
 
 
 def tell_gateway(port: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``mild show``: what a router is."""
+"""``mild explain`` without a query: what a router is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def shown(done):
 
 
 def test_everything_that_matters_is_shown(mild, tables, fitted):
-    done = mild("show", fitted)
+    done = mild("explain", fitted)
     assert done.code == 0
     for words in (
         "standardized > linear",
@@ -32,7 +32,7 @@ def test_everything_that_matters_is_shown(mild, tables, fitted):
 
 
 def test_json_holds_the_same(mild, fitted):
-    report = mild("show", fitted, "--json").json()
+    report = mild("explain", fitted, "--json").json()
     meta = json.loads((fitted / "router.json").read_text())
     if meta["kind"] == "ordered":
         (inner,) = meta["settings"]["parts"]
@@ -46,7 +46,7 @@ def test_json_holds_the_same(mild, fitted):
 
 def test_a_damaged_router_is_one_sentence(mild, fitted):
     (fitted / "tensors.safetensors").write_bytes(b"")
-    done = mild("show", fitted, "--json")
+    done = mild("explain", fitted, "--json")
     assert done.code == 1
     assert "does not match the checksum" in done.json()["error"]
     assert done.err.startswith("error: cannot load a router from")
@@ -54,10 +54,16 @@ def test_a_damaged_router_is_one_sentence(mild, fitted):
 
 def test_the_steps_of_a_cascade_are_shown_in_words(mild, tmp_path):
     folder = cascade_router().save(tmp_path / "router")
-    done = mild("show", folder)
+    done = mild("explain", folder)
     words = " ".join(done.out.replace("│", " ").split())
     assert "asks small and medium at the same time; accepts the leading answer" in words
-    shown = mild("show", folder, "--json").json()
+    shown = mild("explain", folder, "--json").json()
     assert shown["kind"] == "cascade"
     assert shown["settings"]["steps"] == [[0, 1], [2]]
     assert shown["steps"] == [["small", "medium"], ["large"]]
+
+
+def test_options_about_a_query_need_one(mild, fitted):
+    for option in (["--answers", "{}"], ["--beta", "small=1"], ["--price-weight", "1"]):
+        done = mild("explain", fitted, *option, "--json")
+        assert (done.code, done.json()["code"]) == (1, "invalid_query")

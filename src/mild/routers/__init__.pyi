@@ -1,0 +1,16 @@
+"""The routers, each once: the package loads them from here, and type checkers read it, too."""
+
+from mild.routers.base import BaseRouter as BaseRouter
+from mild.routers.baselines import ConstantRouter as ConstantRouter
+from mild.routers.baselines import OracleRouter as OracleRouter
+from mild.routers.baselines import RandomRouter as RandomRouter
+from mild.routers.cascade import CascadeRouter as CascadeRouter
+from mild.routers.classifier import CostSensitiveClassifier as CostSensitiveClassifier
+from mild.routers.clusters import ClusterRouter as ClusterRouter
+from mild.routers.cost_models import CostRegressionRouter as CostRegressionRouter
+from mild.routers.cost_models import KNNRouter as KNNRouter
+from mild.routers.cost_models import PricedRouter as PricedRouter
+from mild.routers.linear import LinearRouter as LinearRouter
+from mild.routers.neural import NeuralRouter as NeuralRouter
+from mild.routers.search import RouterCV as RouterCV
+from mild.routers.stack import StackRouter as StackRouter
