@@ -143,6 +143,18 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--choices",
+        "Leave it out: the choices of a question are a part of the query.",
+        where=("data split",),
+    ),
+    Removed(
+        "option",
+        "--no-choices",
+        "Name the column of the question with `--group` to keep equal questions on one side.",
+        where=("data split",),
+    ),
+    Removed(
+        "option",
         "--paper",
         "Run `make demo-paper`, in a checkout.",
         where=("demo",),
@@ -160,6 +172,12 @@ REMOVED: tuple[Removed, ...] = (
         where=("compare", "tune"),
     ),
     Removed(
+        "option",
+        "--vectors",
+        "Leave it out: a column `embedding` is found, and `mild data convert` makes one of another column.",
+        where=("data split",),
+    ),
+    Removed(
         "parameter",
         "balance",
         "Leave it out. For figures per value of a column, evaluate table.take(rows) of each value.",
@@ -170,6 +188,12 @@ REMOVED: tuple[Removed, ...] = (
         "checkpoint",
         "A neural router is trained in one run.",
         where=("NeuralRouter",),
+    ),
+    Removed(
+        "parameter",
+        "choices",
+        "Leave it out, or name the column of the question with `groups`.",
+        where=("split_file",),
     ),
     Removed(
         "parameter",
@@ -242,6 +266,12 @@ REMOVED: tuple[Removed, ...] = (
         "topics",
         "Leave it out: kinds of inputs are found as clusters.",
         where=("RouterCV.fit", "StackRouter.fit"),
+    ),
+    Removed(
+        "parameter",
+        "vectors",
+        "Leave it out: a column `embedding` is found, and `mild data convert` makes one of another column.",
+        where=("split_file",),
     ),
 )
 

@@ -146,10 +146,6 @@ def split(
         str | None,
         Option(metavar="COLUMNS", help="Columns of the query. Default: prompt, question, ..."),
     ] = None,
-    vectors: o.Vectors = None,
-    choices: Annotated[
-        bool, Option(help="Count the choices of a question, A, B, ..., as a part of the query.")
-    ] = True,
 ) -> None:
     """Divide a table into a file to train on and one to test on.
 
@@ -174,8 +170,6 @@ def split(
         out=out,
         overwrite=overwrite,
         query=query,
-        vectors=vectors,
-        choices=choices,
     )
 
     def show() -> None:

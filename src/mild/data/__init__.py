@@ -10,8 +10,14 @@ from mild.data.formats import FORMS
 from mild.data.matrices import Matrices, read_matrices
 from mild.data.outcome_table import OutcomeTable
 from mild.data.outcomes import is_outcome_table, read_outcomes
-from mild.data.splitting import FileSplit, split_file
-from mild.data.writing import check_output, write_columns, write_csv, write_outcomes
+from mild.data.writing import (
+    FileSplit,
+    check_output,
+    split_file,
+    write_columns,
+    write_csv,
+    write_outcomes,
+)
 from mild.errors import missing_name
 
 __all__ = [

@@ -1,20 +1,41 @@
-"""Writing columns and tables of outcomes to files: whole or not at all, never over another file."""
+"""Writing columns, tables of outcomes and parts of files: whole or not at all, never over another file."""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
 from mild.artifact.files import check_free, replacing
+from mild.core.arrays import IntArray
+from mild.data.data_quality import duplicate_groups
+from mild.data.formats import check_options
+from mild.data.formats.base import ReadArguments
 from mild.data.outcome_table import OutcomeTable
-from mild.errors import DataFileError
+from mild.data.outcomes import choose_contents
+from mild.data.queries import query_texts
+from mild.data.selection import find_split
+from mild.data.tables import (
+    MAX_BLOCK,
+    STDIN,
+    find_tables,
+    naming,
+    read_table,
+    table_suffix,
+)
+from mild.data.vectors import read_vectors
+from mild.errors import DataFileError, check_arguments, counted
 
 SUFFIXES = (".csv", ".parquet", ".jsonl")
 
@@ -119,3 +140,294 @@ def write_outcomes(
     """
     target = check_output(path, overwrite)
     return write_columns(table.wide_columns(), target, overwrite)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """One of the two files of a split."""
+
+    file: Path
+    rows: int
+    queries: int  # different ones
+
+
+@dataclass(frozen=True)
+class FileSplit:
+    """What ``split_file`` wrote."""
+
+    train: FilePart
+    test: FilePart
+    left_out: int  # rows in neither file, because their query or group is in the past
+    split_column: str | None = None  # column of the table that says what is to train on, or None
+
+    @property
+    def sentences(self) -> list[str]:
+        found = [
+            f"{part.file}: {counted(part.rows, 'row')}, "
+            f"{counted(part.queries, 'different query', 'different queries')} to {use}"
+            for use, part in (("train on", self.train), ("test on", self.test))
+        ]
+        if self.left_out:
+            verb, why = ("is", "its") if self.left_out == 1 else ("are", "their")
+            rule = f"{verb} in neither file because {why} query or group is in the training rows"
+            found.append(f"{counted(self.left_out, 'later row')} {rule}")
+        if self.split_column is not None:
+            name = self.split_column
+            rule = f"column {name!r} already divides the rows, and other commands go by it"
+            found.append(f"{rule}: add --where '{name}=*' to use all rows of a file")
+        return [f"{sentence}." for sentence in found]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields."""
+        parts = {
+            name: {"file": str(part.file), "rows": part.rows, "queries": part.queries}
+            for name, part in (("train", self.train), ("test", self.test))
+        }
+        return {**parts, "left_out": self.left_out, "split_column": self.split_column}
+
+
+@check_arguments
+def split_file(
+    file: str | os.PathLike[str],
+    test_size: float = 0.3,
+    *,
+    groups: str | None = None,
+    time: str | None = None,
+    random_state: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    query: str | Sequence[str] | None = None,
+) -> FileSplit:
+    """Divide the rows of a file into one file to train on and one to test on.
+
+    The rows are those of ``OutcomeTable.split``: equal queries are never on both sides. They are written as
+    they stand in the file, in its format: ``log.csv`` becomes ``log.train.csv`` and ``log.test.csv``. What
+    is neither .parquet, .csv, .tsv, .json nor .jsonl is written as .parquet.
+
+    Parameters
+    ----------
+    file : path of one file
+    test_size, groups, time, random_state : as in ``OutcomeTable.split``
+    out : folder of the two files; None for that of the file
+    overwrite : whether existing files may be replaced
+    query : as in ``mild.read_outcomes``
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = Path(folder) / "log.csv"
+    ...     _ = log.write_text("prompt,correct__a\\n2 + 2?,1\\n3 + 4?,0\\n2 + 2?,0\\n5 + 5?,1\\n")
+    ...     found = split_file(log, 0.5)
+    ...     found.train.rows, found.test.rows, found.train.file.name
+    (1, 3, 'log.train.csv')
+    """
+    options = ReadArguments(query=query)
+    check_options(options)
+    source = _only_file(file)
+    folder = source.parent
+    if out is not None:
+        folder = Path(out)
+    with naming(source):
+        stem, suffix, kind = _name_parts(source)
+    train_file = folder / f"{stem}.train{suffix}"
+    test_file = folder / f"{stem}.test{suffix}"
+    if out is not None:
+        _make_folder(folder)
+    check_free(train_file, overwrite)
+    check_free(test_file, overwrite)
+    with naming(source):
+        table = read_table(source, options.texts())
+        rows, numbers = _rows_to_split(table, options)
+        split = rows.split_rows(test_size, groups=groups, time=time, random_state=random_state)
+        file_rows = _file_rows(source, kind, table)
+    train_content = file_rows.content(split.train)
+    test_content = file_rows.content(split.test)
+    if suffix.lower().endswith(".gz"):
+        train_content = gzip.compress(train_content)
+        test_content = gzip.compress(test_content)
+    try:
+        with replacing(train_file) as train_target, replacing(test_file) as test_target:
+            train_target.write(train_content)
+            test_target.write(test_content)
+    except OSError as error:
+        raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
+    split_column = find_split(table)
+    return FileSplit(
+        FilePart(train_file, len(split.train), len(np.unique(numbers[split.train]))),
+        FilePart(test_file, len(split.test), len(np.unique(numbers[split.test]))),
+        split.dropped,
+        None if split_column is None else split_column.name,
+    )
+
+
+def _rows_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, IntArray]:
+    """The rows of an Arrow table, and for each the number of its query."""
+    recipe, vector_column = choose_contents(table, options, ())
+    texts = [""] * table.num_rows
+    if recipe is not None:
+        texts = query_texts(table, recipe)
+    has_texts = any(texts)
+    vectors = None
+    if vector_column is not None and not has_texts:
+        vectors = read_vectors(table, vector_column)
+    # The score of a made-up expert: only queries, vectors and columns count for a split.
+    scores = np.zeros((table.num_rows, 1))
+    rows = OutcomeTable(texts, ["any"], scores, None, None, columns=table, vectors=vectors)
+    if has_texts:
+        return rows, duplicate_groups(texts)
+    return rows, rows.groups()
+
+
+def _only_file(source: str | os.PathLike[str]) -> Path:
+    """The file of a source that is one; several, a folder and the standard input are refused."""
+    files = [Path(STDIN)] if os.fspath(source) == STDIN else find_tables(source)
+    if len(files) != 1 or str(files[0]) == STDIN or Path(source).is_dir():
+        got = "the standard input" if os.fspath(source) == STDIN else f"{len(files)} files"
+        raise DataFileError(
+            f"{source}: only a single file can be divided into two; got {got}. Make it one first, with "
+            "mild data convert.",
+            parameter="file",
+        )
+    return files[0]
+
+
+def _name_parts(file: Path) -> tuple[str, str, str]:
+    """Name without suffixes, the suffixes of the two files, and the kind of the file."""
+    ending = file.suffix
+    if ending.lower() == ".gz":
+        ending = "".join(file.suffixes[-2:])
+    stem = file.name.removesuffix(ending)
+    kind = table_suffix(file)
+    if kind in (".csv", ".tsv", ".json", ".jsonl", ".ndjson"):
+        return stem, ending, kind
+    if ending.lower() == ".parquet":
+        return stem, ending, ".parquet"
+    return stem, ".parquet", ".parquet"
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataFileError(
+            f"cannot make the folder {folder}: {reason}.", parameter="out"
+        ) from error
+
+
+class _FileRows(Protocol):
+    """The rows of a file, as they are written in it."""
+
+    def content(self, rows: IntArray) -> bytes:
+        """A file with some of the rows."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class _ArrowRows:
+    table: Any
+
+    def content(self, rows: IntArray) -> bytes:
+        buffer = io.BytesIO()
+        parquet.write_table(self.table.take(rows), buffer)
+        return buffer.getvalue()
+
+
+@dataclass(frozen=True, eq=False)
+class _TextRows:
+    header: str
+    records: Sequence[str]  # one or more lines per row, with their line breaks
+
+    def content(self, rows: IntArray) -> bytes:
+        parts = [self.header]
+        for row in rows.tolist():
+            record = self.records[row]
+            parts.append(record)
+            # The last line of a file may have no line break.
+            if not record.endswith(("\n", "\r")):
+                parts.append("\n")
+        return "".join(parts).encode()
+
+
+@dataclass(frozen=True, eq=False)
+class _JsonRows:
+    """The rows of a .json file that holds a list of objects."""
+
+    records: Sequence[Any]
+
+    def content(self, rows: IntArray) -> bytes:
+        kept = [self.records[row] for row in rows.tolist()]
+        return json.dumps(kept, ensure_ascii=False).encode() + b"\n"
+
+
+def _file_rows(file: Path, kind: str, table: Any) -> _FileRows:
+    """The rows of a file that was read as ``table``."""
+    is_compressed = file.suffix.lower() == ".gz"
+    if kind == ".parquet":
+        if table_suffix(file) == ".parquet" and not is_compressed:
+            # Read again: categories, for example, are decoded in the table that was read.
+            table = parquet.ParquetFile(file).read()
+        return _ArrowRows(table)
+    content = file.read_bytes()
+    if is_compressed:
+        content = gzip.decompress(content)
+    text = content.decode()
+    file_rows: _TextRows | _JsonRows
+    if kind == ".json":
+        file_rows = _json_rows(text)
+    elif kind in (".jsonl", ".ndjson"):
+        file_rows = _line_rows(text)
+    else:
+        file_rows = _csv_rows(text, kind)
+    n_records = len(file_rows.records)
+    if n_records != table.num_rows:
+        raise DataFileError(
+            f"its {table.num_rows:,} rows cannot be told apart in the file, where {n_records:,} were "
+            "found. Convert it first, with mild data convert."
+        )
+    return file_rows
+
+
+def _line_rows(text: str) -> _TextRows:
+    """The rows of a file with one JSON object per line."""
+    byte_order_mark = ""
+    if text.startswith("\ufeff"):
+        byte_order_mark = "\ufeff"
+    # Of all line breaks of Unicode only this one ends a line: the others may stand in a text.
+    lines = io.StringIO(text.removeprefix(byte_order_mark), newline="\n")
+    return _TextRows(byte_order_mark, [line for line in lines if line.strip()])
+
+
+def _json_rows(text: str) -> _TextRows | _JsonRows:
+    """The rows of a list of objects, or of JSON lines in a file that is named .json."""
+    try:
+        value = json.loads(text.removeprefix("\ufeff"))
+    except ValueError:
+        return _line_rows(text)
+    if not isinstance(value, list):
+        raise DataFileError(
+            "only a .json file that holds a list of objects, one per row, can be divided into two. "
+            "Convert it first, with mild data convert."
+        )
+    return _JsonRows(value)
+
+
+def _csv_rows(text: str, kind: str) -> _TextRows:
+    """The header of a CSV file, and its records as they are written, line breaks in quotes included."""
+    lines = list(io.StringIO(text, newline=""))
+    delimiter = "\t" if kind == ".tsv" else ","
+    records: list[str] = []
+    start = 0
+    limit = csv.field_size_limit(MAX_BLOCK)
+    try:
+        reader = csv.reader(iter(lines), delimiter=delimiter)
+        for cells in reader:
+            if cells:
+                records.append("".join(lines[start : reader.line_num]))
+            start = reader.line_num
+    except csv.Error as error:
+        raise DataFileError(f"line {start + 1} is not valid CSV ({error}).") from error
+    finally:
+        csv.field_size_limit(limit)
+    return _TextRows(records[0], records[1:])
