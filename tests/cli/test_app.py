@@ -11,7 +11,7 @@ import pytest
 import mild
 
 VERBS = [
-    "fit", "tune", "add-expert", "evaluate", "compare", "report", "predict", "explain",
+    "fit", "tune", "add-expert", "evaluate", "compare", "report", "explain",
     "demo", "route", "collect", "serve", "check", "reload", "replay", "learn", "versions",
 ]  # fmt: skip
 
@@ -90,8 +90,8 @@ def test_help_opens_without_the_heavy_packages():
 def test_a_session_in_real_processes(tables):
     router = tables.folder / "r"
     assert run("fit", tables.log, "--out", router).returncode == 0
-    chosen = run("predict", tables.new, "--router", router)
-    assert len(chosen.stdout.splitlines()) == 161
+    chosen = run("route", router, tables.new)
+    assert len(chosen.stdout.splitlines()) == 160
     refused = run("fit", tables.log, "--out", router, "--json")
     assert refused.returncode == 1
     assert refused.stderr.startswith("error: ")
@@ -100,7 +100,7 @@ def test_a_session_in_real_processes(tables):
 
 def test_a_reader_that_stops_early_does_no_harm(fitted, tables):
     big = tables.write(tables.make(20_000, 2), "big.csv")
-    command = f"{sys.executable} -m mild predict {big} --router {fitted} | head -1"
+    command = f"{sys.executable} -m mild route {fitted} {big} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stdout.startswith('"expert"')
+    assert done.stdout.startswith('{"id": "q0", "expert": ')
     assert "Traceback" not in done.stderr

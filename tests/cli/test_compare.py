@@ -113,7 +113,6 @@ def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
         (["--out", "nowhere/results.json"], "is not a writable folder"),
         (["--group", "topic"], "there must be a column 'topic'"),
         (["--time", "subject"], "must hold numbers or dates"),
-        (["--test-share", "1.5"], "--test-share must lie between 0 and 1"),
         (["--model", "x"], "--model is for --text encoder, hashing+encoder or static"),
         (["--cv", "1"], "--cv must be at least 2"),
     ],

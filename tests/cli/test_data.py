@@ -79,8 +79,11 @@ def test_the_columns_of_a_long_table_can_be_named(mild, tmp_path):
     )
     named = ("--query", "ask", "--model-column", "who", "--scores", "verdict", "--prices", "fee")
     named += ("--answer-column", "said", "--id-column", "case")
-    found = mild("data", "describe", tmp_path / "log.csv", "--json", *named).json()
-    assert found["form"] == "long"
+    done = mild("data", "convert", tmp_path / "log.csv", tmp_path / "wide.csv", *named)
+    assert done.code == 0, done.err
+    assert "read as a long table" in done.out
+    found = mild("data", "describe", tmp_path / "wide.csv", "--json").json()
+    assert read_outcomes(tmp_path / "wide.csv").column("answer__x") == ["p", "q"]
     assert (
         found["experts"][0] | {"asked": 2, "accuracy": 0.5, "mean_price": 1.5}
         == found["experts"][0]
@@ -98,10 +101,11 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("task,acc_a,acc_b,usd_a,usd_b\nx,1,0.5,1,2\ny,0,1,1,2\n")
     words = ["--query", "task", "--scores", "acc_*", "--prices", "usd_*", "--experts", "acc_b"]
-    report = mild("data", "describe", path, *words, "--price-weight", "0.125", "--json").json()
+    wide = tmp_path / "wide.parquet"
+    assert mild("data", "convert", path, wide, *words).code == 0
+    report = mild("data", "describe", wide, "--price-weight", "0.125", "--json").json()
     assert [expert["name"] for expert in report["experts"]] == ["acc_b"]
     assert report["experts"][0]["mean_cost"] == 0.5
-    assert report["form"] == "plain"
 
 
 @pytest.mark.parametrize(
@@ -113,9 +117,8 @@ def test_experts_and_columns_can_be_chosen(mild, tmp_path):
         ),
         (["--beta", "7B"], "beta must be EXPERT=COST,... such as 7B=1.0,1.5B=0.6; got '7B'"),
         (["--experts", "Q-9B"], "'Q-9B' is not one of the experts"),
-        (["--form", "tall"], "form must be one of 'wide'"),
+        (["--form", "wide"], "--form was removed in mild 0.10. Convert the table once"),
         (["--query", "task"], "query must name columns of the file; 'task' is not one"),
-        (["--vectors", "prompt"], "vectors must be lists of numbers"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(mild, log, words, sentence):

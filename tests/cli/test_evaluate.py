@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from mild.artifact import load
-from mild.data import read_matrices
+from mild.data import read_outcomes
 from mild.metrics import best_constant, deferral_loss
 
 
 def test_the_figures_are_those_of_the_metrics(mild, tables, fitted):
     report = mild("evaluate", tables.new, "--router", fitted, "--json").json()
-    table = read_matrices(tables.new)
-    chosen = load(fitted).predict(table.X)
-    assert report["summary"]["loss"] == deferral_loss(table.costs, chosen)
-    assert report["summary"]["constant_loss"] == best_constant(table.costs).cost
+    table = read_outcomes(tables.new)
+    chosen = load(fitted).predict(table.vectors)
+    assert report["summary"]["loss"] == deferral_loss(table.given_costs, chosen)
+    assert report["summary"]["constant_loss"] == best_constant(table.given_costs).cost
     assert report["rows"] == 160
     assert report["experts"] == ["small", "medium", "large"]
     assert report["same_data_as_fit"] is False
@@ -64,7 +64,7 @@ def test_an_expert_without_costs_is_named(mild, tables, fitted):
     del columns["cost__medium"]
     done = mild("evaluate", tables.write(columns, "less.csv"), "--router", fitted)
     assert done.code == 1
-    assert "'medium' has none, found small, large" in done.err
+    assert "the table has no medium, only small, large" in done.err
 
 
 def test_a_missing_feature_is_named(mild, tables, fitted):

@@ -91,7 +91,6 @@ def test_texts_are_routed_afterwards(mild, tmp_path):
     ("words", "said"),
     [
         (["--router", "knn"], "fitted by a linear router; got KNNRouter"),
-        (["--features", "f_*"], "--features and --costs are for tables that fit into memory"),
         (["--engine", "spark"], "--engine must be one of|engine must be one of"),
         (["--address", "127.0.0.1:1"], "--address is for --engine ray"),
     ],

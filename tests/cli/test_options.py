@@ -50,8 +50,7 @@ def test_help_lists_few_options_first_and_the_rest_under_headings(mild):
         "Search:",
         "Router:",
         "Execution:",
-        "Reading a table of outcomes:",
-        "Reading a table of features and costs:",
+        "Reading the table:",
     ]
 
 

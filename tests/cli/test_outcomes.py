@@ -131,7 +131,7 @@ def test_without_a_table_the_one_that_comes_with_mild_is_used(
 def test_options_of_outcomes_are_refused_for_other_tables(mild, tables):
     done = mild("fit", tables.log, "--out", tables.folder / "r", "--beta", "small=1")
     assert done.code == 1
-    assert "--beta is for tables of outcomes" in done.err
+    assert "--beta needs a table with scores; this is a table of numbers" in done.err
 
 
 def test_a_model_needs_features_that_have_one():
@@ -210,20 +210,21 @@ def test_dollars_beside_queries_are_never_all_that_counts_unless_it_is_said(mild
         {name.replace("correct__", "acc_"): values for name, values in columns.items()},
         tmp_path / "log.csv",
     )
-    for words in ([], ["--features", "day"]):
-        refused = mild("tune", file, "--out", tmp_path / "r", *QUICK, *words)
-        assert refused.code == 1
-        assert "--scores" in refused.err or "--costs" in refused.err
-    read = mild(
-        "data", "describe", file, "--scores", "acc_*", "--prices", "cost__*", "--json"
-    ).json()
+    refused = mild("tune", file, "--out", tmp_path / "r", *QUICK)
+    assert refused.code == 1
+    assert "mild data convert FILE outcomes.parquet --scores NAMES" in refused.err
+    assert "--form numbers" in refused.err
+    priced, numbers = tmp_path / "priced.parquet", tmp_path / "numbers.parquet"
+    words = ["--scores", "acc_*", "--prices", "cost__*"]
+    assert mild("data", "convert", file, priced, *words).code == 0
+    read = mild("data", "describe", priced, "--json").json()
     assert [expert["mean_price"] for expert in read["experts"]] == pytest.approx(
         [0.001, 0.002, 0.003]
     )
-    said = mild(
-        "fit", file, "--out", tmp_path / "r", "--costs", "cost__*", "--features", "day", "--json"
-    )
-    assert said.json()["features"] == ["day"]
+    words = ["--form", "numbers", "--features", "day"]
+    assert mild("data", "convert", file, numbers, *words).code == 0
+    assert mild("fit", numbers, "--out", tmp_path / "r").code == 0
+    assert load(tmp_path / "r").feature_names == ["day"]
 
 
 @pytest.mark.parametrize(

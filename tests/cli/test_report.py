@@ -128,7 +128,7 @@ def test_a_comparison_is_rendered_alone_or_beside(mild, router, outcomes, tmp_pa
     assert kinds.count("method") == 1
 
 
-def test_a_router_of_numbers_has_a_report_on_its_matrices(mild, fitted, tables):
+def test_a_router_of_numbers_has_a_report_on_a_table_of_numbers(mild, fitted, tables):
     page = tables.folder / "report.html"
     done = mild("report", fitted, "--table", tables.new, "--out", page, "--json")
     assert done.code == 0, done.err

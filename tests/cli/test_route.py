@@ -97,11 +97,6 @@ def test_wrong_words_are_one_sentence(mild, readers, words, said):
     assert said in done.err
 
 
-def test_a_router_of_numbers_is_sent_to_predict(mild, fitted, readers, tables):
-    assert "mild predict" in mild("route", fitted).err
-    assert "mild route" in mild("predict", tables.new, "--router", readers()).err
-
-
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_stream(readers, tmp_path):
     """Peak memory of ten times the queries is the same."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.data import read_matrices, read_outcomes, write_outcomes
+from mild.data import read_outcomes, write_outcomes
 from mild.errors import DataFileError, OptionError
 
 WIDE = {
@@ -156,7 +156,7 @@ def test_answers_are_neither_queries_nor_features(tmp_path):
     assert code_of(wide(), query="answer__*") == "invalid_query"
     file = tmp_path / "features.csv"
     file.write_text("f,answer__a,logprob__a,cost__a,cost__b\n1,2,-1,0,1\n2,3,-2,1,0\n")
-    assert read_matrices(file).feature_names == ["f"]
+    assert read_outcomes(file).feature_names == ["f"]
 
 
 @pytest.mark.parametrize(

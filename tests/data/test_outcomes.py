@@ -11,7 +11,8 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.data import is_outcome_table, read_outcomes
+from mild.data import read_outcomes
+from mild.data.number_tables import is_number_source
 from mild.errors import DataFileError, InvalidInputError, MildError
 from table_cases import kinds, refused, wide
 
@@ -209,7 +210,8 @@ def test_experts_that_were_never_asked_are_left_out_and_named():
 def test_a_table_without_a_query_is_refused_with_the_remedy():
     assert "at least one row" in refused(wide().slice(0, 0))
     message = refused(pa.table({"task": ["a"], "correct__x": [1]}))
-    assert "name its column with --query, or one of vectors with --vectors; found task" in message
+    assert "name its column with --query, or one of vectors" in message
+    assert "mild data convert FILE outcomes.parquet --vectors COLUMN`; found task" in message
     assert read_outcomes(pa.table({"task": ["a"], "correct__x": [1]}), query="task").queries == [
         "a"
     ]
@@ -237,26 +239,12 @@ def test_a_table_without_a_query_is_refused_with_the_remedy():
         ("prompt,flag", "x,true", True),
     ],
 )
-def test_outcomes_are_told_from_features_and_costs(tmp_path, header, row, expected):
+def test_outcomes_are_told_from_numbers(tmp_path, header, row, expected):
     path = tmp_path / "log.csv"
     path.write_text(f"{header}\n{row}\n")
-    assert is_outcome_table(path) is expected
+    assert is_number_source(path) is not expected
     parquet.write_table(arrow_csv.read_csv(path), tmp_path / "log.parquet")
-    assert is_outcome_table(tmp_path / "log.parquet") is expected
-
-
-def test_a_broken_table_of_outcomes_is_still_one(tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("prompt,correct__a\nx,1\ny,1,1\n")
-    assert is_outcome_table(path) is True
-
-
-def test_json_lines_are_outcomes_and_other_files_are_not(tmp_path):
-    (tmp_path / "a.jsonl").write_text("{}\n")
-    assert is_outcome_table(tmp_path / "a.jsonl") is True
-    (tmp_path / "empty").mkdir()
-    for name in ("nothing.csv", "a.npz", "empty"):
-        assert is_outcome_table(tmp_path / name) is False
+    assert is_number_source(tmp_path / "log.parquet") is not expected
 
 
 @pytest.mark.parametrize(
@@ -267,9 +255,9 @@ def test_json_lines_are_outcomes_and_other_files_are_not(tmp_path):
         ("b.csv", b"", "the file is empty"),
     ],
 )
-def test_what_cannot_be_read_is_left_to_the_reader_of_outcomes(tmp_path, name, content, said):
+def test_a_file_that_cannot_be_read_is_no_table_of_numbers(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
-    assert is_outcome_table(tmp_path / name) is True
+    assert not is_number_source(tmp_path / name)
     with pytest.raises(DataFileError, match=said):
         read_outcomes(tmp_path / name)
 

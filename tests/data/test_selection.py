@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mild.data import read_matrices, read_outcomes
+from mild.data import read_outcomes
 from mild.data.selection import find_split, matching_rows
 from mild.errors import DataFileError, OptionError
 
@@ -97,14 +97,15 @@ def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
     file.write_text(text)
     (tmp_path / "log.tsv").write_text(text.replace(",", "\t"))
     for path in (file, tmp_path / "log.tsv"):
-        train = read_matrices(path, part="train")
-        assert train.X.ravel().tolist() == [3, 5]
-        assert "2 train rows" in train.selection
-        assert (train.feature_names, train.left_out) == (["length"], ("id", "split"))
-        assert read_matrices(path, where=["split=test"]).X.ravel().tolist() == [4]
+        train = read_outcomes(path, part="train")
+        assert train.vectors.ravel().tolist() == [3, 5]
+        assert "2 train rows" in train.explanation
+        assert train.feature_names == ["length"]
+        assert train.columns.column_names == ["id", "split"]
+        assert read_outcomes(path, where=["split=test"]).vectors.ravel().tolist() == [4]
     np.savez(tmp_path / "log.npz", X=np.ones((2, 1)), costs=np.ones((2, 2)))
     with pytest.raises(DataFileError) as caught:
-        read_matrices(tmp_path / "log.npz", where="a=b")
+        read_outcomes(tmp_path / "log.npz", where="a=b")
     assert caught.value.parameter == "where"
 
 
@@ -114,5 +115,5 @@ def test_rows_of_features_and_costs_are_selected_in_the_same_way(tmp_path):
 def test_an_identifier_is_no_feature_unless_it_is_named(tmp_path, name):
     file = tmp_path / "log.csv"
     file.write_text(f"{name},length,cost__a\n1,3,0\n2,4,1\n")
-    assert read_matrices(file).feature_names == ["length"]
-    assert read_matrices(file, features=[name]).feature_names == [name]
+    assert read_outcomes(file).feature_names == ["length"]
+    assert read_outcomes(file, features=[name]).feature_names == [name]

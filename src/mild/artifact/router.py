@@ -550,7 +550,8 @@ class Router:
         """
         if self.text is None:
             raise UnsupportedError(
-                "this router was fitted on columns of numbers: mild predict gives its choices for a table."
+                "this router was fitted on columns of numbers: mild route, and predict_table in Python, "
+                "give its choices for a table."
             )
         trusted = self.estimate([text])
         graded = self.info.table is not None and bool(self.info.table.graded)

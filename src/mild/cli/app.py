@@ -22,13 +22,12 @@ from mild.cli.gateway.learn import learn
 from mild.cli.gateway.replay import replay
 from mild.cli.gateway.serve import reload, serve
 from mild.cli.gateway.versions import versions
-from mild.cli.predict import predict
 from mild.cli.report import report
 from mild.cli.route import route
 from mild.cli.tune import tune
 
 COMMANDS: list[Callable[..., None]] = [
-    fit, tune, add_expert, evaluate, compare, report, predict, explain, demo, route,
+    fit, tune, add_expert, evaluate, compare, report, explain, demo, route,
     collect, serve, check, reload, replay, learn, versions,
 ]  # fmt: skip
 # A group's docstring is its help.

@@ -40,7 +40,6 @@ def compare(
     splits: Annotated[
         int | None, Option(min=1, help="Number of splits. Default: 5, or 1 with --time.")
     ] = None,
-    test_share: Annotated[float, Option(help="Share of the rows in each test set.")] = 0.3,
     method: Annotated[
         list[str] | None,
         Option(
@@ -67,7 +66,7 @@ def compare(
     as_json: o.AsJson = False,
     jobs: o.Jobs = None,
     execution: o.EngineOptions,
-    reading: o.TableOptions,
+    reading: o.AnswerTableOptions,
 ) -> None:
     """Compare all methods on the same splits: does routing pay?
 
@@ -90,13 +89,12 @@ def compare(
     features = text.features()
     if out is not None:
         check_results(out)
-    source = OutcomeSource(data, reading, cost=cost, text=text, group=group)
+    source = OutcomeSource(data, reading, cost, group)
     with execution.running(jobs), progress_bar("comparing") as progress:
         found = run(
             source.read(),
             methods=method,
             n_splits=splits,
-            test_size=test_share,
             time=time,
             text=features,
             cv=cv,

@@ -40,10 +40,8 @@ OPTION_OF = {
     "grid": "--paper-grid",
     "n_folds": "--cv",
     "n_jobs": "--jobs",
-    "n_neighbors": "--neighbors",
     "n_splits": "--splits",
     "random_state": "--seed",
-    "test_size": "--test-share",
     "to": "--rollback",
 }
 # In the library these are arrays; the options of that name only say which columns hold them, and errors

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Table = Annotated[
     str,
     Argument(
-        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz; several "
-        "files, a folder, a pattern; - for stdin.",
+        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz, or .npz; "
+        "several files, a folder, a pattern; - for stdin.",
         metavar="FILE",
     ),
 ]
@@ -48,13 +48,15 @@ def data() -> None:
       routellm     a prompt, and a true-or-false column per model
       llmrouter    a row per query and model: query, model_name, performance, perhaps cost
       ledger       what mild ledger export writes
-      plain        columns that you name with --scores, --prices and --latencies
+      plain        columns that you name with --scores, --prices and --latencies of mild data convert
+      numbers      numeric columns, the features, and the whole cost of each expert in
+                   cost__<model>, without queries and scores; also .npz with arrays X and costs
     Scores are numbers, true and false, or words: yes and no, right and wrong, pass and fail.
 
     \b
     Token counts become dollars with prices per token:
-      tokens_in__<model>, tokens_out__<model>, or columns named by --tokens, with --prices FILE
-      (.json, .toml, .csv: input and output in dollars per million tokens, or
+      tokens_in__<model>, tokens_out__<model>, or columns named by --tokens of mild data convert, with
+      its --prices FILE (.json, .toml, .csv: input and output in dollars per million tokens, or
       input_cost_per_token and output_cost_per_token) or with LiteLLM's table where litellm is
       installed
     """
@@ -62,7 +64,7 @@ def data() -> None:
 
 @o.takes_options
 def describe(
-    *, file: Table, cost: o.CostOptions, as_json: o.AsJson = False, reading: o.TableOptions
+    *, file: Table, cost: o.CostOptions, as_json: o.AsJson = False, reading: o.AnswerTableOptions
 ) -> None:
     """Describe a table of outcomes, and what routing could gain.
 
@@ -72,7 +74,6 @@ def describe(
     \b
     Example:
       mild data describe log.parquet --experts 0.5B,1.5B,7B --beta 7B=1.0,1.5B=0.6,0.5B=0.1
-      mild data describe log.csv --query task --scores "acc_*" --prices "usd_*"
     """
     from mild.data import read_outcomes
 
@@ -87,16 +88,18 @@ def convert(
     out: Annotated[str, Argument(metavar="OUT", help="File to write: .parquet, .csv or .jsonl.")],
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
-    reading: o.TableOptions,
+    reading: o.ConvertOptions,
 ) -> None:
-    """Write a table of outcomes in the wide format.
+    """Write a table of outcomes in the wide format, which all commands read.
 
     The query becomes column prompt, vectors become embedding; the other columns follow, then those of
-    the experts as in mild data --help.
+    the experts as in mild data --help. A table of numbers keeps its features and cost__<expert>. The
+    options say how a table is read whose format is not detected.
 
     \b
     Example:
       mild data convert answers.jsonl wide.csv --experts "gpt-4,mixtral"
+      mild data convert log.csv wide.parquet --query task --scores "acc_*" --prices "usd_*"
     """
     from mild.data import check_output, read_outcomes, write_outcomes
 
@@ -142,10 +145,7 @@ def split(
     ] = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
-    query: Annotated[
-        str | None,
-        Option(metavar="COLUMNS", help="Columns of the query. Default: prompt, question, ..."),
-    ] = None,
+    query: o.Query = None,
 ) -> None:
     """Divide a table into a file to train on and one to test on.
 
@@ -188,12 +188,13 @@ def _show(file: str, found: Description) -> None:
     columns = {"expert": [expert["name"] for expert in experts]}
     if any(expert["asked"] < report["rows"] for expert in experts):
         columns["asked"] = [f"{expert['asked']:,}" for expert in experts]
-    columns |= {
-        quality: [fixed(expert["accuracy"], 3) for expert in experts],
-        "mean loss": [fixed(expert["mean_cost"]) for expert in experts],
-        "oracle's share": [percent(expert["oracle_share"]) for expert in experts],
-        "only right": [percent(expert["only_right"]) for expert in experts],
-    }
+    has_scores = report["all_right"] is not None
+    if has_scores:
+        columns[quality] = [fixed(expert["accuracy"], 3) for expert in experts]
+    columns["mean loss"] = [fixed(expert["mean_cost"]) for expert in experts]
+    columns["oracle's share"] = [percent(expert["oracle_share"]) for expert in experts]
+    if has_scores:
+        columns["only right"] = [percent(expert["only_right"]) for expert in experts]
     print_table(counted(len(experts), "expert"), columns)
     # A table of its own, so that both fit on a narrow terminal.
     cells: dict[str, tuple[str, Callable[[Any], str]]] = {
@@ -212,8 +213,9 @@ def _show(file: str, found: Description) -> None:
     gains = {
         "": [f"always {constant['expert']}", "oracle", "difference"],
         "mean loss": [fixed(v) for v in (constant["cost"], oracle["cost"], report["headroom"])],
-        quality: [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""],
     }
+    if has_scores:
+        gains[quality] = [fixed(constant["accuracy"], 3), fixed(oracle["accuracy"], 3), ""]
     print_table("what routing could gain", gains)
     if pairs := found.pairs:
         print_table(

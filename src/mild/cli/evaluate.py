@@ -17,7 +17,7 @@ from mild.money import amount
 
 if TYPE_CHECKING:
     from mild.artifact import Router
-    from mild.data import Matrices, OutcomeTable
+    from mild.data import OutcomeTable
 
 
 @o.takes_options
@@ -34,8 +34,7 @@ def evaluate(
     ] = False,
     seed: o.Seed = 0,
     as_json: o.AsJson = False,
-    reading: o.ReadOptions,
-    columns: o.MatrixOptions,
+    reading: o.AnswerOptions,
 ) -> None:
     """Evaluate a saved router on known outcomes: does it do what was asked for?
 
@@ -52,7 +51,7 @@ def evaluate(
     from mild.artifact import load
     from mild.evaluation.evaluate import evaluate as judge
 
-    source = OutcomeSource(data, reading, columns, cost, group=group)
+    source = OutcomeSource(data, reading, cost, group)
     saved = load(router)
     table = read_known(saved, source)
     found = judge(
@@ -65,8 +64,7 @@ def evaluate(
     )
     for sentence in found.notes:
         note(sentence)
-    if found.judged.task is not None:
-        note_findings(found.judged.task.table)
+    note_findings(found.judged.task.table)
     if found.warning is not None:
         note(found.warning, "warning")
     report = {"router": str(router), "data": data, **found.as_dict()}
@@ -76,8 +74,7 @@ def evaluate(
         report["saved"] = None if file is None else str(file)
 
     def show() -> None:
-        if found.formula is not None:
-            say(loss_line(report))
+        say(loss_line(report))
         rows = report["summary"]["n_known"]
         print_evaluation(report, f"on {rows:,} row{'' if rows == 1 else 's'}")
         if found.warning is not None:
@@ -91,14 +88,11 @@ def evaluate(
     emit(report, as_json, show, failed)
 
 
-def read_known(router: Router, source: OutcomeSource) -> OutcomeTable | Matrices:
-    """Known outcomes to judge a router by, or features and costs if it was fitted on numbers."""
-    if router.text is not None:
-        return source.read("test", findings=False)
-    source.refuse("this router was fitted on features and costs")
-    if source.file is None:
+def read_known(router: Router, source: OutcomeSource) -> OutcomeTable:
+    """Known outcomes to judge a router by."""
+    if router.text is None and source.file is None:
         raise OptionError("name a table: this router was fitted on columns of numbers.")
-    return source.matrices(router.feature_names, "test")
+    return source.read("test", findings=False, features=router.feature_names)
 
 
 def print_evaluation(report: Mapping[str, Any], title: str) -> None:

@@ -10,36 +10,23 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import emit, note, print_table, progress_bar, say
 from mild.cli.evaluate import print_evaluation
-from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices
+from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import OptionError
 
 
 @dataclass(frozen=True)
 class RouterOptions(o.LossOptions):
-    """Parameters of the routers."""
+    """Parameters of a linear router; those of other routers are set in Python."""
 
     margins: Annotated[
         str | None,
         Option(help="theory, uniform, or one number per expert: 1,2,0.5. Default: theory."),
     ] = None
     alpha: Annotated[float | None, Option(help="L2 strength. Default: the router's own.")] = None
-    neighbors: Annotated[int | None, Option(help="Neighbours of a knn router. Default: 20.")] = None
-    hidden: Annotated[
-        str | None, Option(help="Layer widths of a neural router: 64,32. Default: 64.")
-    ] = None
-    epochs: Annotated[int | None, Option(help="Maximum number of epochs of a neural router.")] = (
-        None
-    )
-    batch_size: Annotated[int | None, Option(help="Rows per step of a neural router.")] = None
 
     def arguments(self) -> dict[str, Any]:
         """Parameters of a router; None where the router's default applies."""
-        arguments = super().arguments()
-        widths = o.number_list("hidden", self.hidden, "layer widths such as 64,32") or []
-        arguments["hidden"] = [int(w) if w.is_integer() else w for w in widths] or None
-        arguments["margins"] = o.margins_value(self.margins)
-        arguments["n_neighbors"] = arguments.pop("neighbors")
-        return arguments
+        return {**super().arguments(), "margins": o.margins_value(self.margins)}
 
 
 @dataclass(frozen=True)
@@ -84,15 +71,13 @@ def fit(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     params: RouterOptions,
-    standardize: o.Standardize = None,
     shards: ShardOptions,
     reading: o.TableOptions,
-    columns: o.MatrixOptions,
 ) -> None:
     """Fit one router on past queries and on how well each expert answered them.
 
     TABLE is a table of outcomes (mild data --help lists the formats), or one of numbers: feature
-    columns, and a cost column cost__<expert> per expert, empty where it was not asked. A wrong answer
+    columns, and the cost of each expert in cost__<expert>, empty where it was not asked. A wrong answer
     costs 1; --beta, --price-weight and --latency-weight add what asking costs. A folder, a pattern or a
     URL of Parquet shards need not fit into memory: a linear router is fitted in passes, here or on Ray,
     and resumes after an interruption. The figures printed are for the training data; judge the router
@@ -114,16 +99,12 @@ def fit(
     if router == "transformer":
         # --model then names the transformer, not the text features.
         arguments["model"], text = text.model, o.TextOptions(text.text)
-    source = OutcomeSource(data, reading, columns, cost, text)
+    source = OutcomeSource(data, reading, cost)
     streamed = shards.apply_to(data)
     if not streamed and (shards.jobs is not None or shards.scratch is not None):
         raise OptionError("--jobs and --scratch are for shards: name a folder, or add --stream.")
-    outcomes = streamed or source.is_outcomes()
     unfitted, features = make_router(router, arguments, seed), text.features()
     check_target(out, overwrite)
-    if streamed and columns.given:
-        raise OptionError("--features and --costs are for tables that fit into memory.")
-    matrices = None if outcomes else source.matrices()
     if streamed:
         from mild.distributed.shards.fitting import fit_dataset
 
@@ -136,7 +117,6 @@ def fit(
                 reading=vars(reading),
                 text=text.text,
                 model=text.model,
-                standardize=standardize,
                 engine=shards.engine,
                 address=shards.address,
                 n_jobs=shards.jobs,
@@ -149,13 +129,10 @@ def fit(
         fitted, folder = found.fitted, found.folder
         facts = {"engine": shards.engine, **found.as_dict()}
     else:
-        table = source.read() if matrices is None else matrices
+        table = source.read()
         with progress_bar("fitting") as progress:
-            fitted = fit_data(table, unfitted, cost.terms(), features, standardize, progress)
+            fitted = fit_data(table, unfitted, cost.terms(), features, progress=progress)
         folder, facts = fitted.router.save(out, overwrite=overwrite), {}
-    if matrices is not None:
-        note_matrices(matrices)
-        facts = {"features": matrices.feature_names, "left_out": matrices.left_out}
     for sentence in fitted.notes:
         note(sentence)
     training = evaluate_fit(fitted, random_state=seed).as_dict()
@@ -167,8 +144,7 @@ def fit(
 
 def _show(result: dict[str, Any]) -> None:
     training = result["training"]
-    if "cost" in result:
-        say(loss_line(result))
+    say(loss_line(result))
     rows = training["summary"]["n_known"]
     where = f"{rows:,} of the {result['rows']:,}" if "rows" in result else f"the {rows:,}"
     one = result.get("rows", rows) == 1

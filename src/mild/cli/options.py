@@ -26,8 +26,8 @@ Source = Annotated[
     str | None,
     Argument(
         metavar="TABLE",
-        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz; several "
-        "files, a folder, a pattern; - for stdin. Default: the table that comes with mild.",
+        help="Table of outcomes: .parquet, .csv, .tsv, .json, .jsonl, .feather, .xlsx, also .gz, or .npz; "
+        "several files, a folder, a pattern; - for stdin. Default: the table that comes with mild.",
         show_default=False,
     ),
 ]
@@ -38,14 +38,6 @@ Overwrite = Annotated[bool, Option("--overwrite", help="Replace an existing outp
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
 Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Seed of the random numbers.")]
 Confidence = Annotated[float, Option(help="Confidence level of the intervals.")]
-Standardize = Annotated[
-    bool | None,
-    Option(
-        help="Scale features to mean 0, standard deviation 1. Default: all but text features.",
-        show_default=False,
-        rich_help_panel="Router",
-    ),
-]
 Group = Annotated[
     str | None,
     Option(metavar="COLUMN", help="Keep rows with equal values in this column together."),
@@ -76,11 +68,25 @@ WhereOption = Annotated[
         help="Use only these rows, such as split=test. May be repeated; a value may be a pattern.",
     ),
 ]
+Query = Annotated[
+    str | None,
+    Option(metavar="COLUMNS", help="Columns of the query. Default: prompt, question, ..."),
+]
+Experts = Annotated[
+    str | None,
+    Option(metavar="NAMES", help='Experts to keep: "7B,*-base". Default: all.'),
+]
+AnswerKind = Annotated[
+    str | None,
+    Option(
+        metavar="KIND",
+        help="How answers (answer__<model>) are compared: number, choice, json, code, short_text, "
+        "free_text. Default: detected.",
+    ),
+]
 Jobs = Annotated[
     int | None,
     Option(
-        "--jobs",
-        "--n-jobs",
         help="Parallel workers; -1 for all cores. Default: -1 for large tables, else 1.",
         rich_help_panel="Execution",
     ),
@@ -135,23 +141,51 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
 class ReadOptions:
     """How a table of outcomes is read when a saved router fixes the experts."""
 
-    panel: ClassVar[str] = "Reading a table of outcomes"
+    panel: ClassVar[str] = "Reading the table"
+
+    query: Query = None
+    where: WhereOption = None
+
+
+@dataclass(frozen=True)
+class TableOptions(ReadOptions):
+    """How a table of outcomes is read, and which of its experts are kept."""
+
+    experts: Experts = None
+
+
+@dataclass(frozen=True)
+class AnswerOptions(ReadOptions):
+    """``ReadOptions`` where the answers of the experts may be compared."""
+
+    answer_kind: AnswerKind = None
+
+
+@dataclass(frozen=True)
+class AnswerTableOptions(TableOptions):
+    """``TableOptions`` where the answers of the experts may be compared."""
+
+    answer_kind: AnswerKind = None
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """How any table of outcomes is read: the arguments of ``mild.read_outcomes``."""
+
+    panel: ClassVar[str] = "Reading the table"
 
     form: Annotated[
         str | None,
         Option(
-            help="wide, endings, long, records, nested, routerbench, routellm, llmrouter, ledger, plain. "
-            "Default: detected."
+            help="wide, endings, long, records, nested, routerbench, routellm, llmrouter, ledger, plain, "
+            "numbers. Default: detected."
         ),
     ] = None
-    query: Annotated[
-        str | None,
-        Option(metavar="COLUMNS", help="Columns of the query. Default: prompt, question, ..."),
-    ] = None
+    query: Query = None
     choices: Annotated[
         bool, Option(help="Append the choices of a question: A, B, ..., options or choices.")
     ] = True
-    experts: str | None = None
+    experts: Experts = None
     scores: Annotated[
         str | None,
         Option(metavar="COLUMNS", help='Score columns: "acc_*", or "large=acc_l,small=acc_s".'),
@@ -196,23 +230,20 @@ class ReadOptions:
             help="Column that tells equal queries apart there. Default: id, query_id, ...",
         ),
     ] = None
-    answer_kind: Annotated[
+    answer_kind: AnswerKind = None
+    features: Annotated[
         str | None,
         Option(
-            metavar="KIND",
-            help="How answers (answer__<model>) are compared: number, choice, json, code, short_text, "
-            "free_text. Default: detected.",
+            metavar="COLUMNS",
+            help='Features of a table of numbers: "age,f_*". Default: all other numbers.',
         ),
     ] = None
-
-
-@dataclass(frozen=True)
-class TableOptions(ReadOptions):
-    """How a table of outcomes is read, and which of its experts are kept."""
-
-    experts: Annotated[
+    costs: Annotated[
         str | None,
-        Option(metavar="NAMES", help='Experts to keep, in this order: "7B,*-base". Default: all.'),
+        Option(
+            metavar="COLUMNS",
+            help='Whole cost of each expert in a table of numbers. Default: "cost__*".',
+        ),
     ] = None
 
 
@@ -304,22 +335,6 @@ class TextOptions:
 
 
 @dataclass(frozen=True)
-class MatrixOptions:
-    """Columns of a table of features and costs."""
-
-    panel: ClassVar[str] = "Reading a table of features and costs"
-
-    features: Features = None
-    costs: Annotated[
-        str | None, Option(help='Cost columns, one per expert. Default: "cost__*".')
-    ] = None
-
-    @property
-    def given(self) -> bool:
-        return self.features is not None or self.costs is not None
-
-
-@dataclass(frozen=True)
 class LossOptions:
     """Loss and decision of a linear router."""
 
@@ -332,16 +347,9 @@ class LossOptions:
     rewards: Annotated[
         str | None, Option(help="others, complement, contrast, baseline. Default: others.")
     ] = None
-    strength: Annotated[
-        float | None,
-        Option(help="Strength of baseline rewards: 0 is contrast, 1 is others. Default: 0.5."),
-    ] = None
     surrogate: Annotated[
         str | None,
         Option(help="logistic (default), exponential, hinge, pairwise_..., or a number tau <= 1."),
-    ] = None
-    counts: Annotated[
-        str | None, Option(help="Expert mass for theory margins: reward, best. Default: reward.")
     ] = None
     decision: Annotated[str | None, Option(help="stationary, argmax. Default: stationary.")] = None
 

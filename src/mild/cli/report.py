@@ -55,8 +55,7 @@ def report(
     seed: o.Seed = 0,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
-    reading: o.ReadOptions,
-    columns: o.MatrixOptions,
+    reading: o.AnswerOptions,
 ) -> None:
     """Write an HTML report on a router: does it pay, and where?
 
@@ -82,11 +81,10 @@ def report(
     )
 
     target = check_report(out, overwrite)
-    source = OutcomeSource(table, reading, columns, cost, group=group)
+    source = OutcomeSource(table, reading, cost, group)
     compared = None if comparison is None else read_comparison(comparison)
     if table is None:
-        source.refuse("there is none: give it with --table")
-        given = {"where": reading.where, "keep_seen": keep_seen or None, **vars(columns)}
+        given = {**vars(reading), **vars(cost), "group": group, "keep_seen": keep_seen or None}
         for name, value in given.items():
             if value is not None:
                 rule = "needs a table to judge the router by: give it with --table."

@@ -17,6 +17,8 @@ from mild.errors import OptionError
 if TYPE_CHECKING:
     from mild.artifact import Router
 
+# Files that the choices of a router of numbers can be written to.
+TABLE_OUTPUTS = (".csv", ".parquet", ".jsonl")
 # Number of unreadable lines that are reported one by one.
 NAMED_LINES = 5
 
@@ -68,7 +70,8 @@ def route(
             "--out",
             "-o",
             metavar="PATH",
-            help="Folder for Parquet output; FILE is Parquet then, local or at s3:// and the like.",
+            help="Folder for Parquet output; FILE is Parquet then, local or at s3:// and the like. For a "
+            "router of numbers also a .csv, .parquet or .jsonl file.",
         ),
     ] = None,
     query: Annotated[
@@ -119,19 +122,30 @@ def route(
     those of --keep. After an interruption the same command resumes. A row without a query has no expert,
     and the exit code is 1.
 
+    A router that was fitted on numbers routes the rows of a table with its features (.csv, .parquet, .npz).
+    With --out FILE the result is a table: expert, and for every expert p__<expert>, its share of the
+    expected reward.
+
     \b
     Example:
       mild route router < queries.jsonl > answers.jsonl
       mild route router new.csv --where split=test > answers.jsonl
       mild route router "s3://bucket/queries/*.parquet" --out s3://bucket/routed --engine ray
+      mild route router numbers.csv --out choices.csv
     """
     from mild.artifact import load
+    from mild.data.tables import table_suffix
 
     if not file:
         raise OptionError(
             "FILE must be the name of a file with queries, or - for the standard input; got an empty "
             "name. To route one query: echo QUERY | mild route DIR."
         )
+    router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    if router.text is None and (out is None or table_suffix(out) in TABLE_OUTPUTS):
+        _refuse(lines, "is for queries, and this router was fitted on numbers")
+        _route_numbers(router, file, where, out, dataset.overwrite, probabilities, as_json)
+        return
     if out is None:
         _refuse(dataset, "needs --out FOLDER and a parquet dataset")
         if file != "-" and Path(file).is_dir():
@@ -143,7 +157,6 @@ def route(
         _refuse(lines, "is for lines; leave it out with --out")
         if file == "-":
             raise OptionError("FILE must be a parquet file, a folder or a pattern with --out.")
-    router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
     shared: dict[str, Any] = {
         "query": query,
         "skip_bad": skip_bad,
@@ -165,6 +178,52 @@ def _refuse(options: LineOptions | DatasetOptions, why: str) -> None:
     for field in fields(options):
         if getattr(options, field.name) != field.default:
             raise OptionError(f"--{field.name.replace('_', '-')} {why}.", parameter=field.name)
+
+
+def _route_numbers(
+    router: Router,
+    file: str,
+    where: list[str] | None,
+    out: str | None,
+    overwrite: bool,
+    probabilities: bool,
+    as_json: bool,
+) -> None:
+    """Route the rows of a table of numbers to stdout as JSON lines, or to a file as a table."""
+    from mild.data import check_output, write_columns
+    from mild.data.number_tables import read_features
+    from mild.data.tables import naming
+    from mild.distributed.streaming import Query, decision_lines
+    from mild.errors import counted
+
+    if out is not None:
+        check_output(out, overwrite)
+    with naming(file):
+        X, table = read_features(file, router.feature_names, where)
+    names = router.expert_names
+    if router.cascade is not None:
+        note(FIRST_STEP_NOTE)
+    if out is None:
+        keys = table["id"].to_pylist() if "id" in table.column_names else [None] * len(X)
+        rows = [Query(None, key) for key in keys]
+        found = router.decide(X)
+        first_steps = router.first_steps(X)
+        for line in decision_lines(names, found, rows, first_steps, probabilities=probabilities):
+            sys.stdout.write(f"{line}\n")
+        counts = [int((found.chosen == k).sum()) for k in range(len(names))]
+        asked = [f"{name} {count:,}" for name, count in zip(names, counts, strict=True) if count]
+        note(f"{counted(len(X), 'row')}: {', '.join(asked)}.", "routed")
+        return
+    columns = router.predict_table(X)
+    written = write_columns(columns, out, overwrite)
+    shares = {name: columns["expert"].count(name) / len(X) for name in names}
+
+    def show() -> None:
+        shown = [fixed(share, 3) for share in shares.values()]
+        print_table(counted(len(X), "row"), {"expert": names, "share": shown})
+        say(f"Written to {written}.")
+
+    emit({"rows": len(X), "shares": shares, "out": str(written)}, as_json, show)
 
 
 def _route_queries(

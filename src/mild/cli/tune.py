@@ -19,7 +19,7 @@ from mild.cli.console import (
     say,
     try_writing,
 )
-from mild.cli.outcomes import OutcomeSource, loss_line, note_matrices
+from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -117,10 +117,7 @@ def tune(
     data: o.Source = None,
     families: Annotated[
         str | None,
-        Option(
-            help="linear,regression,knn,clusters,mlp,stack, or all. Default: all but mlp for a table of "
-            "outcomes, otherwise linear."
-        ),
+        Option(help="linear,regression,knn,clusters,mlp,stack, or all. Default: all but mlp."),
     ] = None,
     cost: o.CostOptions,
     text: o.TextOptions,
@@ -136,11 +133,9 @@ def tune(
     target: TargetOptions,
     options: SearchOptions,
     router: o.LossOptions,
-    standardize: o.Standardize = None,
     jobs: o.Jobs = None,
     execution: o.EngineOptions,
-    reading: o.TableOptions,
-    columns: o.MatrixOptions,
+    reading: o.AnswerTableOptions,
 ) -> None:
     """Search for the best router, and say whether routing pays.
 
@@ -159,15 +154,14 @@ def tune(
       mild tune outcomes.parquet --out router --keep-quality 0.99 --cascade
     """
     from mild.artifact.folder import check_target
-    from mild.data import Matrices
     from mild.tuning.tune import tune as search
 
     execution.check()
     arguments = options.arguments() | router.arguments() | vars(target)
     features = text.features()
-    source = OutcomeSource(data, reading, columns, cost, text, group, time)
+    source = OutcomeSource(data, reading, cost, group)
     check_target(out, overwrite)
-    table = source.data()
+    table = source.read()
     with execution.running(jobs), progress_bar("searching") as progress:
         found = search(
             table,
@@ -176,7 +170,6 @@ def tune(
             families=families,
             cv=cv,
             safe=safe,
-            standardize=standardize,
             random_state=seed,
             n_jobs=execution.workers(jobs),
             progress=progress,
@@ -185,9 +178,6 @@ def tune(
         )
     folder, failed = try_writing(lambda: found.router.save(out, overwrite=overwrite))
     result = {"router": None if folder is None else str(folder), **found.as_dict()}
-    if isinstance(table, Matrices):
-        note_matrices(table)
-        result |= {"features": table.feature_names, "left_out": table.left_out}
     for sentence in found.notes:
         note(sentence)
     emit(result, as_json, lambda: _show(found, result["router"], options.candidates), failed)
@@ -198,7 +188,7 @@ def tune(
 
 def _show(found: TuneResult, folder: str | None, candidates: int) -> None:
     """Print the best candidates, the verdict, and where the router is."""
-    if found.cost is not None and found.rows:
+    if found.rows:
         say(loss_line(found.as_dict()))
     if found.rows:
         _show_candidates(found, candidates)

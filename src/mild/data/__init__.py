@@ -1,4 +1,4 @@
-"""Tables for routing: features and costs, or queries and outcomes, are read; choices are written."""
+"""Tables for routing are read: queries and outcomes, or features and costs. Choices are written."""
 
 from typing import NoReturn
 
@@ -7,9 +7,8 @@ from mild.artifact.frames import as_frame
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups
 from mild.data.formats import FORMS
-from mild.data.matrices import Matrices, read_matrices
 from mild.data.outcome_table import OutcomeTable
-from mild.data.outcomes import is_outcome_table, read_outcomes
+from mild.data.outcomes import read_outcomes
 from mild.data.writing import (
     FileSplit,
     check_output,
@@ -25,15 +24,12 @@ __all__ = [
     "CostTerms",
     "FileSplit",
     "Finding",
-    "Matrices",
     "OutcomeTable",
     "as_frame",
     "check_output",
     "duplicate_groups",
-    "is_outcome_table",
     "match_expert",
     "match_experts",
-    "read_matrices",
     "read_outcomes",
     "split_file",
     "write_columns",

@@ -16,6 +16,8 @@ from mild.errors import InvalidInputError, counted, listed
 
 #: Dollars, seconds and costs above this are refused: routers learn in single precision.
 LARGEST = 1e9
+#: The formula of costs that are given.
+GIVEN = "given cost"
 
 
 class KnownOutcomes(Protocol):
@@ -29,6 +31,8 @@ class KnownOutcomes(Protocol):
     def prices(self) -> FloatArray | None: ...
     @property
     def latencies(self) -> FloatArray | None: ...
+    @property
+    def given_costs(self) -> FloatArray | None: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,13 @@ class CostTerms:
         ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``; with
         ``beta`` only, it is the paper's cost (section 2). NaN where an expert was not asked, and where a
         price or latency that counts is unknown. In a ``piece`` of a table all prices of an expert may be.
+        Costs that are given are taken as they are, and terms beside them are refused.
         """
+        if table.given_costs is not None:
+            for name, value in self.as_dict().items():
+                if value is not None:
+                    require_scores(table, name)
+            return table.given_costs
         costs = costs_from_correctness(table.scores, np.array(self.betas(table)))
         terms = (
             ("price", self.price_weight, "prices", "cost__<model> in dollars"),
@@ -98,7 +108,7 @@ class CostTerms:
         """What is not known about a cost that ``costs`` gave, in a sentence; None if everything is."""
         lacking = np.isnan(costs) & ~np.isnan(scores)
         rows = np.isnan(costs).all(axis=1)
-        return left_out_rows(int(rows.sum()), int(lacking[~rows].sum()), self.measured)
+        return left_out_rows(int(rows.sum()), int(lacking[~rows].sum()), self.measured or "cost")
 
     @property
     def measured(self) -> str:
@@ -108,6 +118,8 @@ class CostTerms:
 
     def formula(self, table: KnownOutcomes) -> str:
         """The cost as a formula: ``error + what asking costs (Q-1B 0, Q-7B 0.5) + 100 × dollars``."""
+        if table.given_costs is not None:
+            return GIVEN
         parts = ["error"]
         betas = self.betas(table)
         if any(betas):
@@ -142,6 +154,18 @@ class CostTerms:
     def from_dict(cls, fields: Mapping[str, Any]) -> CostTerms:
         """From the result of ``as_dict``."""
         return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])
+
+
+def require_scores(table: KnownOutcomes, parameter: str) -> None:
+    """Refuse ``parameter`` for a table of numbers, whose costs are given.
+
+    Raises
+    ------
+    InvalidInputError
+    """
+    if table.given_costs is not None:
+        rule = "needs a table with scores; this is a table of numbers, whose costs are used as they are."
+        raise invalid(parameter, rule)
 
 
 def _check_known(parameter: str, table: KnownOutcomes, name: str, values: FloatArray) -> None:

@@ -40,6 +40,10 @@ class DescribedOutcomes(KnownOutcomes, Protocol):
     @property
     def rows(self) -> int: ...
     @property
+    def asked(self) -> BoolArray: ...
+    @property
+    def quality(self) -> FloatArray: ...
+    @property
     def form(self) -> str: ...
     @property
     def explanation(self) -> str: ...
@@ -76,17 +80,10 @@ class Description:
     def sentences(self) -> list[str]:
         """What to know about the table, beside its figures."""
         report, shares = self.content, self.content["imbalance"]
-        soft = " (a score of 0.5 or more)" if report["soft_scores"] else ""
-        right, wrong, some, largest, smallest = (
-            f"{100 * share:.1f} %"
-            for share in (
-                *(report["all_right"], report["all_wrong"], report["some_right"]),
-                *(shares["largest"], shares["smallest"]),
-            )
-        )
+        largest = f"{100 * shares['largest']:.1f} %"
+        smallest = f"{100 * shares['smallest']:.1f} %"
         return [
-            f"All experts that were asked are right on {right} of the queries{soft}, none on {wrong}; on "
-            f"the other {some}, the choice of expert matters.",
+            *self._right_and_wrong(),
             f"The oracle sends {largest} to one expert and {smallest} to the rarest (evenness "
             f"{shares['entropy']:.2f}, where 1 is even; {TIES}).",
             *(
@@ -99,6 +96,20 @@ class Description:
             ),
             *(finding["sentence"] for finding in report["findings"]),
             *filter(None, [report["prices_unused"]]),
+        ]
+
+    def _right_and_wrong(self) -> list[str]:
+        """How often the experts are right together; nothing where there are no scores."""
+        report = self.content
+        if report["all_right"] is None:
+            return []
+        soft = " (a score of 0.5 or more)" if report["soft_scores"] else ""
+        right, wrong, some = (
+            f"{100 * report[name]:.1f} %" for name in ("all_right", "all_wrong", "some_right")
+        )
+        return [
+            f"All experts that were asked are right on {right} of the queries{soft}, none on {wrong}; on "
+            f"the other {some}, the choice of expert matters."
         ]
 
     @property
@@ -137,7 +148,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
       rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
       and fewer than ``MIN_COMPLETE_ROWS`` rows have all
     - all_right, all_wrong: share of the rows in which the experts asked all are; some_right: the rest,
-      where routing can tell
+      where routing can tell. Like all accuracies, they are None for a table of numbers
     - imbalance: largest and smallest of the oracle's shares, and their entropy (1 is even)
     - answers: None without answers; else their ``kind`` and, for pairs of ``experts``, the ``rows`` that
       asked both, the share of them in which the answers ``agree``, the mean score of the two there
@@ -149,7 +160,8 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     cost = {**terms.spelled(table).as_dict(), "words": terms.formula(table)}
     cost["beta"] = dict(zip(table.expert_names, terms.betas(table), strict=True))
     costs, scores = terms.costs(table), table.scores
-    asked = ~np.isnan(scores)
+    has_scores = table.given_costs is None
+    asked = table.asked
     right = asked & (scores >= RIGHT)
     first = _cheapest_and_right(table, costs, right)
     alone = right & (right.sum(axis=1) == 1)[:, None] & (asked.sum(axis=1) > 1)[:, None]
@@ -159,7 +171,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
     rows = complete if enough else known_rows
     prices = None if table.prices is None else table.prices[rows]
-    means = mean_scores(scores)
+    means = mean_scores(table.quality)
     outcomes = Outcomes(
         costs[rows], scores[rows], prices, mean_scores=means, expert_names=table.expert_names
     )
@@ -172,15 +184,11 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     if enough:
         known, known_costs = scores[complete], costs[complete]
         constant = float(constant_losses(known_costs)[best_expert])
-        oracle = {
-            "cost": oracle_loss(known_costs),
-            "accuracy": float(known[np.arange(len(known)), perfect].mean()),
-        }
-        best = {
-            "expert": table.expert_names[best_expert],
-            "cost": constant,
-            "accuracy": float(known[:, best_expert].mean()),
-        }
+        oracle["cost"] = oracle_loss(known_costs)
+        best["cost"] = constant
+        if has_scores:
+            oracle["accuracy"] = float(known[np.arange(len(known)), perfect].mean())
+            best["accuracy"] = float(known[:, best_expert].mean())
         headroom = constant - oracle["cost"]
     accuracy, mean_prices, latencies = (
         _means(values, asked) for values in (scores, table.prices, table.latencies)
@@ -188,8 +196,11 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     lacking = terms.unknown(costs, scores)
     count = int((np.isnan(costs) & asked).sum())
     unknown = [] if lacking is None else [Finding("unknown_losses", count, lacking)]
-    all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
-    all_wrong = float((~right.any(axis=1)).mean())
+    all_right = all_wrong = some_right = None
+    if has_scores:
+        all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
+        all_wrong = float((~right.any(axis=1)).mean())
+        some_right = 1 - all_right - all_wrong
     content = {
         "fingerprint": table.fingerprint(),
         "cost": cost,
@@ -205,7 +216,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
                 "mean_latency": latencies[k],
                 "mean_cost": float(losses[k]),
                 "cheapest_and_right": None if first is None else float(first[:, k].mean()),
-                "only_right": float(alone[:, k].mean()),
+                "only_right": float(alone[:, k].mean()) if has_scores else None,
                 "oracle_share": float(shares[k]),
             }
             for k, name in enumerate(table.expert_names)
@@ -216,13 +227,13 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
         "headroom": headroom,
         "all_right": all_right,
         "all_wrong": all_wrong,
-        "some_right": 1 - all_right - all_wrong,
+        "some_right": some_right,
         "imbalance": {
             "largest": float(shares.max()),
             "smallest": float(shares.min()),
             "entropy": share_entropy(shares),
         },
-        "answers": None if table.answers is None else _describe_answers(table, table.answers),
+        "answers": _describe_answers(table, table.answers) if has_scores else None,
         "soft_scores": is_graded(scores),
         "findings": [
             finding.as_dict() for finding in (*table.findings, *unknown, *_over(complete))
@@ -234,7 +245,9 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     return Description(content, table.library)
 
 
-def _describe_answers(table: DescribedOutcomes, answers: Answers) -> dict[str, Any]:
+def _describe_answers(table: DescribedOutcomes, answers: Answers | None) -> dict[str, Any] | None:
+    if answers is None:
+        return None
     codes, known = answers.codes, ~np.isnan(table.scores)
     scores = np.where(known, table.scores, 0.0)
     # Of pairs: rows that asked both, and sums of the first one's scores there and where they agree.

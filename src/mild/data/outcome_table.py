@@ -15,11 +15,17 @@ from numpy.typing import ArrayLike
 
 from mild.artifact.frames import default_library, html_table
 from mild.core.answers import Answers, canonical_answer, kind_by_scores
-from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, check_integer, invalid
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups, examine, row_number
 from mild.data.describing import Description, describe
 from mild.data.formats.base import ANSWER, CORRECT, LATENCY, LOGPROB, PRICE, SCORE
+from mild.data.number_tables import (
+    NumberColumns,
+    array_columns,
+    check_readable,
+    neutral_columns,
+)
 from mild.data.queries import Recipe
 from mild.data.splits import Split, joined_groups, random_splits, time_splits, time_values
 from mild.data.tables import infer_array, numbers
@@ -28,6 +34,8 @@ from mild.errors import DataFileError, InvalidInputError, check_arguments, count
 # Columns of the query and of vectors in the wide format.
 QUERY = "prompt"
 VECTORS = "embedding"
+# Arrays with one row per query, those that may be None among them.
+ROW_ARRAYS = ("scores", "prices", "latencies", "vectors", "given_costs")
 # Answers that tell how they are to be compared.
 KIND_SAMPLE = 2_000
 
@@ -42,11 +50,12 @@ class OutcomeTable:
     ----------
     queries : (n,) texts; empty ones where the table has vectors and no query
     expert_names : (p,) different names
-    scores : (n, p) float64 in [0, 1], NaN where an expert was never asked
+    scores : (n, p) float64 in [0, 1], NaN where an expert was never asked, and everywhere in a table of
+        numbers, which has ``given_costs`` instead
     prices : (n, p) dollars per query, NaN where unknown; None if there are none
     latencies : (n, p) seconds, to the nanosecond; None if there are none
     columns : Arrow table of all other columns, same rows
-    vectors : (n, n_features) float32
+    vectors : (n, n_features) float32; the features of a table of numbers, float32 or float64
     form : format of the source, one of FORMS
     explanation : how the source was read, in one sentence
     findings : what its user should know about it
@@ -55,6 +64,9 @@ class OutcomeTable:
     library : "pandas", "polars" or "pyarrow" if the source was such a frame
     answer_kind : how answers are compared, one of KINDS; None detects it
     kind_detected : whether that was detected, and not set
+    given_costs : (n, p) the whole cost of each expert, used as it is, in a table of numbers; NaN where an
+        expert was never asked; None for a table with scores
+    feature_names : names of the features of a table of numbers; None if they have none
 
     Examples
     --------
@@ -89,6 +101,41 @@ class OutcomeTable:
     library: str | None = None
     answer_kind: str | None = None
     kind_detected: bool = True
+    given_costs: FloatArray | None = None
+    feature_names: list[str] | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        costs: Any,
+        *,
+        expert_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> OutcomeTable:
+        """A table of numbers from features and the cost of each expert, for ``tune`` or ``compare``.
+
+        Parameters
+        ----------
+        X : (n, n_features) array or frame
+        costs : (n, p) array or frame; NaN where an expert was never asked
+        expert_names : p different names; None for the columns of ``costs``, or expert_0, expert_1, ...
+        feature_names : n_features different names; None for the columns of ``X``, if it has any
+
+        Returns
+        -------
+        OutcomeTable
+
+        Examples
+        --------
+        >>> made = OutcomeTable.from_arrays([[0.5], [2.0]], [[0, 1], [1, 0]], expert_names=["a", "b"])
+        >>> made
+        OutcomeTable(2 queries, 2 experts: a, b, with vectors, given costs)
+        >>> made.costs()
+        array([[0., 1.],
+               [1., 0.]])
+        """
+        return number_table(array_columns(X, costs, expert_names, feature_names))
 
     def __repr__(self) -> str:
         experts = listed(self.expert_names, 4)
@@ -96,6 +143,7 @@ class OutcomeTable:
             name for name in ("prices", "latencies", "vectors") if getattr(self, name) is not None
         ]
         known += ["answers"] if self.has_answers else []
+        known += [] if self.given_costs is None else ["given costs"]
         more = f", with {', '.join(known)}" if known else ""
         count = counted(self.rows, "query", "queries")
         return (
@@ -106,6 +154,18 @@ class OutcomeTable:
     def rows(self) -> int:
         """Number of queries."""
         return len(self.queries)
+
+    @property
+    def asked(self) -> BoolArray:
+        """Whether each expert was asked (n, p)."""
+        return ~np.isnan(self.quality)
+
+    @property
+    def quality(self) -> FloatArray:
+        """What is better the higher it is (n, p): scores, or minus the given costs."""
+        if self.given_costs is None:
+            return self.scores
+        return -self.given_costs
 
     @property
     def has_answers(self) -> bool:
@@ -247,9 +307,7 @@ class OutcomeTable:
             rule = f"must be row numbers from 0 to {self.rows - 1}, or a mask of {self.rows:,} rows"
             raise invalid("rows", f"{rule}; got {odd[0]!r}.")
         index = index.astype(np.intp, copy=False)
-        arrays = {
-            name: getattr(self, name) for name in ("scores", "prices", "latencies", "vectors")
-        }
+        arrays = {name: getattr(self, name) for name in ROW_ARRAYS}
         taken = {name: array[index] for name, array in arrays.items() if array is not None}
         table = replace(
             self,
@@ -289,17 +347,22 @@ class OutcomeTable:
                 parameter="table",
             )
         order = [self.expert_names.index(name) for name in names]
-        asked = ~np.isnan(self.scores[:, order]).all(axis=1)
+        asked = self.asked[:, order].any(axis=1)
         if not asked.any():
             raise InvalidInputError(
                 "the table has no row in which the router's experts were asked.", parameter="table"
             )
         table = self if asked.all() else self.take(asked)
         scores = table.scores[:, order]
-        prices, latencies = (
+        prices, latencies, given_costs = (
             None if values is None else values[:, order]
-            for values in (table.prices, table.latencies)
+            for values in (table.prices, table.latencies, table.given_costs)
         )
+        findings = []
+        if given_costs is None:
+            findings = examine(
+                table.queries, names, scores, prices, table.has_queries, table.row_numbers
+            )
         left = [name for name in self.expert_names if name not in names]
         chosen = replace(
             table,
@@ -308,11 +371,49 @@ class OutcomeTable:
             prices=prices,
             latencies=latencies,
             columns=without_answers(table.columns, left),
-            findings=tuple(
-                examine(table.queries, names, scores, prices, table.has_queries, table.row_numbers)
-            ),
+            findings=tuple(findings),
+            given_costs=given_costs,
         )
         return table._carry(chosen, lambda answers: answers.of_experts(order))
+
+    def with_features(self, names: Sequence[str] | None) -> OutcomeTable:
+        """The table of numbers with these features, in this order.
+
+        Parameters
+        ----------
+        names : names of features or of other columns of numbers; None for the features as they are, and
+            so for features without names if there are as many
+
+        Returns
+        -------
+        OutcomeTable
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> columns = {"age": [40.0, 50.0], "length": [1.0, 2.0], "cost__a": [0, 1], "cost__b": [1, 0]}
+        >>> read_outcomes(pa.table(columns)).with_features(["length"]).vectors
+        array([[1.],
+               [2.]])
+        """
+        if names is None or self.vectors is None or list(names) == self.feature_names:
+            return self
+        if self.feature_names is None:
+            width = self.vectors.shape[1]
+            if width == len(names):
+                return replace(self, feature_names=list(names))
+            rule = f"must have the features {listed(list(names))}; it has {width} without names."
+            raise invalid("table", rule)
+        columns = []
+        for name in names:
+            if name in self.feature_names:
+                columns.append(self.vectors[:, self.feature_names.index(name)])
+            elif name in self.columns.column_names:
+                columns.append(numbers(name, self.columns[name]))
+            else:
+                known = listed(self.feature_names)
+                raise invalid("table", f"must have a feature {name!r}; it has {known}.")
+        return replace(self, vectors=np.column_stack(columns), feature_names=list(names))
 
     def outcomes_of(self, names: Sequence[str]) -> list[FloatArray]:
         """Scores, dollars and seconds (n, len(names)) of experts, NaN where they are unknown.
@@ -358,8 +459,9 @@ class OutcomeTable:
         >>> table.in_order(np.array([1, 0])).expert_names
         ['large', 'small']
         """
-        prices, latencies = (
-            None if values is None else values[:, order] for values in (self.prices, self.latencies)
+        prices, latencies, given_costs = (
+            None if values is None else values[:, order]
+            for values in (self.prices, self.latencies, self.given_costs)
         )
         table = replace(
             self,
@@ -367,6 +469,7 @@ class OutcomeTable:
             scores=self.scores[:, order],
             prices=prices,
             latencies=latencies,
+            given_costs=given_costs,
         )
         return self._carry(table, lambda answers: answers.of_experts(order.tolist()))
 
@@ -384,7 +487,8 @@ class OutcomeTable:
     ) -> FloatArray:
         """Cost (n, p) of each outcome in wrong answers: the ``y`` of a router's ``fit``.
 
-        ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``.
+        ``c_ik = (1 - score_ik) + beta_k + price_weight * price_ik + latency_weight * seconds_ik``. The
+        costs of a table of numbers are given, and no term can be added to them.
 
         Parameters
         ----------
@@ -599,6 +703,9 @@ class OutcomeTable:
     def wide_columns(self) -> dict[str, Any]:
         """Columns of the wide format by name: query, vectors, other columns, then the experts'.
 
+        Those of a table of numbers are its features and ``cost__<expert>``; other columns are left out
+        that would be read as a query or as a feature.
+
         Returns
         -------
         dict of name to Arrow array
@@ -608,6 +715,8 @@ class OutcomeTable:
         >>> list(table.wide_columns())[:3]
         ['prompt', 'subject', 'correct__small']
         """
+        if self.given_costs is not None:
+            return self._number_columns(self.given_costs)
         columns: dict[str, Any] = {}
         if any(self.queries):
             columns[QUERY] = pa.array(self.queries, pa.large_string())
@@ -634,6 +743,22 @@ class OutcomeTable:
             kind = pa.int8() if start == CORRECT else pa.float64()
             for k, name in enumerate(self.expert_names):
                 columns[start + name] = pa.array(values[:, k], from_pandas=True).cast(kind)
+        return columns
+
+    def _number_columns(self, given_costs: FloatArray) -> dict[str, Any]:
+        """Columns of a table of numbers by name: features, other columns, then the experts' costs."""
+        assert self.vectors is not None
+        names = self.feature_names
+        if names is None:
+            names = [f"feature_{k}" for k in range(self.vectors.shape[1])]
+        check_readable(names)
+        columns: dict[str, Any] = {}
+        for k, name in enumerate(names):
+            columns[name] = pa.array(self.vectors[:, k])
+        for name in neutral_columns(self.columns):
+            columns[name] = self.columns[name]
+        for k, name in enumerate(self.expert_names):
+            columns[PRICE + name] = pa.array(given_costs[:, k], from_pandas=True)
         return columns
 
     def _repr_html_(self) -> str:
@@ -689,7 +814,7 @@ class OutcomeTable:
         return row_number(row, self.row_numbers)
 
     def fingerprint(self) -> str:
-        """SHA-256 over queries, experts, scores, prices, latencies and vectors, as 64 digits.
+        """SHA-256 over queries, experts, scores, prices, latencies, vectors and given costs, as 64 digits.
 
         It does not depend on the file that the outcomes came from, nor on other columns.
 
@@ -708,7 +833,10 @@ class OutcomeTable:
             for text in texts:
                 encoded = text.encode()
                 digest.update(b"%d:" % len(encoded) + encoded)
-        for name in ("scores", "prices", "latencies", "vectors"):
+        names = [
+            name for name in ROW_ARRAYS if name != "given_costs" or self.given_costs is not None
+        ]
+        for name in names:
             values = getattr(self, name)
             digest.update(f"{name} {None if values is None else values.shape};".encode())
             if values is not None:
@@ -716,6 +844,25 @@ class OutcomeTable:
                 plain = np.where(np.isnan(values), np.nan, values + 0.0)
                 digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
         return digest.hexdigest()
+
+
+def number_table(found: NumberColumns) -> OutcomeTable:
+    """The table of numbers that has these columns."""
+    n_rows = len(found.X)
+    return OutcomeTable(
+        queries=[""] * n_rows,
+        expert_names=list(found.expert_names),
+        scores=np.full(found.costs.shape, np.nan),
+        prices=None,
+        latencies=None,
+        columns=found.others,
+        vectors=found.X,
+        form="numbers",
+        explanation=found.explanation,
+        row_numbers=found.row_numbers,
+        given_costs=found.costs,
+        feature_names=found.feature_names,
+    )
 
 
 def without_answers(columns: Any, experts: Sequence[str]) -> Any:

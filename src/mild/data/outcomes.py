@@ -23,29 +23,29 @@ from mild.data.data_quality import (
     examine,
     unasked_rows,
 )
-from mild.data.formats import FORMATS, check_options, possible_forms, read_format
-from mild.data.formats.base import ANSWER, LOGPROB, Layout, Named, ReadArguments, seconds_per
-from mild.data.formats.nested import parse_objects
-from mild.data.outcome_table import OutcomeTable, without_answers
-from mild.data.queries import Recipe, choose_query, query_texts, usual_query
+from mild.data.formats import FORMATS, check_options, read_format
+from mild.data.formats.base import (
+    ANSWER,
+    LOGPROB,
+    Layout,
+    Named,
+    ReadArguments,
+    convert_with,
+    seconds_per,
+)
+from mild.data.number_tables import is_number_source, is_number_table, read_number_columns
+from mild.data.outcome_table import OutcomeTable, number_table, without_answers
+from mild.data.queries import Recipe, choose_query, query_texts
 from mild.data.selection import PARTS, Where, kept_rows
 from mild.data.tables import (
-    STDIN,
-    SUFFIXES,
-    find_tables,
-    is_string,
     is_text,
     naming,
     numbers,
-    peek_table,
     read_table,
-    table_suffix,
 )
 from mild.data.vectors import find_vectors, read_vectors
 from mild.errors import DataFileError, check_arguments, check_option, counted, listed
 
-# A text of so many words is a query, and no category.
-WORDS = 3
 # From so many rows with several answers on, it is odd that none agree.
 ENOUGH = 20
 
@@ -69,14 +69,17 @@ def read_outcomes(
     answer_column: str | None = None,
     id_column: str | None = None,
     answer_kind: str | None = None,
+    features: str | Sequence[str] | None = None,
+    costs: str | Sequence[str] | None = None,
 ) -> OutcomeTable:
     """Read a table of outcomes in one of the known formats.
 
     Parameters
     ----------
     source : path of a .parquet, .csv, .tsv, .json, .jsonl, .ndjson, .feather or .xlsx file, also with .gz;
-        a folder, a pattern or a list of such files, which are one table; "-" for the standard input; or a
-        frame: anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow)
+        a .npz file of arrays ``X`` and ``costs``, perhaps with ``feature_names`` and ``expert_names``; a
+        folder, a pattern or a list of files, which are one table; "-" for the standard input; or a frame:
+        anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow)
     form : one of FORMS; None detects it, and is an error where two formats fit or none
 
         - "wide": ``correct__<model>`` (0, 1) or ``score__<model>`` ([0, 1]; preferred where both are
@@ -93,6 +96,8 @@ def read_outcomes(
         - "nested": ``scores: {model: score}`` (RouterDC), or lists ``llm_name_list`` and ``perf_list``
         - "ledger": what ``mild ledger export`` writes
         - "plain": the columns named by ``scores``
+        - "numbers": columns of numbers, the features, and the whole cost of each expert in
+          ``cost__<model>``, without queries and scores
 
         Scores are numbers in [0, 1], truth values, or words: yes and no, right and wrong, pass and fail
     query : column of the query, or several to be joined by line breaks; None takes the first of
@@ -120,6 +125,9 @@ def read_outcomes(
         ..., if one is there and does not number the rows
     answer_kind : how the answers in columns ``answer__<model>`` are compared, one of
         ``mild.core.answers.KINDS``; None detects it
+    features, costs : columns of a table of numbers, names and patterns separated by commas or a list; None
+        takes ``cost__<model>`` for the costs, and as features all other columns of numbers but identifiers
+        (``id``, ``query_id``, ``index``)
 
     Returns
     -------
@@ -146,7 +154,7 @@ def read_outcomes(
     """
     options = ReadArguments(
         *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where),
-        *(model_column, answer_column, id_column, answer_kind),
+        *(model_column, answer_column, id_column, answer_kind, features, costs),
     )
     check_options(options)
     if part is not None:
@@ -155,65 +163,22 @@ def read_outcomes(
         return source
     is_path = isinstance(source, (str, os.PathLike))
     with naming(Path(source)) if is_path else nullcontext():
-        table = build_outcomes(read_table(source, options.texts()), options, part=part)
+        table = _read_either(source, options, part)
     return replace(table, library=library_of(source))
 
 
-def is_outcome_table(path: str | os.PathLike[str]) -> bool:
-    """Whether a file looks like a table of outcomes, by its first lines or its schema.
-
-    Otherwise it may be one of features and costs, for ``read_matrices``. A file that cannot be read counts
-    as one of outcomes: ``read_outcomes`` has the better error messages.
-
-    Parameters
-    ----------
-    path : path of the file
-
-    Returns
-    -------
-    truth value
-
-    Examples
-    --------
-    >>> from mild.data.datasets import outcomes_file
-    >>> is_outcome_table(outcomes_file())
-    True
-    """
-    try:
-        file = find_tables(path)[0]
-    except DataFileError:
-        return False
-    is_pipe = os.fspath(path) == STDIN or (file.exists() and not file.is_file())
-    if not is_pipe and (not file.exists() or table_suffix(file) not in SUFFIXES):
-        return False
-    # Features and costs are never stored as JSON, and never come through a pipe.
-    table = None if is_pipe else peek_table(file)
-    if table is None:
-        return True
-    if has_queries(table):
-        return True
-    schema = parse_objects(table).schema
-    parts = [name.partition("__") for name in schema.names]
-    scored = {expert for prefix, mark, expert in parts if mark and prefix in ("correct", "score")}
-    priced = {expert for prefix, mark, expert in parts if mark and prefix == "cost"}
-    # Where there are costs, but none of a scored expert, score__bm25 is a feature.
-    other_costs = bool(scored) and bool(priced) and not scored & priced
-    return bool(possible_forms(schema)) and not (other_costs and usual_query(schema) is None)
-
-
-def has_queries(table: Any) -> bool:
-    """Whether the rows hold texts to route by: a column of a usual name, or one of several words a row.
-
-    Identifiers and categories, which tables of features may have, are single words.
-    """
-    if usual_query(table.schema) is not None:
-        return True
-    for field in table.schema:
-        if is_string(field.type):
-            texts = [text for text in table[field.name].to_pylist() if text]
-            if texts and 2 * sum(len(text.split()) >= WORDS for text in texts) > len(texts):
-                return True
-    return False
+def _read_either(source: Any, options: ReadArguments, part: str | None) -> OutcomeTable:
+    """A table with scores, or a table of numbers, as its columns say or the options."""
+    named = options.form or options.scores or options.query or options.model_column
+    of_numbers = options.features is not None or options.costs is not None
+    if of_numbers or options.form == "numbers":
+        return number_table(read_number_columns(source, options, part))
+    if not named and is_number_source(source):
+        return number_table(read_number_columns(source, options, part))
+    table = read_table(source, options.texts())
+    if not named and is_number_table(table):
+        return number_table(read_number_columns(source, options, part, table))
+    return build_outcomes(table, options, part=part)
 
 
 def build_outcomes(
@@ -333,8 +298,8 @@ def choose_contents(
         raise DataFileError(f"{rule}. Name another one.", parameter="query")
     if query is None and vectors is None:
         raise DataFileError(
-            f"there must be a query to route by: name its column with --query, or one of vectors with "
-            f"--vectors; found {listed(list(table.column_names))}.",
+            "there must be a query to route by: name its column with --query, or one of vectors with "
+            f"{convert_with('--vectors COLUMN')}; found {listed(list(table.column_names))}.",
             parameter="query",
         )
     return query, vectors

@@ -263,20 +263,29 @@ def _read_frame(source: Any) -> Any:
 def peek_table(file: Path) -> Any:
     """The first rows of a .parquet, .csv or .tsv file; None for another or one that cannot be read."""
     try:
-        suffix = table_suffix(file)
-        compressed = file.suffix.lower() == ".gz"
-        if suffix == ".parquet" and not compressed:
-            opened = parquet.ParquetFile(file, buffer_size=MIN_BLOCK)
-            first = next(opened.iter_batches(PEEK_ROWS), None)
-            return pa.Table.from_batches([] if first is None else [first], opened.schema_arrow)
-        if suffix in (".csv", ".tsv"):
-            options = arrow_csv.ReadOptions(block_size=PEEK)
-            # Arrow decompresses by the suffix.
-            reader = arrow_csv.open_csv(file, options, _parse_options(suffix))
-            return pa.Table.from_batches([next(iter(reader))[:PEEK_ROWS]])
-        return None
+        table = _first_rows(file)
+        if table is not None:
+            # Names and texts that are not UTF-8 are errors here.
+            check_names(table.column_names)
+            table.validate(full=True)
+        return table
     except (pa.ArrowException, DataFileError, OSError, EOFError, UnicodeDecodeError, StopIteration):
         return None
+
+
+def _first_rows(file: Path) -> Any:
+    suffix = table_suffix(file)
+    compressed = file.suffix.lower() == ".gz"
+    if suffix == ".parquet" and not compressed:
+        opened = parquet.ParquetFile(file, buffer_size=MIN_BLOCK)
+        first = next(opened.iter_batches(PEEK_ROWS), None)
+        return pa.Table.from_batches([] if first is None else [first], opened.schema_arrow)
+    if suffix in (".csv", ".tsv"):
+        options = arrow_csv.ReadOptions(block_size=PEEK)
+        # Arrow decompresses by the suffix.
+        reader = arrow_csv.open_csv(file, options, _parse_options(suffix))
+        return pa.Table.from_batches([next(iter(reader))[:PEEK_ROWS]])
+    return None
 
 
 def check_names(names: Sequence[str], rule: str = "columns must have different names") -> None:

@@ -22,6 +22,7 @@ from mild.core.arrays import IntArray
 from mild.data.data_quality import duplicate_groups
 from mild.data.formats import check_options
 from mild.data.formats.base import ReadArguments
+from mild.data.number_tables import default_features, is_number_table
 from mild.data.outcome_table import OutcomeTable
 from mild.data.outcomes import choose_contents
 from mild.data.queries import query_texts
@@ -31,6 +32,7 @@ from mild.data.tables import (
     STDIN,
     find_tables,
     naming,
+    number_matrix,
     read_table,
     table_suffix,
 )
@@ -263,14 +265,18 @@ def split_file(
 
 def _rows_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, IntArray]:
     """The rows of an Arrow table, and for each the number of its query."""
-    recipe, vector_column = choose_contents(table, options, ())
     texts = [""] * table.num_rows
-    if recipe is not None:
-        texts = query_texts(table, recipe)
-    has_texts = any(texts)
     vectors = None
-    if vector_column is not None and not has_texts:
-        vectors = read_vectors(table, vector_column)
+    if options.query is None and is_number_table(table):
+        has_texts = False
+        vectors = number_matrix(table, default_features(table.schema))
+    else:
+        recipe, vector_column = choose_contents(table, options, ())
+        if recipe is not None:
+            texts = query_texts(table, recipe)
+        has_texts = any(texts)
+        if vector_column is not None and not has_texts:
+            vectors = read_vectors(table, vector_column)
     # The score of a made-up expert: only queries, vectors and columns count for a split.
     scores = np.zeros((table.num_rows, 1))
     rows = OutcomeTable(texts, ["any"], scores, None, None, columns=table, vectors=vectors)

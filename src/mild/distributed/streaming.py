@@ -351,8 +351,8 @@ def route_stream(
     """
     if router.text is None:
         raise UnsupportedError(
-            "this router was fitted on columns of numbers, so it cannot read queries; use mild predict "
-            "for a table of them, or fit one on a table of outcomes.",
+            "this router was fitted on columns of numbers, so it cannot read queries; give it a table of "
+            "numbers, or fit one on queries.",
             parameter="router",
         )
     check_option("format", lines, FORMATS)

@@ -24,13 +24,13 @@ from mild.core.arrays import (
     check_costs,
     check_integer,
     check_jobs,
-    check_shape,
     invalid,
 )
 from mild.core.costs import cheapest_of
 from mild.core.rounding import first_least
-from mild.data import CostTerms, Matrices, OutcomeTable, read_outcomes
-from mild.data.splits import Split, folds, random_splits
+from mild.data import CostTerms, OutcomeTable, read_outcomes
+from mild.data.cost_terms import require_scores
+from mild.data.splits import Split, folds
 from mild.errors import (
     DataFileError,
     InvalidInputError,
@@ -55,9 +55,8 @@ from mild.policies import CascadePolicy, CascadeRun
 from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.cascades import checked_answers
-from mild.tuning.fitting import fit_labels, make_step, reordered_params
+from mild.tuning.fitting import fit_labels, make_step, reordered_params, table_step
 from mild.tuning.tasks import (
-    N_SPLITS,
     Progress,
     Task,
     check_folds,
@@ -337,16 +336,11 @@ class ComparedRows:
     groups: IntArray | None = None  # (n_rows,) rows of one group count once; None: every row counts
     counted: str = "query"  # what a group is: "query" (equal queries) or "group"
     largest: float | None = None  # largest possible cost, for complement rewards
-    named: bool = (
-        True  # whether the experts have names of their own, so that their order may not matter
-    )
     task: Task | None = None  # whose answers a cascade reads; None if there are none
     max_calls: int = 4  # experts that a cascade asks about one query at most
 
-    def order(self, train: IntArray) -> IntArray | None:
-        """The order of the experts in which methods are fitted on training rows; None if as they are."""
-        if not self.named:
-            return None
+    def order(self, train: IntArray) -> IntArray:
+        """The order of the experts in which methods are fitted on training rows."""
         prices = self.outcomes.prices
         quality = self._quality[train]
         return fitting_order(self.expert_names, quality, None if prices is None else prices[train])
@@ -354,9 +348,8 @@ class ComparedRows:
     def tested(self, split: Split, choices: Mapping[str, Choices]) -> Outcomes:
         """The test rows of a split, whose ties the training rows decide; with those of a cascade."""
         taken, task = self.outcomes.take(split.test), self.task
-        if self.named:
-            means, names = mean_scores(self._quality[split.train]), self.expert_names
-            taken = replace(taken, mean_scores=means, expert_names=names)
+        means, names = mean_scores(self._quality[split.train]), self.expert_names
+        taken = replace(taken, mean_scores=means, expert_names=names)
         run = choices["cascade"].run if "cascade" in choices else None
         if run is None or task is None:
             return taken
@@ -364,7 +357,9 @@ class ComparedRows:
 
     def readable(self, splits: Sequence[Split]) -> bool:
         """Whether a cascade can learn from the answers of every split."""
-        answers = None if self.task is None else self.task.table.answers
+        if self.task is None or self.task.table.given_costs is not None:
+            return False
+        answers = self.task.table.answers
         if answers is None or not answers.ever_agree:
             return False
         return all((answers.codes[split.train] >= 0).any() for split in splits)
@@ -375,15 +370,18 @@ class ComparedRows:
         return -self.outcomes.costs if scores is None else scores
 
 
-def task_rows(task: Task, text: str | TextFeatures | None = None) -> tuple[ComparedRows, str]:
-    """Rows of a task, and the kind of their features."""
+def task_rows(
+    task: Task, text: str | TextFeatures | None = None
+) -> tuple[ComparedRows, str | None]:
+    """Rows of a task, and the kind of their text features, if any."""
     table = task.table
-    step = make_step(table, text)
+    step = table_step(table, text)
+    kind = None if step is None else step.kind
     inputs = SplitInputs(table.queries, lambda: make_step(table, text))
-    if step.kind == "vectors":
+    if kind in (None, "vectors"):
         inputs = matrix_inputs(table.vectors)
     known = (table.expert_names, task.groups, task.counted, task.largest)
-    return ComparedRows(inputs, task.outcomes, *known, task=task), step.kind
+    return ComparedRows(inputs, task.outcomes, *known, task=task), kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,8 +485,8 @@ class Comparison:
     not_compared : which test rows were left out because an expert was not asked, in a sentence; or
         None
     interrupted : whether Ctrl-C ended it before the last split
-    settings : cost, text, group, time of a table of outcomes; empty for numbers
-    table : None for numbers
+    settings : cost, text, group, time
+    table : the rows that were compared
     notes : what to know about the rows that were used
 
     Examples
@@ -614,7 +612,7 @@ class Comparison:
         row, constant = self.row(self.chosen), self.row("constant")
         chosen = next(one for one in content["methods"] if one["method"] == self.chosen)
         splits = counted(self.n_splits, "split")
-        settings = {"text features": self.settings.get("text", "none")}
+        settings = {"text features": self.settings.get("text") or "none"}
         settings |= {name: self.settings.get(name) or "none" for name in ("group", "time")}
         return document_header("comparison", title, names, cost) | {
             "rows": self.n_rows,
@@ -674,12 +672,11 @@ def check_results(path: str | os.PathLike[str]) -> Path:
 @check_arguments
 def compare(
     data: Any,
-    costs: Any = None,
     *,
     methods: str | Sequence[str] | None = None,
     n_splits: int | None = None,
     test_size: float = 0.3,
-    groups: Any = None,
+    groups: str | None = None,
     time: str | None = None,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
@@ -702,15 +699,13 @@ def compare(
 
     Parameters
     ----------
-    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; ``mild.data.Matrices``; or, with
-        ``costs``, features (n_samples, n_features)
-    costs : (n_samples, n_experts), NaN where an expert was not asked
+    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
     methods : keys of the methods, as a list or as "ce,mild": ce, cwce, ldam, tdef, mild, mild_tuned,
         regression, knn, mlp, tune, cascade; None for all. A cascade needs a table with answers (columns
         ``answer__<expert>``), and counts what it pays for every expert that it asks
     n_splits : number of splits; None for 5, or for 1 with ``time``
     test_size : share of the rows in each test set
-    groups : column whose equal values are on one side of a split; with ``costs``, (n_samples,) labels
+    groups : column whose equal values are on one side of a split
     time : column of times; the past is learned and the future judged
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
@@ -738,32 +733,18 @@ def compare(
     check_integer("max_calls", max_calls, 1)
     check_jobs(n_jobs)
     chosen, left_out = chosen_methods(methods)
-    jobs, table = n_jobs, None
-    notes: tuple[str, ...] = ()
-    settings: dict[str, Any] = {}
-    if costs is not None or isinstance(data, Matrices):
-        given: dict[str, Any] = {"time": time, "text": text}
-        given |= {"beta": beta, "price_weight": price_weight, "latency_weight": latency_weight}
-        for name, value in given.items():
-            if value is not None:
-                raise invalid(name, "is for tables of outcomes; these are features and costs.")
-        if methods and any(method.reads for method in chosen):
-            raise invalid("methods", "must be without cascade: features and costs have no answers.")
-        rows, splits = _number_rows(data, costs, groups, n_splits, test_size, random_state)
-        n_folds = cv
-    else:
-        table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
-        task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups)
-        table = task.table
-        splits = task_splits(task, n_splits, test_size, time, random_state)
-        n_folds = possible_folds(task, cv, splits=splits)
-        rows, kind = task_rows(task, text)
-        rows = replace(rows, max_calls=max_calls)
-        if methods and any(method.reads for method in chosen):
-            checked_answers(table)
-        notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
-        jobs = parallel_jobs(n_jobs, table.rows)
-        settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
+    table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
+    task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups)
+    table = task.table
+    splits = task_splits(task, n_splits, test_size, time, random_state)
+    n_folds = possible_folds(task, cv, splits=splits)
+    rows, kind = task_rows(task, text)
+    rows = replace(rows, max_calls=max_calls)
+    if methods and any(method.reads for method in chosen):
+        require_scores(table, "methods")
+        checked_answers(table)
+    notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
+    settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
     found = compare_methods(
         rows,
         splits,
@@ -771,32 +752,10 @@ def compare(
         n_folds=n_folds,
         confidence=confidence,
         seed=random_state,
-        jobs=jobs,
+        jobs=parallel_jobs(n_jobs, table.rows),
         progress=progress,
     )
     return replace(found, left_out=tuple(left_out), settings=settings, table=table, notes=notes)
-
-
-def _number_rows(
-    data: Any, costs: Any, groups: Any, n_splits: int | None, test_size: float, seed: int
-) -> tuple[ComparedRows, list[Split]]:
-    """Rows of features and costs, and random splits of them."""
-    if isinstance(data, Matrices):
-        X, costs, names = data.X, data.costs, data.expert_names
-        named = data.experts_named
-    else:
-        X, names = data, [str(name) for name in getattr(costs, "columns", ())]
-        named = bool(names)
-    array, inputs = check_costs(costs), matrix_inputs(X)
-    n_splits = N_SPLITS if n_splits is None else n_splits
-    names = names or [f"expert_{k}" for k in range(array.shape[1])]
-    if groups is None:
-        splits = random_splits(np.arange(len(array)), n_splits, test_size, seed)
-        return ComparedRows(inputs, Outcomes(array), names, counted="row", named=named), splits
-    check_shape("groups", np.shape(groups), "(n_samples,)", (len(array),))
-    labels = np.unique(np.asarray(groups), return_inverse=True)[1]
-    splits = random_splits(labels, n_splits, test_size, seed)
-    return ComparedRows(inputs, Outcomes(array), names, labels, "group", named=named), splits
 
 
 def compare_methods(

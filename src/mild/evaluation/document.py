@@ -35,23 +35,23 @@ class JudgedRows:
     X: Any  # (n_samples, n_features) features of the inputs
     # (n_samples,) the router's choices; of a cascade, the column behind those of the experts
     chosen: IntArray
-    task: Task | None = None  # None if only costs are known
+    task: Task
     # the table before rows that the router was trained on were left out; None if none were
     given: OutcomeTable | None = None
     seen_left_out: int = 0  # number of these rows
     run: CascadeRun | None = None  # what a cascade does with the rows; None for another router
 
     @property
-    def table(self) -> OutcomeTable | None:
-        """The table that was given; None if only costs are known."""
-        return self.task.table if self.given is None and self.task is not None else self.given
+    def table(self) -> OutcomeTable:
+        """The table that was given."""
+        return self.task.table if self.given is None else self.given
 
     @property
     def outcomes(self) -> Outcomes:
         """What is known of every expert."""
         task = self.task
-        if task is None or self.run is None:
-            return Outcomes(self.costs) if task is None else task.outcomes
+        if self.run is None:
+            return task.outcomes
         return cascade_outcomes(task.outcomes, task.table, task.terms, self.run)
 
     def figures(self, confidence: float, seed: int) -> RoutingFigures:
@@ -61,10 +61,9 @@ class JudgedRows:
         if target is not None and target.best_expert in names:
             fitted = names.index(target.best_expert)
         task, known = self.task, self.outcomes
-        counted = (None, "query") if task is None else (task.groups, task.counted)
-        about = (*counted, confidence, seed, fitted, target)
+        about = (task.groups, task.counted, confidence, seed, fitted, target)
         found = routing_figures(known, self.chosen, names, *about)
-        if task is None or self.run is None:
+        if self.run is None:
             return found
         direct = self.router.direct.predict(self.X)
         judged = (known, found.rows, direct, confidence, seed)

@@ -11,21 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from mild.artifact import Router, fingerprint, load
+from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.sources import source_of
 from mild.artifact.versions import find_version
-from mild.core.arrays import FloatArray, as_python, check_integer, invalid
-from mild.data import Matrices, OutcomeTable, read_outcomes
+from mild.core.arrays import as_python, check_integer, invalid
+from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.errors import check_arguments, listed
+from mild.errors import check_arguments
 from mild.evaluation import sections
 from mild.evaluation.cascades import known_answers
 from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
 from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, document_header
 from mild.evaluation.figures import RoutingFigures, named_baselines
 from mild.metrics import Verdict
-from mild.metrics.rows import evaluated_costs
 from mild.report import (
     EVALUATION_FILE,
     check_report,
@@ -35,7 +34,7 @@ from mild.report import (
     write_report,
 )
 from mild.tuning.fit import FittedData
-from mild.tuning.fitting import contents
+from mild.tuning.fitting import table_features
 from mild.tuning.tasks import make_task
 from mild.tuning.training_rows import scores_at_fit, terms_of, without_seen
 
@@ -93,9 +92,9 @@ class Evaluation:
         return optimism(self.overlap)
 
     @property
-    def formula(self) -> str | None:
-        """The cost as a formula; None for a table of numbers."""
-        return None if self.judged.task is None else self.judged.task.formula
+    def formula(self) -> str:
+        """The cost as a formula."""
+        return self.judged.task.formula
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields.
@@ -110,9 +109,12 @@ class Evaluation:
         True
         """
         task = self.judged.task
-        about = {} if task is None else {"cost": task.cost}
-        found = {**about, **self.figures.as_dict(), **as_python(self.overlap)}
-        return {**found, "notes": list(self.notes)}
+        return {
+            "cost": task.cost,
+            **self.figures.as_dict(),
+            **as_python(self.overlap),
+            "notes": list(self.notes),
+        }
 
     def to_frame(self) -> Any:
         """The router, the best single expert, the same mix at random and perfect choice, one row each.
@@ -128,8 +130,7 @@ class Evaluation:
         >>> judged.to_frame()["key"].to_pylist()[:2]
         ['router', 'best_single']
         """
-        task = self.judged.task
-        library = None if task is None else task.table.library
+        library = self.judged.task.table.library
         return as_frame(self.figures.baselines, library or default_library())
 
     @check_arguments
@@ -164,21 +165,20 @@ class Evaluation:
         """
         judged, found = self.judged, self.figures
         router, task, X = judged.router, judged.task, judged.X
-        names, table = list(router.expert_names), None if task is None else task.table
-        cost = {} if task is None else task.cost
+        names, table = list(router.expert_names), task.table
+        cost = task.cost
         # A cascade decides by answers; it estimates no shares.
         shares = None if judged.run else router.predict_proba(X).astype(np.float64)
-        texts = None if table is None or not table.has_queries else table.queries
-        numbers = None if table is None else table.row_numbers
-        routed = sections.RoutedRows(names, judged.outcomes, judged.chosen, shares, texts, numbers)
-        column, labels, groups = None, None, None
-        if task is not None and table is not None:
-            groups = task.groups
-            column = group or task.group_column or sections.find_group_column(table.columns)
-            labels = None if column is None else table.column(column)
+        texts = table.queries if table.has_queries else None
+        routed = sections.RoutedRows(
+            names, judged.outcomes, judged.chosen, shares, texts, table.row_numbers
+        )
+        groups = task.groups
+        column = group or task.group_column or sections.find_group_column(table.columns)
+        labels = None if column is None else table.column(column)
         if not found.rows.all():
             routed, X = routed.take(found.rows), X[found.rows]
-            groups = None if groups is None else groups[found.rows]
+            groups = groups[found.rows]
             if labels is not None:
                 labels = [labels[i] for i in np.flatnonzero(found.rows)]
         confidence = found.verdict.confidence
@@ -192,9 +192,8 @@ class Evaluation:
             sections.method_points(comparison, names),
             sections.target_limits(router.info.target, found.verdict.target),
         )
-        unused = task is not None and router.info.target is None
-        given = judged.table
-        mark = fingerprint(judged.X, judged.costs) if given is None else given.fingerprint()
+        unused = router.info.target is None
+        mark = judged.table.fingerprint()
         form, scale, strength = sections.reward_form(router.info.estimator)
         return document_header("evaluation", title, names, cost) | {
             "rows": n,
@@ -369,7 +368,6 @@ class Evaluation:
 def evaluate(
     router: Any,
     data: Any,
-    costs: Any = None,
     *,
     groups: str | None = None,
     beta: Mapping[str, float] | None = None,
@@ -393,9 +391,8 @@ def evaluate(
     Parameters
     ----------
     router : Router, folder of one, or a fitted router or Pipeline of scikit-learn's kind
-    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; ``mild.data.Matrices``; or, with
-        ``costs``, features (n_samples, n_features), or texts for a router that reads texts
-    costs : (n_samples, n_experts), NaN where an expert was not asked
+    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; a router that was fitted on numbers needs
+        a table of numbers, which ``OutcomeTable.from_arrays`` makes of arrays
     groups : column whose equal values count once in the interval, beside equal queries
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     keep_seen : whether rows stay whose query the router was trained on. By default they are left out where
@@ -424,33 +421,25 @@ def evaluate(
         router = load(router)
     elif not isinstance(router, Router):
         router = source_of(router)
-    judged, notes = _known_rows(router, data, costs, asked, groups, keep_seen)
+    judged, notes = _known_rows(router, data, asked, groups, keep_seen)
     return Evaluation(judged.figures(confidence, random_state), judged, random_state, notes)
 
 
 def evaluate_fit(fitted: FittedData, random_state: int = 0) -> Evaluation:
     """Judge a router by the rows that it was fitted on, whose features are known: optimistic figures."""
-    router, X = fitted.router, fitted.features
-    costs = fitted.costs if fitted.task is None else fitted.task.costs
-    judged = JudgedRows(router, costs, X, router.predict(X), fitted.task)
+    router, X, task = fitted.router, fitted.features, fitted.task
+    judged = JudgedRows(router, task.costs, X, router.predict(X), task)
     return Evaluation(judged.figures(0.95, random_state), judged, random_state)
 
 
 def _known_rows(
     router: Router,
     data: Any,
-    costs: Any,
     asked: CostTerms,
     groups: str | None,
     keep_seen: bool,
 ) -> tuple[JudgedRows, tuple[str, ...]]:
-    if costs is not None or isinstance(data, Matrices) or router.text is None:
-        given = {"groups": groups, **asked.as_dict()}
-        for name, value in given.items():
-            if value is not None:
-                raise invalid(name, "is for tables of outcomes; these are features and costs.")
-        return _numbers(router, data, costs), ()
-    table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="test")
+    table = _readable_table(router, data)
     notes = []
     if router.expert_names == [f"expert_{k}" for k in range(len(table.expert_names))]:
         # An estimator that was fitted on an array of costs does not know the names.
@@ -464,14 +453,16 @@ def _known_rows(
         table, sentence = without_seen(router, table)
     notes += [] if sentence is None else [sentence]
     fitted = terms_of(router)
-    terms = asked if asked.stated or fitted is None else fitted
+    terms = asked
+    if fitted is not None and not asked.stated and table.given_costs is None:
+        terms = fitted
     task = replace(make_task(table, terms, groups), training_scores=scores_at_fit(router))
     notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
-    X = router.features(contents(task.table, router.text))
+    X = table_features(task.table, router.text)
     seen, policy = whole.rows - table.rows, router.cascade
     if policy is None:
         return JudgedRows(router, task.costs, X, router.predict(X), task, whole, seen), tuple(notes)
@@ -485,23 +476,18 @@ def _known_rows(
     return JudgedRows(router, task.costs, X, chosen, task, whole, seen, run), tuple(notes)
 
 
-def _numbers(router: Router, data: Any, costs: Any) -> JudgedRows:
-    """Rows of features and costs."""
-    if router.cascade is not None:
-        rule = "must be a table of outcomes with answers (answer__<expert>) to judge a cascade by"
-        raise invalid("data", f"{rule}; got features and costs.")
-    if isinstance(data, Matrices):
-        X, known = data.X, data.costs_of(router.expert_names)
-    elif costs is None:
-        raise invalid("costs", "must be given with features; this router was fitted on numbers.")
+def _readable_table(router: Router, data: Any) -> OutcomeTable:
+    """The table to judge a router by, with what the router reads: queries, vectors or its features."""
+    if isinstance(data, OutcomeTable):
+        table = data
     else:
-        X = data if router.text is None else router.features(data)
-        X = X if hasattr(X, "tocsr") else np.asarray(X)
-        known = costs
-    found: FloatArray = evaluated_costs(known).astype(np.float64, copy=False)
-    shape = (X.shape[0], len(router.expert_names))
-    if found.shape != shape:
-        names = listed(router.expert_names, 6)
-        rule = f"must have shape (n_samples, n_experts) = {shape}, one column for each of {names}"
-        raise invalid("costs", f"{rule}; got {found.shape}.")
-    return JudgedRows(router, found, X, router.predict(X))
+        table = read_outcomes(data, part="test", features=router.feature_names)
+    if router.text is None:
+        if table.vectors is None:
+            rule = "must be a table of numbers, because this router was fitted on numbers"
+            raise invalid("data", f"{rule}; got one of queries. See OutcomeTable.from_arrays.")
+        return table.with_features(router.feature_names)
+    if router.text.kind != "vectors" and not table.has_queries:
+        rule = "must have queries, because this router reads them; got a table of vectors only."
+        raise invalid("data", rule)
+    return table

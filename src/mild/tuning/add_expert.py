@@ -14,7 +14,7 @@ from mild.artifact.info import CostInfo, SharesInfo
 from mild.core.arrays import IntArray, as_python, check_strength, invalid
 from mild.core.rounding import ESTIMATES, first_least
 from mild.data import OutcomeTable, read_outcomes
-from mild.data.cost_terms import CostTerms
+from mild.data.cost_terms import CostTerms, require_scores
 from mild.data.splits import folds
 from mild.errors import (
     DegenerateDataWarning,
@@ -156,6 +156,7 @@ def add_expert(
         one if isinstance(one, OutcomeTable | None) else read_outcomes(one, part="train")
         for one in (table, known)
     )
+    require_scores(table, "table")
     new = _new_name(router, table, name)
     names, info = [*router.expert_names, new], router.info
     terms = terms_of(router) or CostTerms()

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from mild.artifact import Router, fingerprint
-from mild.artifact.info import DataInfo
-from mild.artifact.sources import source_of
-from mild.core.arrays import FloatArray, IntArray, invalid
-from mild.data import Matrices, OutcomeTable, read_outcomes
+from mild.artifact import Router
+from mild.core.arrays import invalid
+from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import DegenerateDataWarning
 from mild.features import TextFeatures
 from mild.tuning.fitting import (
-    as_given,
     fit_task,
     fit_texts,
+    is_scaled,
     make_router,
-    make_step,
     router_of,
     set_order,
     standardized,
+    table_step,
 )
-from mild.tuning.tasks import Progress, Task, check_rows, fitting_order, make_task
+from mild.tuning.tasks import Progress, Task, check_rows, make_task
 
 
 def fit(
@@ -49,7 +45,7 @@ def fit(
 
     Parameters
     ----------
-    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; or ``mild.data.Matrices``
+    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
     router : "linear", "regression", "knn", "priced", "constant", "neural" or "transformer"; or
         an unfitted router of ``mild.routers``
     beta : what asking an expert costs, in wrong answers: ``{"large": 0.5}``; the others cost nothing
@@ -76,7 +72,7 @@ def fit(
     terms = CostTerms(beta, price_weight, latency_weight)
     unfitted = make_router(router, params, random_state, fit)
     fitted = fit_data(data, unfitted, terms, text, standardize, progress)
-    if fitted.task is not None and fitted.task.left_out is not None:
+    if fitted.task.left_out is not None:
         warnings.warn(fitted.task.left_out, DegenerateDataWarning, stacklevel=2)
     return fitted.router
 
@@ -87,30 +83,26 @@ class FittedData:
 
     router: Router
     features: Any  # (n_samples, n_features) of the training rows
-    task: Task | None = None  # None for a table of features and costs
-    costs: Any = None  # of a table of features and costs
+    task: Task
     note: str | None = None  # why there was nothing to learn, in a sentence
 
     @property
     def notes(self) -> list[str]:
         """What to know about the rows that were used."""
-        left_out = None if self.task is None else self.task.left_out
-        return [sentence for sentence in (left_out, self.note) if sentence is not None]
+        return [sentence for sentence in (self.task.left_out, self.note) if sentence is not None]
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild fit --json`` prints about the router."""
         router, estimator = self.router, self.router.info.estimator
-        found = {
+        return {
             "kind": router.policy.shown.kind,
             "estimator": None if estimator is None else estimator.as_dict(),
             "n_features": router.n_features,
             "margins": router.margins,
             "notes": self.notes,
+            "text": None if router.text is None else router.text.kind,
+            "cost": self.task.cost,
         }
-        if self.task is not None:
-            found["text"] = None if router.text is None else router.text.kind
-            found["cost"] = self.task.cost
-        return found
 
 
 def fit_data(
@@ -126,13 +118,11 @@ def fit_data(
 
     unfitted = clone(unfitted)
     name = type(unfitted).__name__
-    if isinstance(data, Matrices):
-        if name in ("PricedRouter", "TransformerRouter"):
-            learns = "prices" if name == "PricedRouter" else "queries"
-            rule = f"{name} learns from {learns}, and this is a table of features and costs"
-            raise invalid("router", f"must fit the table; {rule}.")
-        return fit_matrices(data, unfitted, standardize is not False)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
+    if table.given_costs is not None and name in ("PricedRouter", "TransformerRouter"):
+        learns = "prices" if name == "PricedRouter" else "queries"
+        rule = f"{name} learns from {learns}, and this is a table of numbers"
+        raise invalid("router", f"must fit the table; {rule}.")
     task = make_task(table, terms)
     check_rows(task)
     # Under other prices, which a priced router accepts later, another expert may be best.
@@ -151,47 +141,15 @@ def fit_data(
             unfitted.set_params(progress=progress)
         fitted = fit_texts(task, unfitted)
     else:
-        step = make_step(table, text, progress)
-        scale = step.kind == "vectors" if standardize is None else standardize
-        fitted = fit_task(task, standardized(unfitted, scale), step)
+        step = table_step(table, text, progress)
+        model = standardized(unfitted, is_scaled(standardize, step))
+        fitted = fit_task(task, model, step)
     return FittedData(router_of(fitted, task), fitted.features, task.as_given())
-
-
-def fit_matrices(table: Matrices, unfitted: Any, scale: bool) -> FittedData:
-    """Fit a router on a table of features and costs."""
-    order, costs = in_matrix_order(table)
-    set_order(unfitted, order)
-    model = standardized(unfitted, scale).fit(table.X, costs)
-    return FittedData(matrix_router(model, table), table.X, costs=table.costs)
-
-
-def in_matrix_order(table: Matrices) -> tuple[IntArray, FloatArray]:
-    """The order (n_experts,) in which routers are fitted on a table of features and costs, and its costs.
-
-    Mean costs take the place of mean scores. Experts without names stay as they are.
-    """
-    costs = table.costs_of(table.expert_names)
-    if not table.experts_named:
-        return np.arange(costs.shape[1]), costs
-    order = fitting_order(table.expert_names, -costs)
-    return order, costs[:, order]
-
-
-def matrix_router(model: Any, table: Matrices) -> Router:
-    """The router of a model that was fitted on a table ``in_matrix_order``."""
-    source = as_given(source_of(model), in_matrix_order(table)[0])
-    data = DataInfo(fingerprint(table.X, table.costs), table.rows)
-    return replace(
-        source,
-        expert_names=table.expert_names,
-        feature_names=table.feature_names,
-        info=replace(source.info, data=data),
-    )
 
 
 def fit_constant(task: Task) -> FittedData:
     """The constant of a task in which one expert costs least in every row."""
     from mild.routers import ConstantRouter
 
-    fitted = fit_task(task, ConstantRouter(task.constant_expert), make_step(task.table))
+    fitted = fit_task(task, ConstantRouter(task.constant_expert), table_step(task.table))
     return FittedData(router_of(fitted, task), fitted.features, task, note=task.constant_reason)

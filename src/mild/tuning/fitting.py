@@ -106,7 +106,7 @@ def make_step(
         if not table.has_queries and table.vectors is None:
             raise InvalidInputError(
                 "every query is empty: there is nothing to route by. Name the column of the queries "
-                "(--query) or of vectors (--vectors).",
+                "(--query), or give the table vectors in a column embedding.",
                 parameter="query",
             )
         text = "hashing" if table.has_queries else "vectors"
@@ -123,6 +123,36 @@ def make_step(
             part.progress = progress
     check_input(step, table.has_queries, table.vectors is not None)
     return step
+
+
+def table_step(
+    table: OutcomeTable,
+    text: str | TextFeatures | None = None,
+    progress: Progress | None = None,
+) -> TextFeatures | None:
+    """``make_step``, or None for a table of numbers, whose vectors are the features."""
+    if table.given_costs is None:
+        return make_step(table, text, progress)
+    if text not in (None, "vectors"):
+        rule = (
+            "is for tables with queries; the features of a table of numbers are used as they are."
+        )
+        raise invalid("text", rule)
+    return None
+
+
+def table_features(table: OutcomeTable, step: TextFeatures | None) -> Any:
+    """Features (n_samples, n_features) of the rows of a table by a fitted step; see ``table_step``."""
+    if step is None:
+        return table.vectors
+    return step.vectorize(contents(table, step))
+
+
+def is_scaled(standardize: bool | None, step: TextFeatures | None) -> bool:
+    """Whether features are scaled: as ``standardize`` says, by default those that are no text."""
+    if standardize is not None:
+        return standardize
+    return step is None or step.kind == "vectors"
 
 
 def contents(table: OutcomeTable, step: TextFeatures | None) -> Any:
@@ -152,13 +182,13 @@ class Fitted:
     """A fitted router."""
 
     model: Any  # router, or Pipeline that ends in one
-    step: TextFeatures  # the fitted step from texts to features
+    step: TextFeatures | None  # the fitted step from texts to features; None for a table of numbers
     features: Any  # (n_samples, n_features) of the training rows
     calibration: Calibration | None = None  # of expected costs; None where there are none
     novelty: Novelty | None = None
 
 
-def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
+def fit_task(task: Task, model: Any, step: TextFeatures | None) -> Fitted:
     """Fit features on the queries, then the router on features and costs.
 
     A search also gets the groups of the task.
@@ -167,8 +197,9 @@ def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
     from mild.routers.cost_models import PricedRouter
 
     check_rows(task)
-    queries = contents(task.table, step)
-    features = step.fit(queries).vectorize(queries)
+    if step is not None:
+        step.fit(contents(task.table, step))
+    features = table_features(task.table, step)
     steps = getattr(model, "steps", None)
     name, router = steps[-1] if steps else ("", model)
     prefix = f"{name}__" if steps else ""
@@ -185,9 +216,12 @@ def fit_task(task: Task, model: Any, step: TextFeatures) -> Fitted:
 
 
 def _fit_trust(
-    task: Task, model: Any, step: TextFeatures, features: Any
+    task: Task, model: Any, step: TextFeatures | None, features: Any
 ) -> tuple[Calibration | None, Novelty | None]:
-    """How far the expected costs of a fitted router can be trusted, by rows that are held out."""
+    """How far the expected costs of a fitted router can be trusted, by rows that are held out.
+
+    Novelty is that of queries: a table of numbers has none.
+    """
     from mild.routers.baselines import mean_costs
     from mild.routers.calibration import fit_calibration, fit_novelty
     from mild.routers.cost_models import PricedRouter
@@ -205,7 +239,9 @@ def _fit_trust(
         errors, prices, _ = asking_prices(task)
         rows = [np.asarray(part, float) for part in (errors, prices)]
         means = np.stack([part if part.ndim == 1 else mean_costs(part) for part in rows])
-    novelty = fit_novelty(step, contents(task.table, step), features, held_out, means)
+    novelty = None
+    if step is not None:
+        novelty = fit_novelty(step, contents(task.table, step), features, held_out, means)
     return fit_calibration(router, scaled, task.costs, parts, errors, prices), novelty
 
 
@@ -231,12 +267,16 @@ def fit_texts(task: Task, model: Any) -> Fitted:
 def task_info(task: Task) -> RouterInfo:
     """What a task says about a router that is fitted on it."""
     table, ties = task.table, task.outcomes
-    means = zip(table.expert_names, mean_scores(table.scores), strict=True)
+    scores = cost = None
+    if table.given_costs is None:
+        means = zip(table.expert_names, mean_scores(table.scores), strict=True)
+        scores = {name: float(mean) for name, mean in means if not np.isnan(mean)}
+        cost = CostInfo(task.formula, **task.terms.as_dict())
     return RouterInfo(
         query=None if table.recipe is None else table.recipe.as_dict(),
-        cost=CostInfo(task.formula, **task.terms.as_dict()),
+        cost=cost,
         constant=table.expert_names[common_constant(task.costs, **ties.mean_ties)],
-        mean_scores={name: float(mean) for name, mean in means if not np.isnan(mean)},
+        mean_scores=scores,
         table=TableInfo(
             table.fingerprint(),
             table.rows,
@@ -349,6 +389,7 @@ def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None
     return replace(
         source,
         expert_names=names,
+        feature_names=task.table.feature_names,
         text=fitted.step,
         query_hashes=index.hashes,
         info=info.with_notes(notes or {}),

@@ -17,7 +17,7 @@ from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import check_arguments
 from mild.features import TextFeatures
-from mild.tuning.fitting import Fitted, contents, router_of
+from mild.tuning.fitting import Fitted, router_of, table_features
 from mild.tuning.tasks import make_task
 
 
@@ -90,12 +90,14 @@ def save(
     table = table if isinstance(table, OutcomeTable) else read_outcomes(table, part="train")
     source = source_of(router)
     step = source.text if text is None else text
-    if step is None:
-        rule = "is for routers with text features; this one was fitted on numbers. Leave it out."
+    if step is None and table.given_costs is None:
+        rule = (
+            "must be a table of numbers, because the router was fitted on numbers; or leave it out."
+        )
         raise invalid("table", rule)
     if source.n_experts != len(table.expert_names):
         rule = f"must have the router's {source.n_experts} experts; got {len(table.expert_names)}."
         raise invalid("table", rule)
     task = make_task(table, terms)
-    fitted = Fitted(router, step, step.vectorize(contents(task.table, step)))
+    fitted = Fitted(router, step, table_features(task.table, step))
     return save_router(router_of(fitted, task), folder, **options)

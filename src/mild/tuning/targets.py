@@ -35,7 +35,7 @@ from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads
 from mild.tuning.cascades import CascadeOutcomes, FittedCascades
-from mild.tuning.fitting import Fitted, contents
+from mild.tuning.fitting import Fitted, table_features
 from mild.tuning.tasks import Task
 
 # Trade-offs that are tried at most, and rows from which they are taken.
@@ -631,7 +631,7 @@ def _curve_notes(held: HeldOut, names: Sequence[str]) -> dict[str, Any]:
 def _calibration_rows(
     tradeoff: Tradeoff, task: Task, fitted: Fitted, cascades: FittedCascades | None
 ) -> HeldOut:
-    X = fitted.step.vectorize(contents(task.table, fitted.step))
+    X = table_features(task.table, fitted.step)
     heads, table = tradeoff.policy, task.table
     estimates = heads.expected_errors(X), heads.expected_prices(X)
     own = None if cascades is None else cascades.of(task, X)

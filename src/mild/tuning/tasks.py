@@ -49,17 +49,17 @@ class Task:
         table, means = self.table, self.training_scores
         return Outcomes(
             self.costs,
-            table.scores,
+            table.scores if table.given_costs is None else None,
             table.prices,
             table.latencies,
-            mean_scores(table.scores) if means is None else means,
+            mean_scores(table.quality) if means is None else means,
             table.expert_names,
         )
 
     @property
     def fitting_order(self) -> IntArray:
         """The order (n_experts,) of the experts in which a router is fitted on the task."""
-        return fitting_order(self.table.expert_names, self.table.scores, self.table.prices)
+        return fitting_order(self.table.expert_names, self.table.quality, self.table.prices)
 
     def in_order(self, order: IntArray) -> Task:
         """The task with its experts in another order of their indices."""
@@ -82,8 +82,13 @@ class Task:
 
     @property
     def largest(self) -> float | None:
-        """Largest possible cost, the scale of complement rewards; None with dollars or seconds."""
+        """Largest possible cost, the scale of complement rewards; None if it is not known.
+
+        It is not known with dollars or seconds, nor where costs are given.
+        """
         if self.terms.price_weight or self.terms.latency_weight:
+            return None
+        if self.table.given_costs is not None:
             return None
         return 1.0 + max((self.terms.beta or {}).values(), default=0.0)
 
@@ -108,6 +113,8 @@ class Task:
         name = self.table.expert_names[expert]
         if scores.shape[1] == 1:
             why = f"{name} is the only expert"
+        elif self.table.given_costs is not None:
+            why = f"in no row does another expert cost less than {name}"
         elif np.all((scores == 1) | np.isnan(scores)):
             why = "every expert that was asked is right in every row"
         elif np.all((scores == 0) | np.isnan(scores)):

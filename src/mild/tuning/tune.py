@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,9 @@ from mild.core.arrays import (
     as_python,
     check_integer,
     check_share,
-    invalid,
 )
-from mild.data import Matrices, OutcomeTable, read_outcomes
-from mild.data.cost_terms import CostTerms
+from mild.data import OutcomeTable, read_outcomes
+from mild.data.cost_terms import CostTerms, require_scores
 from mild.data.describing import describe_prices, has_unused_prices
 from mild.errors import TuningInterruptedWarning
 from mild.features import TextFeatures
@@ -39,16 +38,17 @@ from mild.tuning.cascades import (
     fit_cascades,
     unused_answers,
 )
-from mild.tuning.fit import fit_constant, in_matrix_order, matrix_router
+from mild.tuning.fit import fit_constant
 from mild.tuning.fitting import (
-    contents,
     fit_task,
+    is_scaled,
     make_router,
-    make_step,
     reordered_params,
     router_of,
     set_order,
     standardized,
+    table_features,
+    table_step,
 )
 from mild.tuning.targets import (
     PricedFit,
@@ -71,7 +71,7 @@ from mild.tuning.tasks import (
     task_splits,
 )
 
-#: What is searched by default in a table of outcomes: all families, the network on small tables only.
+#: What is searched by default: all families, the network on small tables only.
 FAMILIES = "auto"
 # Candidates that a notebook shows.
 SHOWN = 10
@@ -125,7 +125,7 @@ def tune(
 
     Parameters
     ----------
-    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; or ``mild.data.Matrices``
+    data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
     keep_quality : least quality to reach, as a share of the best expert's
     max_quality_loss : largest loss of quality against the best expert
     max_dollars : most dollars per 1,000 queries
@@ -145,7 +145,7 @@ def tune(
     groups : column whose equal values stay in one fold, such as a subject or a customer
     time : column of times; each fold is judged by routers that were fitted on the past
     families : "linear", "regression", "knn", "clusters", "mlp", "stack", several of them, or "all"; by
-        default all but the network for a table of outcomes, and linear otherwise
+        default all but the network
     alphas, margin_factors, grid, one_standard_error, constant_if_better, safe, confidence : as in
         ``RouterCV``
     cv : number of folds
@@ -193,23 +193,12 @@ def tune(
         "random_state": random_state,
         "progress": progress,
     }
-    if isinstance(data, Matrices):
-        if target.wanted:
-            name = next(iter(target.wanted))
-            rule = "is for tables of outcomes with prices; this is a table of features and costs."
-            raise invalid(name, rule)
-        if cascade:
-            rule = "needs a table of outcomes with answers; this is a table of features and costs."
-            raise invalid("cascade", rule)
-        params |= {"cv": cv, "n_jobs": n_jobs}
-        search, (order, costs) = _search(families, params), in_matrix_order(data)
-        set_order(search, order)
-        model = standardized(search, standardize is not False).fit(data.X, costs)
-        verdict = _verdict(search, data.expert_names, order)
-        return _result(search, matrix_router(model, data), verdict, order, n_folds=cv)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
     terms = CostTerms(beta, price_weight, latency_weight)
+    for name in target.wanted:
+        require_scores(table, name)
     if cascade:
+        require_scores(table, "cascade")
         checked_answers(table)
     if target.wanted:
         target.check(len(table.expert_names), table.prices is not None)
@@ -231,15 +220,14 @@ def tune(
     possible = possible_folds(task, cv, time)
     notes.extend(filter(None, [fewer_folds(cv, possible, task)]))
     folds = search_folds(task, cv if possible < 2 else possible, time, random_state)
-    step = make_step(task.table, text, progress)
+    step = table_step(task.table, text, progress)
     n_jobs = parallel_jobs(n_jobs, table.rows)
     order = task.fitting_order
     task, whole = task.in_order(order), whole.in_order(order)
     calibration = None if calibration is None else calibration.in_order(order)
     search = _search(families or FAMILIES, {**params, "cv": folds, "n_jobs": n_jobs})
     set_order(search, order)
-    scale = step.kind == "vectors" if standardize is None else standardize
-    fitted = fit_task(task, standardized(search, scale), step)
+    fitted = fit_task(task, standardized(search, is_scaled(standardize, step)), step)
     wanted = target if target.wanted else None
     cascades = hint = None
     stopped = search.interrupted_
@@ -275,7 +263,7 @@ def tune(
             better = "meets the target by its margins for less than the router without answers"
         notes.append(f"no cascade {better}.")
     if calibration is not None:
-        fitted = replace(fitted, features=step.vectorize(contents(table, step)))
+        fitted = replace(fitted, features=table_features(table, step))
     router = router_of(fitted, whole, {**priced.notes, "verdict": verdict.as_dict()})
     if cascades is not None and uses_cascade:
         policy = as_given(cascades.policy_of(solution), order, router.policy)
@@ -292,7 +280,7 @@ def tune(
         target=solution,
         prices_unused=None if wanted else _prices_unused(task, priced.notes.get("tradeoffs")),
         cost=task.cost,
-        text=step.kind,
+        text=None if step is None else step.kind,
         n_folds=len(folds),
         library=table.library,
         cascade=tuned,
@@ -400,8 +388,8 @@ class TuneResult:
     cascade : the cascade that was considered; None if there is none
     answers_unused : what a cascade would keep and save, and a sentence; None with ``cascade``, or
         without answers
-    cost : terms of the cost; None for a table of numbers
-    text : kind of the text features
+    cost : terms of the cost
+    text : kind of the text features; None for a table of numbers
     n_folds : number of folds
     skipped_families : families whose package is missing
     dropped_margins : margin vectors that were left out
@@ -431,7 +419,7 @@ class TuneResult:
     prices_unused: Mapping[str, Any] | None = None
     cascade: TunedCascade | None = None
     answers_unused: Mapping[str, Any] | None = None
-    cost: Mapping[str, Any] | None = None
+    cost: Mapping[str, Any] = field(default_factory=dict)
     text: str | None = None
     n_folds: int = 0
     skipped_families: tuple[str, ...] = ()
@@ -510,9 +498,9 @@ class TuneResult:
         >>> found.as_dict()["best_family"]
         'regression'
         """
-        about = {} if self.cost is None else {"text": self.text, "cost": self.cost}
         found = {
-            **about,
+            "text": self.text,
+            "cost": self.cost,
             "best_family": self.family,
             "best_params": self.params,
             "interrupted": self.interrupted,
@@ -569,20 +557,13 @@ def _constant_result(task: Task, notes: Sequence[str], seed: int) -> TuneResult:
     )
 
 
-def _verdict(
-    search: Any, expert_names: Sequence[str], order: IntArray, task: Task | None = None
-) -> Verdict:
-    """The verdict of a search that was fitted in an order, with the name of the constant.
-
-    That of a task also has dollars.
-    """
+def _verdict(search: Any, expert_names: Sequence[str], order: IntArray, task: Task) -> Verdict:
+    """The verdict of a search that was fitted in an order, with the name of the constant."""
     expert = int(order[search.verdict_.constant_expert or 0])
     verdict: Verdict = replace(search.verdict_, constant_expert=expert)
     constant = expert_names[expert]
     if search.decides_as_constant_:
         verdict = replace(verdict, router="the best candidate")
-    if task is None:
-        return verdict.named(constant)
     return verdict.named(constant, task.counted, _dollars(search, task.table.prices))
 
 

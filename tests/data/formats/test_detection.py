@@ -18,7 +18,7 @@ def test_two_shapes_are_named_with_the_option_that_decides():
         read_outcomes(BOTH)
     assert str(caught.value) == (
         "it could be read as wide (1 expert) and as RouterBench (1 expert): choose with --form wide or "
-        "--form routerbench."
+        "--form routerbench, as in `mild data convert FILE outcomes.parquet --form wide`."
     )
     assert read_outcomes(BOTH, form="wide").expert_names == ["m"]
     assert read_outcomes(BOTH, form="routerbench").expert_names == ["gpt"]
@@ -45,8 +45,7 @@ def test_no_shape_is_said_with_all_that_are_known():
         "<model>|total_cost",
         "true-or-false",
         "model_name",
-        "--scores",
-        "--form",
+        "`mild data convert FILE outcomes.parquet --scores NAMES`",
         "Found prompt, a, b.",
     ):
         assert words in message

@@ -59,7 +59,7 @@ def test_experts_are_chosen_among_the_named():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"form": "plain"}, "plain columns must be named: --scores NAMES"),
+        ({"form": "plain"}, "outcomes.parquet --scores NAMES`; found task"),
         ({"scores": "acc"}, "scores must name columns of the file; 'acc' is not one"),
         ({"scores": "acc_*", "prices": "usd_small"}, "prices must name one column per expert"),
         ({"scores": "a=acc_small,acc_large"}, "named as expert=column throughout"),

@@ -20,6 +20,7 @@ from mild.data.formats.base import (
     Layout,
     ReadArguments,
     as_pairs,
+    convert_with,
     named_columns,
     named_scores,
     seconds_per,
@@ -38,8 +39,15 @@ from mild.errors import DataFileError, check_option, counted, listed
 
 DETECTED = (WIDE, ROUTERBENCH, LLMROUTER, NESTED, LEDGER, LONG, RECORDS, ENDINGS, ROUTELLM)
 # Columns that the caller names.
-PLAIN = Format("plain", "plain columns", "plain columns (named with --scores)", lambda schema: None)
-FORMATS = {format.name: format for format in (*DETECTED, PLAIN)}
+PLAIN = Format("plain", "plain columns", "plain columns (named by scores)", lambda schema: None)
+# Features and the whole cost of each expert; ``mild.data.number_tables`` detects and reads them.
+NUMBERS = Format(
+    "numbers",
+    "numbers",
+    "numbers (cost__<model> and columns of numbers, without queries)",
+    lambda schema: None,
+)
+FORMATS = {format.name: format for format in (*DETECTED, PLAIN, NUMBERS)}
 FORMS = tuple(FORMATS)
 
 
@@ -49,7 +57,10 @@ def check_options(options: ReadArguments) -> None:
         check_option("form", options.form, FORMS)
     if options.answer_kind is not None:
         check_option("answer_kind", options.answer_kind, tuple(KINDS))
-    for what in ("query", "experts", "scores", "prices", "latencies", "vectors", "tokens", "where"):
+    for what in (
+        *("query", "experts", "scores", "prices", "latencies", "vectors", "tokens", "where"),
+        *("features", "costs"),
+    ):
         value = getattr(options, what)
         if not isinstance(value, Iterable | None):
             raise invalid(what, f"must be a text or a list of texts; got {value!r}.")
@@ -111,24 +122,25 @@ def choose_form(schema: Any, options: ReadArguments) -> str:
         shown = [f"{FORMATS[name].title} ({what})" for name, what in possible.items()]
         forms = " or ".join(f"--form {name}" for name in possible)
         raise DataFileError(
-            f"it could be read as {' and as '.join(shown)}: choose with {forms}.",
+            f"it could be read as {' and as '.join(shown)}: choose with {forms}, as in "
+            f"{convert_with(f'--form {next(iter(possible))}')}.",
             parameter="form",
         )
     names = list(schema.names)
     hint = ""
     if any(name.startswith(PRICE) for name in names):
         hint = (
-            " In a table with queries, cost__<model> are dollars: name them with --prices 'cost__*', or "
-            "with --costs 'cost__*' if they are the whole cost."
+            " In a table with queries, cost__<model> are dollars, and the scores are missing. If they are "
+            f"the whole cost, write a table of numbers: {convert_with('--form numbers')}."
         )
     elif model_columns(schema):
         hint = (
             f" If column {model_columns(schema)[0]!r} says of which model a row is, name the column of the "
-            f"score with --scores and that of the query with --query."
+            f"score and that of the query: {convert_with('--scores COLUMN --query COLUMN')}."
         )
     raise DataFileError(
-        f"no shape fits: {'; '.join(format.rule for format in DETECTED)}; name the columns with "
-        f"--scores, or the shape with --form. Found {listed(names)}.{hint}",
+        f"no shape fits: {'; '.join(format.rule for format in (*DETECTED, NUMBERS))}; name the columns of "
+        f"the scores: {convert_with('--scores NAMES')}. Found {listed(names)}.{hint}",
         parameter="form",
     )
 

@@ -62,6 +62,8 @@ class ReadArguments:
     answer_column: str | None = None
     id_column: str | None = None
     answer_kind: str | None = None
+    features: str | Sequence[str] | None = None
+    costs: str | Sequence[str] | None = None
 
     def texts(self) -> set[str]:
         """Columns that are read as text whatever they look like, also as patterns."""
@@ -112,6 +114,15 @@ class Format:
     widen: Callable[[Any, ReadArguments], tuple[Any, Layout, list[Finding]]] | None = None
     # How little its columns say: where a format fits, those with a higher rank do not count.
     rank: int = 0
+
+
+def convert_with(options: str) -> str:
+    """The command that reads a table with options, and writes one that every command reads.
+
+    >>> convert_with("--scores NAMES")
+    '`mild data convert FILE outcomes.parquet --scores NAMES`'
+    """
+    return f"`mild data convert FILE outcomes.parquet {options}`"
 
 
 def seconds_per(column: str) -> float:
@@ -167,7 +178,7 @@ def named_scores(schema: Any, scores: Named) -> dict[str, str]:
     """Expert -> score column, by name or pattern or as ``expert=column``."""
     names = list(schema.names)
     if scores is None:
-        rule = "plain columns must be named: --scores NAMES, with --prices and --latencies"
+        rule = f"plain columns must be named: {convert_with('--scores NAMES')}"
         raise DataFileError(f"{rule}; found {listed(names)}.", parameter="scores")
     pairs = as_pairs(scores, "scores")
     if pairs is not None:

@@ -29,6 +29,7 @@ from mild.data.formats.base import (
     Layout,
     Named,
     ReadArguments,
+    convert_with,
     seconds_per,
     text_notes,
     usual_columns,
@@ -251,8 +252,8 @@ def _model_column(table: Any, named: str | None) -> str:
     if len(found) != 1:
         got = f"found {listed(found or names)}"
         raise DataFileError(
-            f"a row per query and model must have one column of models; {got}. Name it with "
-            f"--model-column.",
+            f"a row per query and model must have one column of models; {got}. Name it: "
+            f"{convert_with('--model-column COLUMN')}.",
             parameter="model_column",
         )
     return found[0]
@@ -268,7 +269,7 @@ def _score_column(table: Any, named: Named) -> str:
     if len(found) != 1:
         raise DataFileError(
             f"a row per query and model must have one column of scores; found "
-            f"{listed(found or names)}. Name it with --scores.",
+            f"{listed(found or names)}. Name it: {convert_with('--scores COLUMN')}.",
             parameter="scores",
         )
     return found[0]

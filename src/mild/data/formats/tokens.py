@@ -17,7 +17,14 @@ import numpy as np
 import pyarrow as pa
 
 from mild.core.arrays import FloatArray
-from mild.data.formats.base import TOKENS_IN, TOKENS_OUT, Layout, Named, ReadArguments
+from mild.data.formats.base import (
+    TOKENS_IN,
+    TOKENS_OUT,
+    Layout,
+    Named,
+    ReadArguments,
+    convert_with,
+)
 from mild.data.tables import choose_columns, numbers
 from mild.errors import DataFileError, listed
 
@@ -106,7 +113,8 @@ def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any,
         except DataFileError as error:
             return table, replace(layout, notes=(*layout.notes, f"no prices are taken: {error}"))
         if unknown:
-            why = f"no prices are known for {listed(unknown, 3)}: give them with --prices FILE"
+            why = f"no prices are known for {listed(unknown, 3)}: give them with "
+            why += convert_with("--prices PRICES")
             return table, replace(layout, notes=(*layout.notes, why))
         source = "LiteLLM's table"
     columns = {}
@@ -148,7 +156,7 @@ def _dollars(
         raise DataFileError(
             parameter="prices",
             rule=f"per token need token counts: columns {TOKENS_IN}<model> and {TOKENS_OUT}<model>, or "
-            f"--tokens IN,OUT; {name!r} has none.",
+            f"those of {convert_with('--tokens IN,OUT')}; {name!r} has none.",
         )
     for column, per_token in zip(columns, (price.tokens_in, price.tokens_out), strict=True):
         total += (per_token or 0.0) * numbers(column, table[column])

@@ -26,6 +26,7 @@ from mild.data.formats.base import (
     TOKENS_OUT,
     Format,
     Layout,
+    convert_with,
 )
 from mild.data.tables import is_numeric, is_string
 from mild.errors import DataFileError, listed
@@ -96,7 +97,7 @@ def check_prefixes(names: Sequence[str], experts: Sequence[str]) -> None:
         if meant and meant[0] + expert not in names:
             raise DataFileError(
                 f"column {column!r} has no known name; did you mean {meant[0] + expert!r}? Rename it, or "
-                f"name the scores with --scores to keep it as it is.",
+                f"keep it as it is and name the scores: {convert_with('--scores NAMES')}.",
                 parameter="scores",
             )
 
@@ -104,7 +105,8 @@ def check_prefixes(names: Sequence[str], experts: Sequence[str]) -> None:
 def _scoreless(column: str, expert: str, wanted: Sequence[str], hint: str) -> DataFileError:
     return DataFileError(
         f"column {column!r} needs the scores of {expert!r} in {' or '.join(map(repr, wanted))}, which are "
-        f"not there; {hint} Rename the column, leave it out, or name the scores with --scores.",
+        f"not there; {hint} Rename the column, leave it out, or name the scores: "
+        f"{convert_with('--scores NAMES')}.",
         parameter="scores",
     )
 

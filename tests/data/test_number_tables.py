@@ -1,4 +1,4 @@
-"""The same matrices from every format, and one sentence for every file that cannot be read."""
+"""Tables of numbers: the same from every format, and one sentence for every one that cannot be read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.data import read_matrices
-from mild.errors import DataFileError
+from mild.data import OutcomeTable, read_outcomes, write_outcomes
+from mild.data.number_tables import read_features
+from mild.errors import DataFileError, InvalidInputError
 
 FORMATS = ["npz", "parquet", "csv"]
 
@@ -50,43 +51,45 @@ def file(request, tmp_path, data):
 
 def refusal(path, **options):
     with pytest.raises(DataFileError) as caught:
-        read_matrices(path, **options)
+        read_outcomes(path, **options)
     message = str(caught.value)
     assert message.startswith(str(path))
     assert "\n" not in message
     return message
 
 
-def test_every_format_gives_the_same_matrices(file, data):
-    table = read_matrices(file)
-    np.testing.assert_array_equal(table.X, data[0])
-    np.testing.assert_array_equal(table.costs, data[1])
+def test_every_format_gives_the_same_numbers(file, data):
+    table = read_outcomes(file)
+    np.testing.assert_array_equal(table.vectors, data[0])
+    np.testing.assert_array_equal(table.given_costs, data[1])
     assert table.feature_names == ["f_0", "f_1", "age"]
     assert table.expert_names == ["small", "large"]
-    assert (table.rows, table.experts_named, table.left_out) == (9, True, ())
+    assert (table.rows, table.form, table.columns.column_names) == (9, "numbers", [])
+    assert np.isnan(table.scores).all()
 
 
 @pytest.mark.parametrize("features", ["age,f_*", ["age", "f_0", "f_1"]])
 def test_features_are_chosen_by_pattern_or_list_and_in_that_order(file, data, features):
-    table = read_matrices(file, features=features)
+    table = read_outcomes(file, features=features)
     assert table.feature_names == ["age", "f_0", "f_1"]
-    np.testing.assert_array_equal(table.X, data[0][:, [2, 0, 1]])
+    np.testing.assert_array_equal(table.vectors, data[0][:, [2, 0, 1]])
 
 
 @pytest.mark.parametrize("costs", ["cost__large", "cost__l*", ["cost__large"]])
 def test_costs_are_chosen_by_name_or_pattern(file, data, costs):
-    table = read_matrices(file, costs=costs)
+    table = read_outcomes(file, costs=costs)
     assert table.expert_names == ["large"]
-    np.testing.assert_array_equal(table.costs, data[1][:, 1:])
+    np.testing.assert_array_equal(table.given_costs, data[1][:, 1:])
     assert table.feature_names == ["f_0", "f_1", "age"]
 
 
 def test_experts_are_put_in_the_order_of_the_router(file, data):
-    table = read_matrices(file)
-    np.testing.assert_array_equal(table.costs_of(["large", "small"]), data[1][:, ::-1])
-    np.testing.assert_array_equal(table.costs_of(["large"]), data[1][:, [1]])
-    with pytest.raises(DataFileError, match="'huge' has none, found small, large"):
-        table.costs_of(["small", "huge"])
+    table = read_outcomes(file)
+    np.testing.assert_array_equal(table.with_experts(["large", "small"]).costs(), data[1][:, ::-1])
+    alone = table.with_experts(["large"])
+    np.testing.assert_array_equal(alone.costs(), data[1][~np.isnan(data[1][:, 1])][:, [1]])
+    with pytest.raises(InvalidInputError, match="the table has no huge, only small, large"):
+        table.with_experts(["small", "huge"])
 
 
 def test_a_pattern_that_matches_nothing_suggests_a_name(file):
@@ -95,26 +98,14 @@ def test_a_pattern_that_matches_nothing_suggests_a_name(file):
     assert "costs must name columns of the file; 'cost_x" in refusal(file, costs="cost_x*")
 
 
-def test_costs_are_needed_only_where_they_are(tmp_path):
+def test_costs_are_not_needed_to_route(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.ones((2, 2)))
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     for name in ("a.npz", "a.csv"):
-        table = read_matrices(tmp_path / name, need_costs=False)
-        assert table.costs is None
-        assert table.X.shape[1] == 2
-        with pytest.raises(DataFileError, match="there must be cost columns to judge"):
-            table.costs_of(["a"])
-    assert "there must be cost columns, named cost__<expert> or by --costs; found x, y" in refusal(
-        tmp_path / "a.csv"
-    )
+        X, _ = read_features(tmp_path / name, None)
+        assert X.shape[1] == 2
+    assert "cost__<expert> or by costs" in refusal(tmp_path / "a.csv", form="numbers")
     assert "a .npz must hold the arrays X and costs; found X" in refusal(tmp_path / "a.npz")
-
-
-def test_what_is_no_file_of_a_known_kind_is_named(tmp_path):
-    (tmp_path / "log.xlsx").write_text("x")
-    assert "must end in .npz, .parquet, .csv, .tsv; got '.xlsx'" in refusal(tmp_path / "log.xlsx")
-    assert "there is no such file" in refusal(tmp_path / "nothing.csv")
-    assert "must be a file; got a folder" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -161,32 +152,33 @@ def csv(tmp_path, text):
 
 
 def test_an_empty_cost_is_an_expert_that_was_not_asked(tmp_path):
-    table = read_matrices(csv(tmp_path, "x,cost__a,cost__b\n1,2,\n3,NaN,1\n"))
-    np.testing.assert_array_equal(table.costs, [[2, np.nan], [np.nan, 1]])
+    table = read_outcomes(csv(tmp_path, "x,cost__a,cost__b\n1,2,\n3,NaN,1\n"))
+    np.testing.assert_array_equal(table.given_costs, [[2, np.nan], [np.nan, 1]])
 
 
 def test_text_columns_are_left_out_of_the_features_and_listed(tmp_path):
-    table = read_matrices(csv(tmp_path, "id,x,day,cost__a\nq1,1,2024-01-01,2\nq2,3,2024-01-02,1\n"))
+    table = read_outcomes(csv(tmp_path, "id,x,day,cost__a\nq1,1,2024-01-01,2\nq2,3,2024-01-02,1\n"))
     assert table.feature_names == ["x"]
-    assert table.left_out == ("id", "day")
+    assert table.columns.column_names == ["id", "day"]
+    assert table.column("id") == ["q1", "q2"]
 
 
 def test_a_column_of_numbers_with_one_word_is_not_quietly_left_out(tmp_path):
     message = refusal(csv(tmp_path, "x,y,cost__a\n1,1,1\n2,2,1\n3,three,1\n"))
     assert "column 'y' must hold numbers; it holds some, but also text such as 'three'" in message
-    table = read_matrices(tmp_path / "log.csv", features="x")
+    table = read_outcomes(tmp_path / "log.csv", features="x")
     assert table.feature_names == ["x"]
 
 
 def test_a_late_fraction_among_integers_is_read(tmp_path):
     rows = "".join(f"{i},1\n" for i in range(300_000))
-    table = read_matrices(csv(tmp_path, f"x,cost__a\n{rows}0.5,1\n"))
-    assert table.X[-1, 0] == 0.5
+    table = read_outcomes(csv(tmp_path, f"x,cost__a\n{rows}0.5,1\n"))
+    assert table.vectors[-1, 0] == 0.5
 
 
 def test_booleans_and_integers_are_numbers(tmp_path):
-    table = read_matrices(csv(tmp_path, "long,n,cost__a\ntrue,12345678901234567,1\nfalse,2,1\n"))
-    np.testing.assert_array_equal(table.X, [[1, 12345678901234567], [0, 2]])
+    table = read_outcomes(csv(tmp_path, "long,n,cost__a\ntrue,12345678901234567,1\nfalse,2,1\n"))
+    np.testing.assert_array_equal(table.vectors, [[1, 12345678901234567], [0, 2]])
 
 
 @pytest.mark.parametrize(
@@ -208,7 +200,7 @@ def test_what_is_wrong_with_columns_is_said(tmp_path, text, features, words):
 
 def test_other_cost_columns_keep_their_names(tmp_path):
     path = csv(tmp_path, "x,ms_a,ms_b,cost__c\n1,2,3,4\n")
-    table = read_matrices(path, costs="ms_*")
+    table = read_outcomes(path, costs="ms_*")
     assert table.expert_names == ["ms_a", "ms_b"]
     assert table.feature_names == ["x"]
 
@@ -220,11 +212,11 @@ def test_types_of_columns(tmp_path):
     single, decimal = pa.array([1.0], pa.float32()), pa.array([1.5]).cast(pa.decimal128(10, 2))
     for columns, dtype in (({"x": single}, np.float32), ({"x": decimal}, np.float64)):
         parquet.write_table(pa.table(columns | {"cost__a": [0.5]}), tmp_path / "a.parquet")
-        table = read_matrices(tmp_path / "a.parquet")
-        assert (table.X.dtype, table.costs.dtype) == (dtype, np.float64)
+        table = read_outcomes(tmp_path / "a.parquet")
+        assert (table.vectors.dtype, table.given_costs.dtype) == (dtype, np.float64)
     table = pa.table({"x": [1.0], "v": [[1.0, 2.0]], "cost__a": [0.5]})
     parquet.write_table(table, tmp_path / "a.parquet")
-    assert read_matrices(tmp_path / "a.parquet").left_out == ("v",)
+    assert read_outcomes(tmp_path / "a.parquet").columns.column_names == ["v"]
     assert "it holds list<" in refusal(tmp_path / "a.parquet", features="x,v")
 
 
@@ -233,19 +225,17 @@ def test_types_of_columns(tmp_path):
 
 def test_an_archive_without_names_numbers_its_experts(tmp_path, data):
     np.savez(tmp_path / "a.npz", X=data[0].astype(np.float32), costs=data[1])
-    table = read_matrices(tmp_path / "a.npz")
-    assert table.X.dtype == np.float32
+    table = read_outcomes(tmp_path / "a.npz")
+    assert table.vectors.dtype == np.float32
     assert table.feature_names is None
     assert table.expert_names == ["expert_0", "expert_1"]
-    np.testing.assert_array_equal(table.costs_of(["any", "names"]), data[1])
-    with pytest.raises(DataFileError, match="'c' has none"):
-        table.costs_of(["c", "d", "e"])
+    np.testing.assert_array_equal(table.costs(), data[1])
 
 
 def test_features_without_names_are_taken_in_order_by_a_router_only(tmp_path, data):
     np.savez(tmp_path / "a.npz", X=data[0], costs=data[1])
-    table = read_matrices(tmp_path / "a.npz", features=["a", "b", "c"])
-    np.testing.assert_array_equal(table.X, data[0])
+    table = read_outcomes(tmp_path / "a.npz", features=["a", "b", "c"])
+    np.testing.assert_array_equal(table.vectors, data[0])
     for features in ("a*", ["a", "b"]):
         assert "features cannot be chosen by name" in refusal(tmp_path / "a.npz", features=features)
 
@@ -281,7 +271,8 @@ def test_a_cost_that_is_none_is_named_by_its_row_from_1(tmp_path, cells, sentenc
     file = tmp_path / "a.csv"
     file.write_text("f,cost__a,cost__b\n" + "".join(f"1,{pair}\n" for pair in cells))
     assert sentence in refusal(file)
-    assert read_matrices(file, costs="cost__b", need_costs=False).rows == len(cells)
+    X, _ = read_features(file, ["f"])
+    assert len(X) == len(cells)
 
 
 class Bomb:
@@ -305,7 +296,7 @@ def test_objects_in_an_archive_are_never_loaded(tmp_path, data):
     assert "(a pickle), which are never loaded" in refusal(tmp_path / "b.npz")
     # What is of no interest is not read.
     np.savez(tmp_path / "a.npz", X=data[0], costs=data[1], notes=bombs)
-    assert read_matrices(tmp_path / "a.npz").rows == 9
+    assert read_outcomes(tmp_path / "a.npz").rows == 9
     assert not (tmp_path / "exploded").exists()
 
 
@@ -320,6 +311,106 @@ def test_costs_beyond_all_measure_are_refused(tmp_path, format):
         write = parquet.write_table if format == "parquet" else arrow_csv.write_csv
         write(pa.table(columns), file)
     with pytest.raises(DataFileError) as caught:
-        read_matrices(file)
+        read_outcomes(file)
     assert caught.value.parameter == "costs"
     assert "1e+160 in row 2" in str(caught.value)
+
+
+# What is done with them
+
+
+def table_of_numbers(**options):
+    rng = np.random.default_rng(1)
+    X, costs = rng.normal(size=(6, 2)), rng.uniform(size=(6, 2))
+    return OutcomeTable.from_arrays(X, costs, **options)
+
+
+def test_arrays_and_frames_become_a_table():
+    table = table_of_numbers()
+    assert table.expert_names == ["expert_0", "expert_1"]
+    assert table.feature_names is None
+    named = table_of_numbers(expert_names=["a", "b"], feature_names=["x", "y"])
+    assert (named.expert_names, named.feature_names) == (["a", "b"], ["x", "y"])
+    pandas = pytest.importorskip("pandas")
+    frame = OutcomeTable.from_arrays(
+        pandas.DataFrame(named.vectors, columns=["x", "y"]),
+        pandas.DataFrame(named.given_costs, columns=["a", "b"]),
+    )
+    assert frame.fingerprint() == named.fingerprint()
+    assert frame.feature_names == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parameter"),
+    [
+        ({"X": np.ones(3)}, "X"),
+        ({"X": [["a"]], "costs": [[1]]}, "X"),
+        ({"costs": np.ones((2, 2))}, "costs"),
+        ({"costs": -np.ones((3, 2))}, "costs"),
+        ({"costs": np.full((3, 2), np.nan)}, "costs"),
+        ({"X": np.full((3, 1), np.inf)}, "features"),
+        ({"expert_names": ["a"]}, "expert_names"),
+        ({"feature_names": "x"}, "feature_names"),
+    ],
+)
+def test_arrays_that_break_their_rule_are_refused(arguments, parameter):
+    given = {"X": np.ones((3, 1)), "costs": np.ones((3, 2))} | arguments
+    with pytest.raises((InvalidInputError, DataFileError)) as caught:
+        OutcomeTable.from_arrays(**given)
+    assert caught.value.parameter == parameter
+
+
+@pytest.mark.parametrize(
+    "terms", [{"beta": {"expert_0": 1.0}}, {"price_weight": 1.0}, {"latency_weight": 0.0}]
+)
+def test_given_costs_are_used_as_they_are(terms):
+    table = table_of_numbers()
+    np.testing.assert_array_equal(table.costs(), table.given_costs)
+    with pytest.raises(InvalidInputError, match="needs a table with scores"):
+        table.costs(**terms)
+
+
+@pytest.mark.parametrize("name", ["wide.parquet", "wide.csv", "wide.jsonl"])
+def test_what_is_written_is_read_again(tmp_path, name):
+    columns = {"id": ["q1", "q2"], "x": [0.5, 2.0], "cost__a": [0.25, None], "cost__b": [1.0, 0.0]}
+    table = read_outcomes(pa.table(columns))
+    again = read_outcomes(write_outcomes(table, tmp_path / name))
+    assert again.fingerprint() == table.fingerprint()
+    assert again.feature_names == ["x"]
+    assert again.column("id") == ["q1", "q2"]
+
+
+def test_what_would_be_read_as_something_else_is_not_written(tmp_path):
+    columns = {"prompt": ["Who wrote it?"], "x": [1.0], "y": [2.0], "cost__a": [1.0]}
+    table = read_outcomes(pa.table(columns), form="numbers", features="x")
+    assert list(table.wide_columns()) == ["x", "cost__a"]
+    hidden = read_outcomes(pa.table({"id": [1], "cost__a": [1.0]}), features="id")
+    with pytest.raises(DataFileError, match="'id' would not be read as a feature"):
+        hidden.wide_columns()
+
+
+def test_features_are_taken_in_the_order_of_a_router():
+    columns = {"id": [7, 8], "x": [0.5, 2.0], "y": [1.0, 3.0], "cost__a": [0.25, 0.5]}
+    table = read_outcomes(pa.table(columns))
+    np.testing.assert_array_equal(table.with_features(["y", "id"]).vectors, [[1, 7], [3, 8]])
+    with pytest.raises(InvalidInputError, match="must have a feature 'z'; it has x, y"):
+        table.with_features(["z"])
+    bare = table_of_numbers()
+    assert bare.with_features(["x", "y"]).feature_names == ["x", "y"]
+    with pytest.raises(InvalidInputError, match="it has 2 without names"):
+        bare.with_features(["x"])
+
+
+def test_arguments_of_queries_and_scores_are_refused():
+    table = pa.table({"x": [0.5, 2.0], "cost__a": [0.25, 0.5]})
+    with pytest.raises(DataFileError, match="answer_kind is for tables with queries and scores"):
+        read_outcomes(table, answer_kind="number")
+
+
+def test_a_table_of_numbers_is_described_by_its_losses():
+    found = table_of_numbers().describe()
+    content = found.as_dict()
+    assert content["best_constant"]["accuracy"] is None
+    assert content["all_right"] is None
+    assert content["headroom"] >= 0
+    assert not any("right" in sentence for sentence in found.sentences)

@@ -1,0 +1,111 @@
+"""``mild route`` with a router that was fitted on numbers: a choice for every row of a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from cascade_cases import cascade_router
+from mild.artifact import load
+from mild.data import read_outcomes
+
+SHARES = ["p__small", "p__medium", "p__large"]
+
+
+@pytest.fixture
+def expected(tables, fitted):
+    router = load(fitted)
+    X = read_outcomes(tables.new).vectors
+    return [router.expert_names[k] for k in router.predict(X)], router.predict_proba(X)
+
+
+def answers(done):
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_lines_on_stdout_hold_the_expert_of_every_row(mild, tables, fitted, expected):
+    done = mild("route", fitted, tables.new, "--probabilities")
+    lines = answers(done)
+    assert [line["expert"] for line in lines] == expected[0]
+    assert lines[0]["id"] == "q0"
+    found = [list(line["probabilities"].values()) for line in lines]
+    np.testing.assert_allclose(found, expected[1], rtol=1e-5)
+    assert "routed: 160 rows: " in done.err
+
+
+@pytest.mark.parametrize("name", ["choices.csv", "choices.jsonl"])
+def test_a_file_holds_choices_and_probabilities(mild, tables, fitted, expected, name):
+    out = tables.folder / name
+    result = mild("route", fitted, tables.new, "--out", out, "--json").json()
+    assert result["out"] == str(out)
+    assert result["rows"] == 160
+    assert sum(result["shares"].values()) == pytest.approx(1)
+    text = out.read_text()
+    if name.endswith(".csv"):
+        rows = list(csv.DictReader(text.splitlines()))
+    else:
+        rows = [json.loads(line) for line in text.splitlines()]
+    assert list(rows[0])[:4] == ["expert", *SHARES]
+    assert [row["expert"] for row in rows] == expected[0]
+    found = np.array([[float(row[name]) for name in SHARES] for row in rows])
+    np.testing.assert_allclose(found, expected[1])
+
+
+@pytest.mark.parametrize("name", ["bare.csv", "bare.parquet", "bare.npz"])
+def test_costs_are_not_needed(mild, tables, fitted, expected, name):
+    columns = tables.make(160, 1)
+    if name.endswith(".npz"):
+        X = np.column_stack([columns[f"f_{j}"] for j in range(4)])
+        file = tables.folder / name
+        np.savez(file, X=X)
+    else:
+        bare = {key: values for key, values in columns.items() if not key.startswith("cost__")}
+        file = tables.write(bare, name)
+    assert [line["expert"] for line in answers(mild("route", fitted, file))] == expected[0]
+
+
+def test_a_file_that_exists_is_kept_unless_overwriting(mild, tables, fitted):
+    out = tables.folder / "choices.csv"
+    out.write_text("mine")
+    done = mild("route", fitted, tables.new, "--out", out)
+    assert done.code == 1
+    assert "exists; choose another file" in done.err
+    assert out.read_text() == "mine"
+    assert mild("route", fitted, tables.new, "-o", out, "--overwrite").code == 0
+    assert out.read_text().startswith('"expert"')
+
+
+def test_rows_are_selected_by_their_values(mild, fitted, tables):
+    assert len(answers(mild("route", fitted, tables.new, "--where", "id=q1?"))) == 10
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--echo"], "--echo is for queries, and this router was fitted on numbers"),
+        (["--where", "id=none"], "no row has 'id=none'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(mild, fitted, tables, words, said):
+    done = mild("route", fitted, tables.new, *words)
+    assert done.code == 1
+    assert said in done.err
+
+
+def test_a_table_without_the_features_is_refused(mild, fitted, tables):
+    done = mild("route", fitted, tables.write({"f_0": [1.0]}, "short.csv"))
+    assert done.code == 1
+    assert "features must name columns of the file; 'f_1' is not one" in done.err
+
+
+def test_the_first_step_of_a_cascade_is_a_column(mild, tables):
+    folder = cascade_router(text=False).save(tables.folder / "cascade")
+    done = mild("route", folder, tables.new)
+    assert {(line["expert"], *line["first_step"]) for line in answers(done)} == {
+        ("small", "small", "medium")
+    }
+    assert done.err.count("first step") == 1
