@@ -130,6 +130,11 @@ REMOVED: tuple[Removed, ...] = (
         "Use mild.routers.ClusterRouter.",
     ),
     Removed(
+        "name",
+        "mild.routers.transformer",
+        "Use `experiments.llm.transformer`, from a checkout of the repository.",
+    ),
+    Removed(
         "option",
         "--balance",
         "Leave it out. For figures per value of a column, evaluate with --where COLUMN=VALUE.",

@@ -20,7 +20,6 @@ from mild.features import TextFeatures
 from mild.tuning.fitting import (
     as_given,
     fit_task,
-    fit_texts,
     make_router,
     make_step,
     router_of,
@@ -50,8 +49,8 @@ def fit(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes; or ``mild.data.Matrices``
-    router : "linear", "regression", "knn", "priced", "constant", "neural" or "transformer"; or
-        an unfitted router of ``mild.routers``
+    router : "linear", "regression", "knn", "priced", "constant" or "neural"; or an unfitted
+        router of ``mild.routers``
     beta : what asking an expert costs, in wrong answers: ``{"large": 0.5}``; the others cost nothing
     price_weight, latency_weight : wrong answers that one dollar, and one second, is worth
     text : "hashing" (the default), "static", "encoder", "hashing+encoder", "vectors" for the vectors of the
@@ -127,9 +126,8 @@ def fit_data(
     unfitted = clone(unfitted)
     name = type(unfitted).__name__
     if isinstance(data, Matrices):
-        if name in ("PricedRouter", "TransformerRouter"):
-            learns = "prices" if name == "PricedRouter" else "queries"
-            rule = f"{name} learns from {learns}, and this is a table of features and costs"
+        if name == "PricedRouter":
+            rule = "PricedRouter learns from prices, and this is a table of features and costs"
             raise invalid("router", f"must fit the table; {rule}.")
         return fit_matrices(data, unfitted, standardize is not False)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
@@ -141,19 +139,9 @@ def fit_data(
     order = task.fitting_order
     task = task.in_order(order)
     set_order(unfitted, order)
-    if hasattr(unfitted, "text_features"):
-        if text is not None or standardize:
-            rule = (
-                "is for routers that read features; a transformer router reads the queries itself."
-            )
-            raise invalid("standardize" if text is None else "text", rule)
-        if progress is not None:
-            unfitted.set_params(progress=progress)
-        fitted = fit_texts(task, unfitted)
-    else:
-        step = make_step(table, text, progress)
-        scale = step.kind == "vectors" if standardize is None else standardize
-        fitted = fit_task(task, standardized(unfitted, scale), step)
+    step = make_step(table, text, progress)
+    scale = step.kind == "vectors" if standardize is None else standardize
+    fitted = fit_task(task, standardized(unfitted, scale), step)
     return FittedData(router_of(fitted, task), fitted.features, task.as_given())
 
 
