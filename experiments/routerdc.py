@@ -72,7 +72,7 @@ def judge(scores: Floats, sets: list[str], chosen: Any) -> dict[str, list[float]
 
 def fine_tuned(texts: list[str], costs: Floats, new: list[str], model: str) -> Any:
     """Choices of an encoder that is fine-tuned with TDEF's loss."""
-    from mild.routers.transformer import TransformerRouter
+    from experiments.llm.transformer import TransformerRouter
 
     router = TransformerRouter(model, loss="tdef", epochs=FINE_TUNING_EPOCHS, max_length=128)
     return router.fit(texts, costs).predict(new)

@@ -27,7 +27,7 @@ USES = {
     "plot": "import mild.evaluation.displays, matplotlib.figure",
     "postgres": "import psycopg",
     "ray": "import mild.distributed.ray_connection, ray",
-    "transformer": "import mild.routers.transformer.network, transformers, onnx",
+    "encoder": "import mild.features.pooling, transformers, onnx",
 }
 # What a process of an extra has no use for. A gateway starts quickly and stays small.
 UNUSED = {

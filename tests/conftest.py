@@ -39,8 +39,7 @@ REMEDIES = {
     "anthropic": "pip install anthropic",
     "real model": "make test-real",
     "cuda": "run on a machine with a CUDA GPU",
-    "transformer": "pip install '.[transformer]'",
-    "encoder": "pip install '.[transformer]'",
+    "encoder": "pip install '.[encoder]'",
     "ray": "pip install '.[ray]'",
     "torch": "pip install '.[neural]'",
 }

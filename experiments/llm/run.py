@@ -383,7 +383,7 @@ class _Runner:
         seed: int,
         report: Tell,
     ) -> dict[str, Fitted]:
-        from mild.routers.transformer import DEBERTA, TransformerRouter
+        from experiments.llm.transformer import DEBERTA, TransformerRouter
 
         asked: dict[str, Any] = {"loss": method.name, "ties": "first"}
         if method.name in ("mild", "tdef"):
@@ -452,7 +452,7 @@ def _least(search: RouterCV) -> float:
 
 
 def _transformer_protocol(model: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    from mild.routers.transformer import DEBERTA, TransformerRouter
+    from experiments.llm.transformer import DEBERTA, TransformerRouter
 
     source = model or DEBERTA
     router = TransformerRouter(source, **options)

@@ -150,6 +150,11 @@ REMOVED: tuple[Removed, ...] = (
         "Use mild.routers.ClusterRouter.",
     ),
     Removed(
+        "name",
+        "mild.routers.transformer",
+        "Use `experiments.llm.transformer`, from a checkout of the repository.",
+    ),
+    Removed(
         "option",
         "--answer-column",
         "Convert the table once: `mild data convert FILE outcomes.parquet --answer-column COLUMN`.",

@@ -152,7 +152,7 @@ MANIFEST_CHANGES = [
     ("format", "other", "format in router.json must be 'mild-router'; got 'other'"),
     ("schema_version", 0, "schema_version in router.json must be a positive integer; got 0"),
     ("schema_version", True, "schema_version in router.json must be a positive integer; got True"),
-    ("kind", "quantum", "kind must be one of blend, cascade, constant"),
+    ("kind", "quantum", "kind must be one of blend, cascade"),
     ("kind", 3, "kind must be a string; got 3"),
     ("kind", "linear_costs", "setting decision is not known"),
     ("settings", [], "settings must be an object; got []"),

@@ -48,7 +48,7 @@ SETTING_CHANGES = [
         "standardized",
         "parts",
         [{"kind": "magic", "settings": {}}],
-        "kind must be one of blend, cascade, constant",
+        "kind must be one of blend, cascade",
     ),
     (
         "standardized",

@@ -85,7 +85,6 @@ FITTED_ON_VECTORS: list[Any] = ["tables/vectors.jsonl", "--text", "vectors"]
 # What a router needs, besides numpy, to be loaded.
 NEEDED = {
     "text_onnx": ("onnxruntime", "tokenizers"),
-    "text_transformer": ("onnxruntime", "tokenizers"),
     "text_static": ("tokenizers",),
 }
 

@@ -45,7 +45,6 @@ INTERNALS = {
     "outcome_cases": ("make_columns", "write_outcomes"),
     "replay_cases": ("NAMES", "make_log", "make_router"),
     "text_cases": ("make_texts",),
-    "transformer_cases": ("build_model",),
 }
 
 
@@ -222,15 +221,8 @@ def artifacts() -> None:
             (root / name).mkdir()
             mild.save(router, root / name / "router", expert_names=EXPERTS, text=step)
             textual(name, [*texts[:12], *queries[-6:]])
-        model = Path(place) / "bert"
-        model.mkdir()
-        inside.build_model(model, "bert")
-        words = ["tables/log.csv", "--router", "transformer", "--model", model]
-        by_command(root / "text_transformer", words)
-        for name in ("text_static", "text_transformer"):
-            manifest = root / name / "router" / "router.json"
-            manifest.write_text(manifest.read_text().replace(place, "/models"))
-        textual("text_transformer")
+        manifest = root / "text_static" / "router" / "router.json"
+        manifest.write_text(manifest.read_text().replace(place, "/models"))
     (root / "replay").mkdir()
     mild.save(inside.make_router(), root / "replay" / "router")
     textual("replay", ["what is 3 plus 4 together", "def f(x): return x[1] + 2;", ""])

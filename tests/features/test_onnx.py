@@ -63,7 +63,7 @@ def test_threads_are_as_many_as_was_asked_for(monkeypatch):
 
 
 def test_without_an_encoder_the_way_to_one_is_told():
-    with pytest.raises(InvalidInputError, match="come with an encoder: fine-tune one"):
+    with pytest.raises(InvalidInputError, match="come with an encoder: export fitted"):
         make_features("onnx").fit(["text"])
 
 

@@ -59,9 +59,7 @@ def source_of(router: Any) -> Router:
     params = router.get_params(deep=False) if hasattr(router, "get_params") else {}
     found = [_described(getattr(router, f"{key}_", None)) for key in ("best_family", "best_params")]
     info = RouterInfo(estimator=EstimatorInfo(name, _described(params), *found))
-    text = router.text_features() if hasattr(router, "text_features") else None
-    names = _feature_names(router)
-    return Router(policy, router.expert_names_, names, info, text)
+    return Router(policy, router.expert_names_, _feature_names(router), info)
 
 
 def _pipeline_source(pipeline: Any) -> Router:

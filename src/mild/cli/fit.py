@@ -63,7 +63,7 @@ def fit(
     out: o.Out,
     data: o.Source = None,
     router: Annotated[
-        str, Option(help="linear, regression, knn, priced, constant, neural, transformer.")
+        str, Option(help="linear, regression, knn, priced, constant, neural.")
     ] = "linear",
     cost: o.CostOptions,
     text: o.TextOptions,
@@ -96,9 +96,6 @@ def fit(
 
     shards.check()
     arguments = params.arguments()
-    if router == "transformer":
-        # --model then names the transformer, not the text features.
-        arguments["model"], text = text.model, o.TextOptions(text.text)
     source = OutcomeSource(data, reading, cost)
     streamed = shards.apply_to(data)
     if not streamed and (shards.jobs is not None or shards.scratch is not None):

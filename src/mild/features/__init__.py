@@ -16,6 +16,7 @@ from mild.features.combined import CombinedFeatures
 from mild.features.encoder import EncoderFeatures
 from mild.features.hashing import HashingFeatures
 from mild.features.onnx import OnnxFeatures
+from mild.features.onnx_export import onnx_features
 from mild.features.static import StaticFeatures
 from mild.features.vectors import VectorFeatures
 
@@ -30,6 +31,7 @@ __all__ = [
     "VectorFeatures",
     "check_input",
     "make_features",
+    "onnx_features",
 ]
 
 _CLASSES = (

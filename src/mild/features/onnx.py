@@ -23,7 +23,7 @@ INPUTS = ("input_ids", "attention_mask")
 
 @dataclass(eq=False, repr=False)
 class OnnxFeatures(EmbeddingFeatures):
-    """Vectors of an encoder that was fine-tuned or exported. Serving needs onnxruntime and tokenizers.
+    """Vectors of an encoder that ``onnx_features`` exported. Serving needs onnxruntime and tokenizers.
 
     A saved router contains both files, ``encoder.onnx`` and ``tokenizer.json``, with their SHA-256. They
     are opened when the first text is read. ``OMP_NUM_THREADS`` sets the number of threads; the default is
@@ -54,8 +54,8 @@ class OnnxFeatures(EmbeddingFeatures):
     def check_parameters(self) -> None:
         if not self.encoder:
             raise InvalidInputError(
-                "onnx features come with an encoder: fine-tune one with TransformerRouter "
-                "(--router transformer), or export one with mild.routers.transformer.onnx_features."
+                "onnx features come with an encoder: export fitted EncoderFeatures with "
+                "mild.features.onnx_features."
             )
 
     def _forget(self) -> None:

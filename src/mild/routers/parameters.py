@@ -56,9 +56,9 @@ _COUNTS = (
     "patience",
 )
 _NUMBERS = {
-    "be positive": ("clip", "head_lr", "lr", "temperature"),
+    "be positive": ("lr", "temperature"),
     "be non-negative": ("weight_decay",),
-    "lie in [0, 1)": ("dropout", "validation_fraction", "warmup"),
+    "lie in [0, 1)": ("validation_fraction",),
     "lie in (0, 1)": ("confidence",),
     "lie in [0, 1]": ("diagonal",),
 }
@@ -70,23 +70,19 @@ _OPTIONS = {
     "grid": ("ratios", "paper"),
     "loss": LOSSES,
     "optimizer": ("adamw", "adam", "sgd"),
-    "pooling": ("auto", "cls", "mean"),
-    "precision": ("float32", "bfloat16"),
     "sampling": ("over", "under"),
     "schedule": ("onecycle",),
     "ties": LABEL_TIES,
 }
 CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "surrogate": lambda name, value: parse_surrogate(value),
-    # Special tokens and a few more.
-    "max_length": partial(check_integer, low=8),
     **dict.fromkeys(_STRENGTHS, check_strength),
     **dict.fromkeys(_COUNTS, check_integer),
     **{n: partial(check_number, rule=rule) for rule, names in _NUMBERS.items() for n in names},
     **{name: partial(check_option, allowed=known) for name, known in _OPTIONS.items()},
 }
 # Parameters that may be None.
-OPTIONAL = ("cost_scale", "head_lr", "margin_strengths", "sampling", "schedule", "ties", "total")
+OPTIONAL = ("cost_scale", "margin_strengths", "sampling", "schedule", "ties", "total")
 
 
 def check_parameters(estimator: Any) -> None:

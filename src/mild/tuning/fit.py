@@ -15,7 +15,6 @@ from mild.errors import DegenerateDataWarning
 from mild.features import TextFeatures
 from mild.tuning.fitting import (
     fit_task,
-    fit_texts,
     is_scaled,
     make_router,
     router_of,
@@ -46,8 +45,8 @@ def fit(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
-    router : "linear", "regression", "knn", "priced", "constant", "neural" or "transformer"; or
-        an unfitted router of ``mild.routers``
+    router : "linear", "regression", "knn", "priced", "constant" or "neural"; or an unfitted
+        router of ``mild.routers``
     beta : what asking an expert costs, in wrong answers: ``{"large": 0.5}``; the others cost nothing
     price_weight, latency_weight : wrong answers that one dollar, and one second, is worth
     text : "hashing" (the default), "static", "encoder", "hashing+encoder", "vectors" for the vectors of the
@@ -119,9 +118,8 @@ def fit_data(
     unfitted = clone(unfitted)
     name = type(unfitted).__name__
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
-    if table.given_costs is not None and name in ("PricedRouter", "TransformerRouter"):
-        learns = "prices" if name == "PricedRouter" else "queries"
-        rule = f"{name} learns from {learns}, and this is a table of numbers"
+    if table.given_costs is not None and name == "PricedRouter":
+        rule = "PricedRouter learns from prices, and this is a table of numbers"
         raise invalid("router", f"must fit the table; {rule}.")
     task = make_task(table, terms)
     check_rows(task)
@@ -131,19 +129,9 @@ def fit_data(
     order = task.fitting_order
     task = task.in_order(order)
     set_order(unfitted, order)
-    if hasattr(unfitted, "text_features"):
-        if text is not None or standardize:
-            rule = (
-                "is for routers that read features; a transformer router reads the queries itself."
-            )
-            raise invalid("standardize" if text is None else "text", rule)
-        if progress is not None:
-            unfitted.set_params(progress=progress)
-        fitted = fit_texts(task, unfitted)
-    else:
-        step = table_step(table, text, progress)
-        model = standardized(unfitted, is_scaled(standardize, step))
-        fitted = fit_task(task, model, step)
+    step = table_step(table, text, progress)
+    model = standardized(unfitted, is_scaled(standardize, step))
+    fitted = fit_task(task, model, step)
     return FittedData(router_of(fitted, task), fitted.features, task.as_given())
 
 

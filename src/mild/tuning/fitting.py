@@ -42,7 +42,6 @@ ROUTERS = {
     "priced": "PricedRouter",
     "constant": "ConstantRouter",
     "neural": "NeuralRouter",
-    "transformer": "TransformerRouter",
 }
 
 
@@ -68,8 +67,7 @@ def make_router(
             raise invalid("params", rule)
         return router
     check_option("router", router, ROUTERS)
-    module = "mild.routers.transformer" if router == "transformer" else "mild.routers"
-    router_class = getattr(importlib.import_module(module), ROUTERS[router])
+    router_class = getattr(importlib.import_module("mild.routers"), ROUTERS[router])
     known = inspect.signature(router_class).parameters
     given = {key: value for key, value in params.items() if value is not None}
     for key in given:
@@ -252,16 +250,6 @@ def fit_labels(router: Any, groups: Any, prefix: str = "") -> dict[str, Any]:
     if isinstance(router, RouterCV):
         return {f"{prefix}groups": groups}
     return {}
-
-
-def fit_texts(task: Task, model: Any) -> Fitted:
-    """Fit a router that reads the queries themselves, such as a TransformerRouter."""
-    from mild.routers.base import NamedCosts
-
-    check_rows(task)
-    named = NamedCosts.of(task.costs, task.table.expert_names)
-    model.fit(task.table.queries, named)
-    return Fitted(model, model.text_features(), model.features(task.table.queries))
 
 
 def task_info(task: Task) -> RouterInfo:

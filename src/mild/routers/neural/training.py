@@ -187,18 +187,6 @@ def learning_rate(step: int, steps: int) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * part)) / 2
 
 
-def warmup_rate(step: int, steps: int, warmup: float) -> float:
-    """Linear warm-up and decay: the rate of a step, counted from 0, as a share of the largest.
-
-    >>> [round(warmup_rate(step, 10, 0.2), 3) for step in (0, 1, 2, 9)]
-    [0.5, 1.0, 1.0, 0.125]
-    """
-    rise = round(warmup * steps)
-    if step < rise:
-        return (step + 1) / rise
-    return (steps - step) / max(1, steps - rise)
-
-
 @contextmanager
 def own_randomness(device: torch.device) -> Iterator[Callable[[int], None]]:
     """Yield a function that seeds torch's generators, and put them back as they were at the end."""

@@ -7,8 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="networks are trained with it")
 
-from mild.routers.neural.training import make_optimizer, warmup_rate  # noqa: E402
-from mild.routers.transformer.network import PooledEncoder, RoutingNetwork, batches  # noqa: E402
+from experiments.llm.transformer.network import (  # noqa: E402
+    DensePooledEncoder,
+    RoutingNetwork,
+    batches,
+)
+from experiments.llm.transformer.router import warmup_rate  # noqa: E402
+from mild.features.pooling import PooledEncoder  # noqa: E402
+from mild.routers.neural.training import make_optimizer  # noqa: E402
 
 
 class Ramp(torch.nn.Module):
@@ -48,23 +54,23 @@ def test_the_rate_rises_then_falls_to_zero():
 
 
 def test_pooling_leaves_padding_out():
-    mean = RoutingNetwork(PooledEncoder(Ramp(), "mean", 2, False), 2, pad=9).embed(ROWS)
+    mean = RoutingNetwork(PooledEncoder(Ramp(), "mean", 2), 2, pad=9).embed(ROWS)
     np.testing.assert_allclose(mean, [[4, 50 / 3], [2, 4], [4, 25]], rtol=1e-6)
-    first = RoutingNetwork(PooledEncoder(Ramp(), "cls", 2, False), 2, pad=9).embed(ROWS)
+    first = RoutingNetwork(PooledEncoder(Ramp(), "cls", 2), 2, pad=9).embed(ROWS)
     np.testing.assert_allclose(first, [[3, 9], [2, 4], [7, 49]])
-    unit = RoutingNetwork(PooledEncoder(Ramp(), "mean", 2, False, True), 2, pad=9).embed(ROWS)
+    unit = RoutingNetwork(PooledEncoder(Ramp(), "mean", 2, True), 2, pad=9).embed(ROWS)
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, rtol=1e-6)
 
 
 def test_all_experts_start_equal_and_training_mode_scores_alike():
-    network = RoutingNetwork(PooledEncoder(Ramp(), "mean", 2, False), 3, pad=0)
+    network = RoutingNetwork(PooledEncoder(Ramp(), "mean", 2), 3, pad=0)
     assert torch.equal(network.train()(ROWS), torch.zeros(3, 3))
     torch.nn.init.normal_(network.head.weight)
     torch.testing.assert_close(network.train()(ROWS), network.eval()(ROWS))
 
 
 def test_decay_spares_vectors_and_the_head_has_its_own_rate():
-    network = RoutingNetwork(PooledEncoder(Ramp(), "cls", 2, True), 3, pad=0)
+    network = RoutingNetwork(DensePooledEncoder(Ramp(), "cls", 2), 3, pad=0)
     parts = [(network.encoder, 5e-5), (network.head, 1e-3)]
     groups = make_optimizer(parts, 0.01).param_groups
     found = [(g["lr"], g["weight_decay"], [v.ndim for v in g["params"]]) for g in groups]

@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pytest
 
+from experiments.llm.transformer import DEBERTA, TransformerRouter
 from mild.errors import (
     DegenerateDataWarning,
     InvalidInputError,
     MissingExtraError,
 )
 from mild.metrics import best_constant, deferral_loss
-from mild.routers.transformer import DEBERTA, TransformerRouter
 from tolerances import rounding
 from transformer_cases import make_task
 
@@ -192,9 +192,7 @@ def test_predicting_takes_texts_alone(fitted):
 @pytest.mark.parametrize("package", ["torch", "transformers"])
 def test_a_missing_package_is_named(models, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(
-        MissingExtraError, match=r"torch and transformers; pip install .*transformer"
-    ):
+    with pytest.raises(MissingExtraError, match=r"torch and transformers; pip install .*encoder"):
         small(models["bert"]).fit(TEXTS[:8], COSTS[:8])
 
 

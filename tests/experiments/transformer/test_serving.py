@@ -9,14 +9,11 @@ import sys
 import numpy as np
 import pytest
 
+from experiments.llm.transformer import TransformerRouter
 from mild.artifact import load, save
-from mild.errors import ArtifactError, MissingExtraError
-from mild.features import EncoderFeatures, OnnxFeatures
+from mild.features import OnnxFeatures
 from mild.routers.linear import LinearRouter
-from mild.routers.transformer import TransformerRouter, onnx_features, serving
-from mild.routers.transformer.serving import exported
 from text_cases import ODD_TEXTS
-from tolerances import rounding
 from transformer_cases import make_task
 
 for needed in ("torch", "transformers", "onnx", "onnxruntime"):
@@ -75,11 +72,6 @@ def test_it_serves_where_torch_and_transformers_cannot_be_imported(router, saved
     assert json.loads(done.stdout) == router.predict(MIXED).tolist()
 
 
-def test_saving_a_fitted_router_takes_its_encoder_along(router, tmp_path):
-    loaded = load(save(router, tmp_path / "other"))
-    np.testing.assert_array_equal(loaded.predict_texts(TEXTS), router.predict(TEXTS))
-
-
 def test_a_loaded_router_is_saved_again_and_replaced(saved, tmp_path):
     again = save(load(saved), tmp_path / "again")
     for name in ("encoder.onnx", "tokenizer.json"):
@@ -87,50 +79,3 @@ def test_a_loaded_router_is_saved_again_and_replaced(saved, tmp_path):
     plain = LinearRouter().fit([[0.0], [1.0]], [[0, 1], [1, 0]])
     save(plain, again, overwrite=True)
     assert {path.name for path in again.iterdir()} == {"router.json", "tensors.safetensors"}
-
-
-def test_an_export_that_gives_other_vectors_is_refused(router, monkeypatch):
-    from mild.routers.transformer.network import RoutingNetwork
-
-    real = RoutingNetwork.embed
-    monkeypatch.setattr(RoutingNetwork, "embed", lambda *given: real(*given) + 1e-2)
-    tokens = router._tokens
-    with pytest.raises(ArtifactError, match=r"they differ by 0.01"):
-        exported(router._network.encoder, router._tokenizer, tokens.max_length, tokens.pad)
-
-
-def test_an_encoder_of_two_gigabytes_is_refused(router, monkeypatch):
-    monkeypatch.setattr(serving, "MOST", 1000)
-    with pytest.raises(ArtifactError, match="less than 2 GB of weights"):
-        serving.to_onnx(router._network.encoder)
-
-
-def test_saving_without_onnx_names_the_package(router, monkeypatch):
-    import importlib.util
-
-    real = importlib.util.find_spec
-    hidden = lambda name, *rest: None if name == "onnx" else real(name, *rest)  # noqa: E731
-    monkeypatch.setattr(importlib.util, "find_spec", hidden)
-    with pytest.raises(MissingExtraError, match=r"needs the package onnx; pip install"):
-        serving.to_onnx(router._network.encoder)
-
-
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_frozen_encoder_features_are_served_by_the_same_path(models, pooling, tmp_path):
-    import shutil
-
-    folder = shutil.copytree(models["bert"], tmp_path / "encoder")
-    (folder / "1_Pooling").mkdir()
-    first = {"pooling_mode_cls_token": pooling == "cls"}
-    (folder / "1_Pooling/config.json").write_text(json.dumps(first))
-    (folder / "modules.json").write_text(json.dumps([{"type": "a.Normalize"}]))
-    features = EncoderFeatures(folder, cache=False, max_length=24).fit(TEXTS)
-    carried = onnx_features(features)
-    # Vectors of length 1 that lie close together: the scale makes their rounding large.
-    near = rounding(np.float32, 1 / carried.state()[1]["scale"].item())
-    np.testing.assert_allclose(carried.transform(MIXED), features.transform(MIXED), **near)
-    router = LinearRouter().fit(features.transform(TEXTS), COSTS)
-    loaded = load(save(router, tmp_path / "router", text=carried))
-    np.testing.assert_array_equal(
-        loaded.predict_texts(TEXTS), router.predict(features.transform(TEXTS))
-    )

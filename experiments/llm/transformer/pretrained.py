@@ -57,7 +57,7 @@ def load_pretrained(name: str, download: bool = False) -> Pretrained:
     Weights are read from safetensors where there are any; a ``pytorch_model.bin`` by torch's loader for
     weights alone, which builds tensors and nothing else.
     """
-    _, transformers = import_extra("transformer routers", "transformer", "torch", "transformers")
+    _, transformers = import_extra("transformer routers", "encoder", "torch", "transformers")
     folder = find_folder(name, download)
     where: dict[str, Any] = {
         "pretrained_model_name_or_path": str(folder),

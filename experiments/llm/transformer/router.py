@@ -12,19 +12,20 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from experiments.llm.transformer.pretrained import load_pretrained
 from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
 from mild.core.costs import cheapest
 from mild.errors import InvalidInputError, check_option
 from mild.features import OnnxFeatures
 from mild.features.base import Rows, check_texts
+from mild.features.onnx_export import exported
 from mild.features.pretrained import Tokens
 from mild.policies import Decoder, LinearPolicy
 from mild.routers.linear import LinearRouter
 from mild.routers.neural.router import NetworkRouter
 from mild.routers.objective import LABEL_LOSSES, Targets, training_targets
+from mild.routers.parameters import check_number
 from mild.routers.search import RouterCV
-from mild.routers.transformer.pretrained import load_pretrained
-from mild.routers.transformer.serving import exported
 
 #: The paper's router.
 DEBERTA = "microsoft/deberta-v3-xsmall"
@@ -43,9 +44,8 @@ class TransformerRouter(NetworkRouter):
     AdamW. Epochs and learning rate are the paper's; it does not say its batch size, weight decay, warm-up
     or length. ``fit(texts, costs)`` takes a list of strings where other routers take numbers.
 
-    ``save`` (or ``mild.save``) writes a folder that serves without torch: the encoder as ONNX, the
-    tokenizer, and the head as an ordinary linear router. Fitting needs torch and transformers, saving
-    onnx and onnxruntime as well.
+    ``save`` writes a folder that serves without torch: the encoder as ONNX, the tokenizer, and the head as
+    an ordinary linear router. Fitting needs torch and transformers, saving onnx and onnxruntime as well.
 
     Parameters
     ----------
@@ -99,9 +99,14 @@ class TransformerRouter(NetworkRouter):
         self._warn_if_degenerate(costs, by_label=self.loss in LABEL_LOSSES)
         loaded = load_pretrained(os.fspath(self.model), self.download)
         # Imported here: these modules import torch.
+        from experiments.llm.transformer.network import (
+            DensePooledEncoder,
+            RoutingNetwork,
+            TextProblem,
+        )
+        from mild.features.pooling import PooledEncoder
         from mild.routers.neural import training
         from mild.routers.neural.network import find_device
-        from mild.routers.transformer.network import PooledEncoder, RoutingNetwork, TextProblem
 
         targets = self._targets(X, costs, sample_weight, seed)
         length = min(int(self.max_length), loaded.longest)
@@ -119,7 +124,10 @@ class TransformerRouter(NetworkRouter):
         run = training.Run()
         with training.own_randomness(device) as reseed:
             reseed(seed)
-            encoder = PooledEncoder(loaded.model, pooling, loaded.width, pooling == "cls")
+            if pooling == "cls":
+                encoder: PooledEncoder = DensePooledEncoder(loaded.model, pooling, loaded.width)
+            else:
+                encoder = PooledEncoder(loaded.model, pooling, loaded.width)
             network = RoutingNetwork(
                 encoder, costs.shape[1], loaded.pad, float(self.dropout), self.precision
             ).to(device)
@@ -132,7 +140,7 @@ class TransformerRouter(NetworkRouter):
                     problem,
                     training.make_optimizer(parts, float(self.weight_decay)),
                     reseed,
-                    schedule=partial(training.warmup_rate, warmup=float(self.warmup)),
+                    schedule=partial(warmup_rate, warmup=float(self.warmup)),
                     clip=float(self.clip),
                     step_progress=self.progress,
                 )
@@ -175,6 +183,15 @@ class TransformerRouter(NetworkRouter):
         if not isinstance(self.model, (str, os.PathLike)) or not os.fspath(self.model):
             raise invalid("model", f"must be a folder or a name; got {self.model!r}.")
         super()._check_options()
+        if self.head_lr is not None:
+            check_number("head_lr", self.head_lr, "be positive")
+        check_number("clip", self.clip, "be positive")
+        check_number("dropout", self.dropout, "lie in [0, 1)")
+        check_number("warmup", self.warmup, "lie in [0, 1)")
+        # Special tokens and a few more.
+        check_integer("max_length", self.max_length, 8)
+        check_option("pooling", self.pooling, ("auto", "cls", "mean"))
+        check_option("precision", self.precision, ("float32", "bfloat16"))
         if isinstance(self.margins, str):
             check_option("margins", self.margins, ("theory", "uniform", "tuned"))
 
@@ -200,6 +217,18 @@ class TransformerRouter(NetworkRouter):
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
         return tags
+
+
+def warmup_rate(step: int, steps: int, warmup: float) -> float:
+    """Linear warm-up and decay: the rate of a step, counted from 0, as a share of the largest.
+
+    >>> [round(warmup_rate(step, 10, 0.2), 3) for step in (0, 1, 2, 9)]
+    [0.5, 1.0, 1.0, 0.125]
+    """
+    rise = round(warmup * steps)
+    if step < rise:
+        return (step + 1) / rise
+    return (steps - step) / max(1, steps - rise)
 
 
 def tuned_margins(

@@ -1,4 +1,4 @@
-"""Export of an encoder to ONNX, checked against the network it was made from."""
+"""Export of a sentence encoder to ONNX, checked against the network it was made from."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mild.errors import ArtifactError, MissingExtraError, install_hint
-from mild.features import EncoderFeatures, OnnxFeatures
-from mild.features.encoder import RunningEncoder, find_encoder
-from mild.features.onnx import ENCODER_FILE, INPUTS
+from mild.features.encoder import EncoderFeatures, RunningEncoder, find_encoder
+from mild.features.onnx import ENCODER_FILE, INPUTS, OnnxFeatures
 from mild.features.pretrained import Tokens
 
 if TYPE_CHECKING:
-    from mild.routers.transformer.network import PooledEncoder
+    from mild.features.pooling import PooledEncoder
 
 #: Largest difference between vectors of the network and of its export, relative to the largest entry.
 TOLERANCE = 1e-4
@@ -37,15 +36,18 @@ PROBES = (
 
 def exported(encoder: PooledEncoder, tokenizer: bytes, max_length: int, pad: int) -> OnnxFeatures:
     """The encoder as features that need neither torch nor transformers, with a scale of 1."""
-    from mild.routers.transformer.network import RoutingNetwork
+    import torch
 
-    if next(encoder.parameters()).device.type != "cpu":
-        encoder = copy.deepcopy(encoder).to("cpu")
+    from mild.features.pooling import encode_rows
+
+    cpu = torch.device("cpu")
+    if next(encoder.parameters()).device != cpu:
+        encoder = copy.deepcopy(encoder).to(cpu)
     encoder.eval()
     features = OnnxFeatures(to_onnx(encoder), tokenizer, max_length=max_length, pad=pad)
     features.take_scale(np.zeros(encoder.width), np.ones(1))
     ids = Tokens(tokenizer, max_length, pad).ids(PROBES)
-    expected = RoutingNetwork(encoder, 1, pad).embed(ids)
+    expected = encode_rows(encoder, ids, pad, cpu).numpy()
     difference = float(np.abs(features.vectorize(PROBES) - expected).max())
     if not difference <= TOLERANCE * max(1.0, float(np.abs(expected).max())):
         raise ArtifactError(
@@ -59,8 +61,7 @@ def to_onnx(encoder: PooledEncoder) -> bytes:
     """Model of an encoder on the CPU: input_ids, attention_mask (n, length) -> vector (n, width)."""
     if importlib.util.find_spec("onnx") is None:
         raise MissingExtraError(
-            "a transformer router is written as ONNX, which needs the package onnx; "
-            f"{install_hint('transformer')}."
+            f"exporting an encoder needs the package onnx; {install_hint('encoder')}."
         )
     import torch
 
@@ -94,17 +95,21 @@ def to_onnx(encoder: PooledEncoder) -> bytes:
 def onnx_features(features: EncoderFeatures) -> OnnxFeatures:
     """Fitted sentence-encoder features as ONNX: the same vectors, saved with the router.
 
+    The router then serves with onnxruntime and tokenizers, without torch and transformers.
+
+    Examples
+    --------
     >>> from mild.artifact import save
     >>> def save_without_torch(router, features, folder):
     ...     return save(router, folder, text=onnx_features(features))
     """
-    from mild.routers.transformer.network import PooledEncoder
+    from mild.features.pooling import PooledEncoder
 
     settings, tensors = features.state()
     files = find_encoder(str(features.source), settings["path"])
     running = RunningEncoder(files, settings["max_length"], "cpu")
     model, tokenizer = running.model, running.tokenizer
-    pooled = PooledEncoder(model, files.pooling, files.width, False, files.normalize)
+    pooled = PooledEncoder(model, files.pooling, files.width, files.normalize)
     content = tokenizer.backend_tokenizer.to_str().encode()
     pad = int(tokenizer.pad_token_id or 0)
     found = exported(pooled, content, settings["max_length"], pad)

@@ -8,8 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
+from experiments.llm.transformer.pretrained import find_folder, load_pretrained
 from mild.errors import DataFileError
-from mild.routers.transformer.pretrained import find_folder, load_pretrained
 from transformer_cases import build_config
 
 torch = pytest.importorskip("torch", reason="encoders are loaded with it")

@@ -12,43 +12,26 @@ from torch import Tensor, nn
 
 from mild.core.arrays import IntArray
 from mild.features.base import Rows
-from mild.features.pretrained import Ids, batches_by_length, padded
+from mild.features.pooling import PooledEncoder, encode_rows, model_inputs
+from mild.features.pretrained import Ids
 from mild.routers.neural.network import Problem
 
 # Batches among whose texts those of similar length are put together: less padding, still random.
 POOL = 16
 
 
-class PooledEncoder(nn.Module):
-    """Token numbers and their mask (n, length) to vectors (n, width) of a module of transformers.
+class DensePooledEncoder(PooledEncoder):
+    """A pooled encoder whose vectors go through a layer and a GELU, as in DeBERTa."""
 
-    Vectors are the mean of the tokens or the first one ("cls"), if ``dense`` with a layer and a GELU, as in
-    DeBERTa, and if ``normalize`` scaled to norm 1.
-    """
-
-    def __init__(
-        self, model: nn.Module, pooling: str, width: int, dense: bool, normalize: bool = False
-    ) -> None:
-        super().__init__()
-        self.model = model
-        self.pooling = pooling
-        self.width = width
-        self.normalize = normalize
-        self.dense = nn.Linear(width, width) if dense else None
-        if self.dense is not None:
-            nn.init.normal_(self.dense.weight, std=0.02)
-            nn.init.zeros_(self.dense.bias)
+    def __init__(self, model: nn.Module, pooling: str, width: int) -> None:
+        super().__init__(model, pooling, width)
+        self.dense = nn.Linear(width, width)
+        nn.init.normal_(self.dense.weight, std=0.02)
+        nn.init.zeros_(self.dense.bias)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        hidden = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        if self.pooling == "cls":
-            rows = hidden[:, 0]
-        else:
-            kept = attention_mask[..., None].to(hidden.dtype)
-            rows = (hidden * kept).sum(1) / kept.sum(1).clamp(min=1)
-        if self.dense is not None:
-            rows = nn.functional.gelu(self.dense(rows))
-        return nn.functional.normalize(rows, dim=1) if self.normalize else rows
+        pooled = super().forward(input_ids, attention_mask)
+        return nn.functional.gelu(self.dense(pooled))
 
 
 class RoutingNetwork(nn.Module):
@@ -79,29 +62,20 @@ class RoutingNetwork(nn.Module):
         """Scores (n, n_experts); in training all rows are one batch."""
         if not self.training:
             return torch.as_tensor(self.head(self.vectors(rows)))
-        device = self.head.weight.device.type
-        lower = self.precision == "bfloat16" and device == "cuda"
-        with torch.autocast(device, torch.bfloat16, enabled=lower):
-            vectors = self.encoder(*self._inputs(rows))
+        device = self.head.weight.device
+        lower = self.precision == "bfloat16" and device.type == "cuda"
+        with torch.autocast(device.type, torch.bfloat16, enabled=lower):
+            vectors = self.encoder(*model_inputs(rows, self.pad, device))
         return torch.as_tensor(self.head(self.dropout(vectors.float())))
 
     def vectors(self, rows: Sequence[Ids]) -> Tensor:
         """Vectors (n, width) in float32, without gradients."""
-        result = torch.empty((len(rows), self.encoder.width), device=self.head.weight.device)
-        with torch.no_grad():
-            for places in batches_by_length(rows):
-                result[places] = self.encoder(*self._inputs([rows[place] for place in places]))
-        return result
+        return encode_rows(self.encoder, rows, self.pad, self.head.weight.device)
 
     def embed(self, rows: Sequence[Ids]) -> Rows:
         """Vectors (n, width) as an array; the network is left in evaluation mode."""
         self.eval()
         return np.asarray(self.vectors(rows).cpu().numpy(), np.float32)
-
-    def _inputs(self, rows: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-        device = self.head.weight.device
-        ids, mask = padded(rows, self.pad)
-        return torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
 
 
 class TextProblem(Problem):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from experiments.llm.transformer import TransformerRouter
+from experiments.llm.transformer.router import held_out_rows
 from mild.core.costs import cheapest
-from mild.routers.transformer import TransformerRouter
-from mild.routers.transformer.router import held_out_rows
 from transformer_cases import make_task
 
 TEXTS, COSTS = make_task(120)
