@@ -15,7 +15,7 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.data import Matrices, OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.errors import DegenerateDataWarning
+from mild.errors import DegenerateDataWarning, check_arguments
 from mild.features import TextFeatures
 from mild.tuning.fitting import (
     as_given,
@@ -30,6 +30,7 @@ from mild.tuning.fitting import (
 from mild.tuning.tasks import Progress, Task, check_rows, fitting_order, make_task
 
 
+@check_arguments
 def fit(
     data: Any,
     router: Any = "linear",
