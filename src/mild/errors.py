@@ -69,6 +69,7 @@ CODES = {
 }  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class MildError(Exception):
@@ -211,10 +212,12 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
-            if name not in known and not takes_any:
-                message = removal_message("parameter", name, qualified_name)
-                if message is not None:
-                    raise InvalidInputError(message, parameter=name, code="removed")
+            if name in known:
+                continue
+            message = removal_message("parameter", name, qualified_name)
+            if message is not None:
+                raise InvalidInputError(message, parameter=name, code="removed")
+            if not takes_any:
                 close = difflib.get_close_matches(name, known, n=1)
                 remedy = (
                     f". Did you mean {close[0]!r}?" if close else f"; it takes {listed(known)}."
@@ -229,6 +232,12 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def check_constructor(kind: type[T]) -> type[T]:
+    """The class with errors of mild for arguments that its constructor does not take."""
+    kind.__init__ = check_arguments(kind.__init__)  # type: ignore[method-assign]
+    return kind
 
 
 def missing_name(module: str, name: str) -> AttributeError:

@@ -25,7 +25,7 @@ from mild.core.rounding import (
     is_less,
     tie_ranks,
 )
-from mild.errors import TuningInterruptedWarning, counted
+from mild.errors import TuningInterruptedWarning, check_arguments, check_constructor, counted
 from mild.metrics import (
     Verdict,
     common_constant,
@@ -64,6 +64,7 @@ MEMORY_ROWS = 500
 SHARING = ("linear", "knn")
 
 
+@check_constructor
 @dataclass(eq=False, repr=False)
 class RouterCV(BaseRouter):
     """Chooses margins, strength and, if asked, the family of the router, then fits it on all rows.
@@ -151,6 +152,7 @@ class RouterCV(BaseRouter):
     random_state: Any = 0
     memory: SearchMemory | None = None
 
+    @check_arguments
     def fit(
         self,
         X: Any,

@@ -19,7 +19,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.rounding import OUTCOMES, cheapest_expected
-from mild.errors import InvalidInputError, UnsupportedError
+from mild.errors import InvalidInputError, UnsupportedError, check_arguments
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter, unwarned
 from mild.routers.baselines import mean_costs
@@ -86,6 +86,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             return super().set_params(**params)
         return self._set_params("estimators", **params)
 
+    @check_arguments
     def fit(
         self,
         X: Any,

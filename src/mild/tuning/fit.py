@@ -11,7 +11,7 @@ from mild.artifact import Router
 from mild.core.arrays import invalid
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.errors import DegenerateDataWarning
+from mild.errors import DegenerateDataWarning, check_arguments
 from mild.features import TextFeatures
 from mild.tuning.fitting import (
     fit_task,
@@ -25,6 +25,7 @@ from mild.tuning.fitting import (
 from mild.tuning.tasks import Progress, Task, check_rows, make_task
 
 
+@check_arguments
 def fit(
     data: Any,
     router: Any = "linear",

@@ -22,7 +22,7 @@ from mild.core.arrays import (
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.data.describing import describe_prices, has_unused_prices
-from mild.errors import TuningInterruptedWarning
+from mild.errors import TuningInterruptedWarning, check_arguments
 from mild.features import TextFeatures
 from mild.metrics import Verdict, target_of_choices, verdict_of_choices
 from mild.metrics.curves import TradeoffCurve, prices_unused
@@ -82,6 +82,7 @@ CHOICES = {
 }
 
 
+@check_arguments
 def tune(
     data: Any,
     *,

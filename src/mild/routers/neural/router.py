@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, invalid
-from mild.errors import ConvergenceWarning, InvalidInputError, MissingExtraError, install_hint
+from mild.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    MissingExtraError,
+    check_constructor,
+    install_hint,
+)
 from mild.policies import Decoder, ScorePolicy
 from mild.routers.base import SurrogateRouter
 from mild.routers.objective import LABEL_LOSSES, training_targets
@@ -32,6 +38,7 @@ class NetworkRouter(SurrogateRouter):
     progress: Callable[[int, int, str], Any] | None = None
 
 
+@check_constructor
 @dataclass(eq=False, repr=False)
 class NeuralRouter(NetworkRouter):
     """Scores ``f(x, k)`` of a network, trained on a surrogate of the deferral loss.
