@@ -23,6 +23,7 @@ from mild.core.arrays import (
     check_number,
     check_rewards,
     check_scores,
+    check_share,
     float_matrix,
     float_vector,
     invalid,
@@ -381,7 +382,7 @@ def consistency(
     regret = float(probability @ (risk - minimal_risk(gain, rho)))
     if modulus is None:
         modulus = 1.0 if rule == "argmax" else strong_concavity(rho).value
-    check_number("modulus", modulus, modulus > 0, "positive")
+    check_number("modulus", modulus, "be positive")
     sound = rule == "stationary" or bool((rho == rho[0]).all())
     return Consistency(
         target_regret=float(
@@ -512,7 +513,7 @@ def _check_membership(
             "must be non-negative with row sums of at most 1. Use one-hot rows for "
             "labels, reward_distribution(rewards) for deferral.",
         )
-    check_number("norm", norm, norm >= 0, "non-negative")
+    check_number("norm", norm, "be finite and non-negative")
     return array, check_margins(margins, array.shape[1])
 
 
@@ -592,10 +593,8 @@ def margin_bound(
         raise invalid("scores", "must have at least one row; got 0.")
     rho = check_margins(margins, p)
     size = float_vector("lengths", lengths, n)
-    check_number("norm", norm, norm >= 0, "non-negative")
-    check_number("delta", delta, delta > 0, "positive")
-    if delta >= 1:
-        raise invalid("delta", f"must lie in (0, 1); got {delta!r}.")
+    check_number("norm", norm, "be finite and non-negative")
+    check_share("delta", delta)
     if labels is not None and rewards is None:
         y = check_labels(labels, (n, p))
         member: FloatArray = np.eye(p)[y]
@@ -710,12 +709,12 @@ def router_bound(
     if np.isnan(table).any():
         raise invalid("costs", "must be known for every expert in every row of the bound; got NaN.")
     rho = check_margins(margins, p)
-    check_number("radius", radius, radius > 0, "positive")
+    check_number("radius", radius, "be positive")
     gain = make_rewards(table, rewards, scale, strength).astype(np.float64)
     present = float(gain.sum(axis=1).max())
     unit = present or 1.0
     if largest_total is not None:
-        unit = check_number("largest_total", largest_total, largest_total > 0, "positive")
+        unit = check_number("largest_total", largest_total, "be positive")
     if present > unit * (1 + 1e-9):
         raise invalid(
             "largest_total",

@@ -70,5 +70,5 @@ def test_too_few_draws_for_the_confidence_are_refused():
     with pytest.raises(InvalidInputError, match=r"n_draws must be at least .* = 40; got 39"):
         check_draws("n_draws", 39, 0.95)
     for confidence in (0.0, 1.0, NAN):
-        with pytest.raises(InvalidInputError, match="between"):
+        with pytest.raises(InvalidInputError, match="confidence must"):
             check_draws("n_draws", 1000, confidence)

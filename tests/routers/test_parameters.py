@@ -79,7 +79,7 @@ def test_a_bad_parameter_is_refused_by_name(make, name, value):
     [
         (LinearRouter, {"loss": "mld"}, "got 'mld'. Did you mean 'mild'?"),
         (LinearRouter, {"alpha": -1}, "alpha must be finite and non-negative; got -1."),
-        (LinearRouter, {"alpha": "a"}, "alpha must be a number"),
+        (LinearRouter, {"alpha": "a"}, "alpha must be a finite number"),
         (LinearRouter, {"max_iter": 0}, "max_iter must be an integer, at least 1; got 0."),
         (LinearRouter, {"surrogate": 1.5}, "must be convex for LinearRouter (tau <= 1)"),
         (LinearRouter, {"margins": [1, 0, 1]}, "must be positive and finite; got 0 for expert 1."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -158,9 +158,7 @@ def check_labels(labels: ArrayLike, shape: tuple[int, ...], name: str = "labels"
 
 def check_strength(name: str, value: Any) -> float:
     """Return a finite, non-negative number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise invalid(name, f"must be a number; got {value!r}.")
-    return check_number(name, value, value >= 0, "non-negative")
+    return check_number(name, value, "be finite and non-negative")
 
 
 def check_integer(name: str, value: Any, low: int = 1, high: int | None = None) -> int:
@@ -180,15 +178,25 @@ def check_jobs(n_jobs: Any) -> None:
 
 def check_share(name: str, value: Any) -> float:
     """Return a number between 0 and 1, both excluded."""
-    if not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise invalid(name, f"must lie between 0 and 1; got {value!r}.")
-    return float(value)
+    return check_number(name, value, "lie between 0 and 1")
 
 
-def check_number(name: str, value: Any, valid: Any, rule: str) -> float:
-    """Return ``value`` if it is finite and ``valid``; ``rule`` says in words what is valid."""
-    if not (np.isfinite(value) and valid):
-        raise invalid(name, f"must be finite and {rule}; got {value!r}.")
+#: What a number must do, in words, and the condition.
+RULES: Mapping[str, Callable[[float], bool]] = {
+    "be positive": lambda value: value > 0,
+    "be finite and non-negative": lambda value: value >= 0,
+    "lie between 0 and 1": lambda value: 0 < value < 1,
+    "lie in [0, 1)": lambda value: 0 <= value < 1,
+    "lie in [0, 1]": lambda value: 0 <= value <= 1,
+}
+
+
+def check_number(name: str, value: Any, rule: str) -> float:
+    """Return a finite number that follows one of ``RULES``."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise invalid(name, f"must be a finite number; got {value!r}.")
+    if not RULES[rule](float(value)):
+        raise invalid(name, f"must {rule}; got {value!r}.")
     return float(value)
 
 

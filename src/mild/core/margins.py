@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from mild.core.arrays import FloatArray, IntArray, check_costs, check_margins, float_vector, invalid
+from mild.core.arrays import (
+    FloatArray,
+    IntArray,
+    check_costs,
+    check_margins,
+    check_number,
+    float_vector,
+    invalid,
+)
 from mild.core.costs import ALL_REWARDS, label_of, reward_distribution, rewards_of
 from mild.errors import InvalidInputError, check_option
 
@@ -108,8 +116,7 @@ def theory_margins(
     array([1.33333333, 0.66666667])
     """
     weights = float_vector("mass", mass, nonzero=True)
-    if not 0 <= share_below <= 1:
-        raise invalid("share_below", f"must lie in [0, 1]; got {share_below}.")
+    check_number("share_below", share_below, "lie in [0, 1]")
     weights = np.maximum(weights, min(1.0, weights[weights > 0].min()))
     small = weights < share_below * weights.sum()
     if small.any():

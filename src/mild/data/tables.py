@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -425,24 +425,43 @@ def _decode(source: Path | bytes) -> str:
 
 def _check_rows(text: str, mark: str) -> None:
     """Refuse the first row of a CSV file with too many or too few cells."""
+    records = csv_records(text, mark)
+    for record in records:
+        n_columns = records[0].n_cells
+        if record.n_cells != n_columns:
+            raise DataFileError(
+                f"line {record.line} has {counted(record.n_cells, 'column')} where the header has "
+                f"{n_columns}; a text with {'commas' if mark == ',' else 'tabs'}, quotes or line "
+                f"breaks must stand in double quotes."
+            )
+
+
+class CsvRecord(NamedTuple):
+    """A record of a CSV file that is not empty, the header included."""
+
+    line: int  # number of its first line
+    n_cells: int
+    text: str  # as it is written, with its line breaks
+
+
+def csv_records(text: str, delimiter: str) -> list[CsvRecord]:
+    """The records of a CSV file; a text in quotes may hold line breaks."""
+    lines = list(io.StringIO(text, newline=""))
+    records = []
+    n_read = 0
     limit = csv.field_size_limit(MAX_BLOCK)
-    line = 1
     try:
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
-        header = next(rows, [])
-        line = rows.line_num + 1
-        for row in rows:
-            if row and len(row) != len(header):
-                raise DataFileError(
-                    f"line {line} has {counted(len(row), 'column')} where the header has {len(header)}; "
-                    f"a text with {'commas' if mark == ',' else 'tabs'}, quotes or line breaks must stand "
-                    f"in double quotes."
-                )
-            line = rows.line_num + 1
+        reader = csv.reader(iter(lines), delimiter=delimiter)
+        for cells in reader:
+            if cells:
+                record = "".join(lines[n_read : reader.line_num])
+                records.append(CsvRecord(n_read + 1, len(cells), record))
+            n_read = reader.line_num
     except csv.Error as error:
-        raise DataFileError(f"line {line} is not valid CSV ({error}).") from error
+        raise DataFileError(f"line {n_read + 1} is not valid CSV ({error}).") from error
     finally:
         csv.field_size_limit(limit)
+    return records
 
 
 def _read_json(source: Path | bytes, texts: Collection[str]) -> Any:

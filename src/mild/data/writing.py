@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
@@ -28,8 +27,8 @@ from mild.data.outcomes import choose_contents
 from mild.data.queries import query_texts
 from mild.data.selection import find_split
 from mild.data.tables import (
-    MAX_BLOCK,
     STDIN,
+    csv_records,
     find_tables,
     naming,
     number_matrix,
@@ -421,19 +420,5 @@ def _json_rows(text: str) -> _TextRows | _JsonRows:
 
 def _csv_rows(text: str, kind: str) -> _TextRows:
     """The header of a CSV file, and its records as they are written, line breaks in quotes included."""
-    lines = list(io.StringIO(text, newline=""))
-    delimiter = "\t" if kind == ".tsv" else ","
-    records: list[str] = []
-    start = 0
-    limit = csv.field_size_limit(MAX_BLOCK)
-    try:
-        reader = csv.reader(iter(lines), delimiter=delimiter)
-        for cells in reader:
-            if cells:
-                records.append("".join(lines[start : reader.line_num]))
-            start = reader.line_num
-    except csv.Error as error:
-        raise DataFileError(f"line {start + 1} is not valid CSV ({error}).") from error
-    finally:
-        csv.field_size_limit(limit)
-    return _TextRows(records[0], records[1:])
+    header, *records = csv_records(text, "\t" if kind == ".tsv" else ",")
+    return _TextRows(header.text, [record.text for record in records])

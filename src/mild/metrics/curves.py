@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
+from mild.core.arrays import (
+    FloatArray,
+    IntArray,
+    check_entries,
+    check_number,
+    float_matrix,
+    invalid,
+)
 from mild.core.rounding import OUTCOMES, cheapest_expected, first_least, tie_ranks
 from mild.errors import ArtifactError
 from mild.metrics.routing import expert_shares
@@ -284,8 +291,7 @@ class TwoExpertCurve:
 
         RouteLLM reports levels 0.2, 0.5 and 0.8. Between thresholds the share is interpolated.
         """
-        if not 0 <= level <= 1:
-            raise invalid("level", f"must lie in [0, 1]; got {level}.")
+        check_number("level", level, "lie in [0, 1]")
         recovered = self.pgr
         reached = int(np.argmax(recovered >= level))
         if reached == 0:

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
-from numbers import Real
 from typing import Any
 
-from mild.core.arrays import check_integer, check_strength, invalid
+from mild.core.arrays import check_integer, check_number, check_strength
 from mild.core.costs import LABEL_TIES
 from mild.core.decisions import DECISIONS
 from mild.core.surrogates import parse_surrogate
 from mild.errors import OptionError, check_option
 from mild.routers.objective import LOSSES
-
-RULES = {
-    "be positive": lambda value: value > 0,
-    "be non-negative": lambda value: value >= 0,
-    "lie in [0, 1)": lambda value: 0 <= value < 1,
-    "lie in (0, 1)": lambda value: 0 < value < 1,
-    "lie in [0, 1]": lambda value: 0 <= value <= 1,
-}
-
-
-def check_number(name: str, value: Any, rule: str) -> float:
-    """Return a finite number that follows one of ``RULES``."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        raise invalid(name, f"must be a finite number; got {value!r}.")
-    if not RULES[rule](value):
-        raise invalid(name, f"must {rule}; got {value!r}.")
-    return float(value)
-
 
 _STRENGTHS = (
     "alpha",
@@ -57,9 +37,9 @@ _COUNTS = (
 )
 _NUMBERS = {
     "be positive": ("lr", "temperature"),
-    "be non-negative": ("weight_decay",),
+    "be finite and non-negative": ("weight_decay",),
     "lie in [0, 1)": ("validation_fraction",),
-    "lie in (0, 1)": ("confidence",),
+    "lie between 0 and 1": ("confidence",),
     "lie in [0, 1]": ("diagonal",),
 }
 _OPTIONS = {

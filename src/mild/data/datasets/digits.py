@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import FloatArray, IntArray, check_share
 from mild.core.costs import cost_matrix
 from mild.data.datasets.synthetic import RoutingData
 from mild.errors import check_option
@@ -72,8 +72,7 @@ def digits_scenario(
     check_option("setup", setup, SETUPS)
     check_option("experts", experts, EXPERTS)
     check_option("cost", cost, COSTS)
-    if not 0 < test_size < 1:
-        raise invalid("test_size", f"must lie in (0, 1); got {test_size}.")
+    check_share("test_size", test_size)
     pixels, labels = load_digits(return_X_y=True)
     pixels, labels = pixels / 16.0, labels.astype(np.intp)
     rng = np.random.default_rng(random_state)

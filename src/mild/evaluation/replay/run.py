@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from mild.artifact import Router
-from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    check_number,
+    check_share,
+    invalid,
+)
 from mild.errors import counted, listed
 from mild.evaluation.off_policy import (
     ENOUGH_CHANGED,
@@ -84,10 +91,8 @@ def replay(
     """
     if errors is not None:
         check_price_weight(price_weight)
-    if not 0 <= explore <= 1:
-        raise invalid("explore", f"must lie in [0, 1]; got {explore}.")
-    if not 0 < confidence < 1:
-        raise invalid("confidence", f"must lie in (0, 1); got {confidence}.")
+    check_number("explore", explore, "lie in [0, 1]")
+    check_share("confidence", confidence)
     left_out: Counter[str] = Counter()
     rows = collect_rows(
         read_draws(ledger, left_out, texts, errors, weights, since, until), router, seed
