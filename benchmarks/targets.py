@@ -78,7 +78,6 @@ PROBABILITY, GUARANTEE = 0.8, 0.9
 RULES = {"margin": PROBABILITY, "default": TARGET_PROBABILITY}
 KEEP = (0.9, 0.95, 0.98, 1.0)
 LOSSES = (0.02,)
-SAVE = (0.2, 0.5, 0.7)
 # Limits of dollars, from the cheapest expert's (0) to the best expert's (1).
 LEVELS = (0.1, 0.3, 0.6)
 LIMITS = (0.02, 0.05)
@@ -93,9 +92,8 @@ def targets(table: OutcomeTable) -> list[dict[str, float]]:
     return [
         *({"keep_quality": value} for value in KEEP),
         *({"max_quality_loss": value} for value in LOSSES),
-        *({"save_dollars": value} for value in SAVE),
         *({"max_dollars": value} for value in dollars),
-        {"keep_quality": 0.9, "save_dollars": 0.3},
+        {"keep_quality": 0.9, "max_dollars": float(f"{0.7 * best:.3g}")},
     ]
 
 
@@ -142,7 +140,7 @@ def judged(router: Router, target: Target, X: Any, test: OutcomeTable) -> dict[s
     quality, dollars = test.scores[rows, chosen].mean(), 1000 * test.prices[rows, chosen].mean()
     best = test.expert_names.index(info.best_expert)
     other, price = test.scores[:, best].mean(), 1000 * test.prices[:, best].mean()
-    least, most = target.limits(float(other), float(price))
+    least, most = target.limits(float(other))
     return {
         "stated": info.likely is not False,
         "met": bool(quality >= least - 1e-9 and dollars <= most + 1e-9),
@@ -233,7 +231,7 @@ def cascade_draw(file: Path, draw: int) -> list[dict[str, Any]]:
             target = Target(**wanted, target_probability=probability)
             solved = solve(target, own, table.expert_names)
             quality, dollars, other, price = figures(rows, solved, table.expert_names)
-            least, most = target.limits(other, price)
+            least, most = target.limits(other)
             one = {"target": wanted, "rule": rule, "stated": bool(solved.met and solved.likely)}
             one |= {"met": bool(quality >= least - 1e-9 and dollars <= most + 1e-9)}
             one |= {"kept": quality / other, "saved": 1 - dollars / price}

@@ -300,6 +300,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--save-dollars",
+        "Use --max-dollars, dollars per 1,000 queries.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
         "--scores",
         "Convert the table once: `mild data convert FILE outcomes.parquet --scores COLUMNS`.",
         where=("add-expert", "compare", "data describe", "evaluate", "fit", "report", "tune"),
@@ -315,6 +321,12 @@ REMOVED: tuple[Removed, ...] = (
         "--strength",
         'Use Python: `mild.fit(table, rewards="baseline", strength=0.5)`.',
         where=("fit", "tune"),
+    ),
+    Removed(
+        "option",
+        "--strong-share",
+        "Use --max-dollars with prices of 0 for the weak and 1 for the strong expert.",
+        where=("tune",),
     ),
     Removed(
         "option",
@@ -426,9 +438,21 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "save_dollars",
+        "Use max_dollars, dollars per 1,000 queries.",
+        where=("tune", "with_target"),
+    ),
+    Removed(
+        "parameter",
         "strata",
         "Pass sample_weight, such as scikit-learn's compute_sample_weight('balanced', strata).",
         where=("RouterCV.fit",),
+    ),
+    Removed(
+        "parameter",
+        "strong_share",
+        "Use max_dollars with prices of 0 for the weak and 1 for the strong expert.",
+        where=("tune", "with_target"),
     ),
     Removed(
         "parameter",
@@ -447,6 +471,18 @@ REMOVED: tuple[Removed, ...] = (
         "vectors",
         "Leave it out: a column `embedding` is found, and `mild data convert` makes one of another column.",
         where=("split_file",),
+    ),
+    Removed(
+        "setting",
+        "save_dollars",
+        "Use max_dollars, dollars per 1,000 requests.",
+        where=("routing.target",),
+    ),
+    Removed(
+        "setting",
+        "strong_share",
+        "Use max_dollars with prices of 0 for the weak and 1 for the strong expert in the table.",
+        where=("routing.target",),
     ),
 )
 

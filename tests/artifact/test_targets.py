@@ -24,7 +24,6 @@ def curve():
         np.array([-1, -1, -1, 0, 1]),
         np.array([0.9, 0.85, 0.6, 0.6, 0.88]),
         np.array([10.0, 4.0, 1.0, 1.0, 10.0]),
-        np.array([0.9, 0.3, 0.0, 0.0, 1.0]),
         1,
     )
 
@@ -35,8 +34,7 @@ def curve():
         ({"keep_quality": 0.95}, 1, True),
         ({"max_quality_loss": 0.0}, 0, True),
         ({"max_dollars": 4.0}, 1, True),
-        ({"save_dollars": 0.8}, 2, True),
-        ({"strong_share": 0.3}, 1, True),
+        ({"max_dollars": 2.0}, 2, True),
         ({"keep_quality": 0.95, "max_dollars": 20.0}, 1, True),
         ({"max_dollars": 0.5}, 2, False),
         ({"keep_quality": 1.2}, 0, False),
@@ -53,7 +51,7 @@ def with_errors(loss=0.01, dollars=0.5, folds=5):
     learned = curve().experts < 0
     quality, price = np.where(learned, loss, 0.02), np.where(learned, dollars, 0.0)
     difference = np.where(curve().experts == 1, 0.0, quality)
-    errors = CurveErrors(quality, difference, price, price, np.where(learned, 0.05, 0.0), folds)
+    errors = CurveErrors(quality, difference, price, folds)
     return replace(curve(), errors=errors)
 
 
@@ -66,8 +64,6 @@ def with_errors(loss=0.01, dollars=0.5, folds=5):
         ({"max_quality_loss": 0.03}, 0.0),
         ({"max_dollars": 4.0}, 50.0),
         ({"max_dollars": 4.0, "target_probability": 0.5}, 5.0),
-        ({"save_dollars": 0.6}, 50.0),
-        ({"strong_share": 0.3}, 50.0),
         ({"keep_quality": 0.95, "max_dollars": 5.0}, 5.0),
     ],
 )
@@ -132,15 +128,8 @@ def test_quantiles_are_those_of_scipy(freedom):
         assert upper_quantile(probability, freedom) == pytest.approx(other.ppf(probability))
 
 
-def test_a_curve_without_dollars_is_the_same_after_json():
-    errors = replace(with_errors().errors, dollars=None, extra=None)
-    bare = replace(curve(), dollars=None, errors=errors)
-    again = TradeoffCurve.from_dict(bare.as_dict(NAMES), NAMES)
-    assert (again.dollars, again.errors.dollars, again.errors.extra) == (None, None, None)
-
-
 @pytest.mark.parametrize(
-    "change", [{"loss": [0.1]}, {"quality": [-1.0] * 5}, {"folds": None}, {"extra": None}]
+    "change", [{"loss": [0.1]}, {"quality": [-1.0] * 5}, {"folds": None}, {"dollars": None}]
 )
 def test_damaged_errors_are_refused(change):
     content = with_errors().as_dict(NAMES)
@@ -158,7 +147,7 @@ def test_damaged_errors_are_refused(change):
         {"expert": 3},
         {"quality": [float("nan")] * 5},
         {"best_expert": "nobody"},
-        {"strong_share": None},
+        {"dollars_per_1000": None},
     ],
 )
 def test_a_damaged_record_is_refused(change):
@@ -246,8 +235,8 @@ def test_a_target_that_is_no_number_is_refused(value):
 
 
 def test_numbers_of_numpy_are_targets():
-    wanted = Target(max_dollars=np.float32(2), strong_share=np.int64(1)).wanted
-    assert wanted == {"max_dollars": 2, "strong_share": 1}
+    wanted = Target(max_dollars=np.float32(2), max_quality_loss=np.int64(1)).wanted
+    assert wanted == {"max_quality_loss": 1, "max_dollars": 2}
 
 
 def test_a_guarantee_cannot_be_given_after_the_fit():

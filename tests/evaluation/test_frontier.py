@@ -161,9 +161,7 @@ def limits(rows, target):
     [
         ({"keep_quality": 0.9}, 0.9, None, True),
         ({"max_quality_loss": 0.25, "max_dollars": 2.0}, 0.75, 2.0, False),
-        ({"save_dollars": 0.5}, None, 10.0, True),
-        ({"strong_share": 0.5}, None, None, True),
-        ({"strong_share": 0.2}, None, None, False),
+        ({"max_dollars": 10.0}, None, 10.0, True),
     ],
 )
 def test_limits_of_a_target_are_those_of_the_best_expert_on_these_rows(
@@ -180,7 +178,7 @@ def test_a_router_without_a_target_has_no_limits():
     assert frontier(rows)["target"] is None
 
 
-def test_without_prices_a_target_of_dollars_has_no_limit():
+def test_without_prices_it_is_not_known_whether_a_target_of_dollars_is_met():
     rows = gathered(make_table(SCORES, prices=None), [0, 0, 1, 2])
-    found = limits(rows, {"save_dollars": 0.5, "keep_quality": 0.9})
-    assert (found["quality"], found["dollars"], found["kept"]) == (0.9, None, None)
+    found = limits(rows, {"max_dollars": 5.0, "keep_quality": 0.9})
+    assert (found["quality"], found["dollars"], found["kept"]) == (0.9, 5.0, None)

@@ -60,7 +60,6 @@ def trading_router(best=0.88):
         "expert": [None, None, None, "small", "large"],
         "quality": [0.9, 0.85, 0.6, 0.6, best],
         "dollars_per_1000": [10.0, 4.0, 1.0, 1.0, 10.0],
-        "strong_share": [0.9, 0.3, 0.0, 0.0, 1.0],
         "best_expert": "large",
     }
     return replace(router, info=replace(router.info, tradeoffs=tradeoffs))

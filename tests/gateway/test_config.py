@@ -175,9 +175,9 @@ def test_a_key_is_needed_unless_this_machine_alone_can_ask(tmp_path, host, state
 
 def test_a_target_is_read(tmp_path):
     file = tmp_path / "mild.toml"
-    file.write_text(LEAST + "[routing]\ntarget = { keep_quality = 1.02, save_dollars = 0.4 }\n")
+    file.write_text(LEAST + "[routing]\ntarget = { keep_quality = 1.02, max_dollars = 4 }\n")
     found = read_settings(file).routing.target.target
-    assert found.wanted == {"keep_quality": 1.02, "save_dollars": 0.4}
+    assert found.wanted == {"keep_quality": 1.02, "max_dollars": 4.0}
     assert found.target_probability == 0.5
 
 
@@ -236,7 +236,7 @@ OF_TABLE = [
     ('[routing]\ntarget = "max_dollars"', "routing.target"),
     ("[routing]\ntarget = { max_dollar = 2 }", "routing.target.max_dollar"),
     ("[routing.target]\nquality = 0.9", "routing.target.quality"),
-    ("[routing.target]\nstrong_share = 2", "routing.target.strong_share"),
+    ("[routing.target]\nmax_quality_loss = 2", "routing.target.max_quality_loss"),
     ("[limits]\nmax_body = 1", "limits.max_body"),
     ("[limits]\nbody_seconds = 0", "limits.body_seconds"),
     ("[access]\nbudget = 1", "access.budget"),

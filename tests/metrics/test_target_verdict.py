@@ -45,7 +45,7 @@ def test_the_figures_by_hand():
     assert found.quality_loss.estimate == pytest.approx(scores[:, 1].mean() - own)
     assert found.dollars_saved.estimate == pytest.approx(1 - paid / prices[:, 1].mean())
     assert found.dollars_per_1000.estimate == pytest.approx(1000 * paid)
-    assert found.strong_share.estimate == pytest.approx(chosen.mean())
+    assert found.reference_share.estimate == pytest.approx(chosen.mean())
     fields = json.loads(json.dumps(verdict(found).as_dict()))["target"]
     assert fields["quality_kept"]["estimate"] == found.quality_kept.estimate
     assert fields["reference"] == "large"
@@ -57,8 +57,6 @@ def test_the_figures_by_hand():
         ("keep_quality", "quality_kept", 1),
         ("max_quality_loss", "quality_loss", -1),
         ("max_dollars", "dollars_per_1000", -1),
-        ("save_dollars", "dollars_saved", 1),
-        ("strong_share", "strong_share", -1),
     ],
 )
 def test_whole_interval_part_of_it_or_none_of_it_meets_a_limit(name, figure, sign):
@@ -84,14 +82,14 @@ def test_whole_interval_part_of_it_or_none_of_it_meets_a_limit(name, figure, sig
 
 def test_of_several_targets_one_that_is_missed_for_certain_decides():
     known = case()
-    both = judge({"keep_quality": 0.1, "save_dollars": 0.99}, *known)
+    both = judge({"keep_quality": 0.1, "max_dollars": 1.0}, *known)
     assert (both.met, verdict(both).pays) == (False, False)
-    assert verdict(judge({"keep_quality": 0.1, "save_dollars": 0.01}, *known)).pays is True
+    assert verdict(judge({"keep_quality": 0.1, "max_dollars": 39.0}, *known)).pays is True
 
 
 def test_what_is_not_known_leaves_the_answer_open():
     scores, prices, chosen = case()
-    found = judge({"save_dollars": 0.1}, scores, None, chosen)
+    found = judge({"max_dollars": 30.0}, scores, None, chosen)
     assert (found.met, found.dollars_saved, verdict(found).pays) == (None, None, None)
     unpriced = prices.copy()
     unpriced[:, 0] = np.nan
@@ -159,7 +157,7 @@ def test_few_rows_are_too_few_unless_every_choice_is_the_reference():
     assert replace(verdict(few, 3), identical=True).pays is None
     same = judge({"keep_quality": 0.9}, scores, prices, np.ones(3, int))
     assert verdict(same, 3).pays is True
-    paid = judge({"save_dollars": 0.1}, scores, prices, np.ones(3, int))
+    paid = judge({"max_dollars": 20.0}, scores, prices, np.ones(3, int))
     assert verdict(paid, 3).pays is None
 
 

@@ -89,8 +89,8 @@ def test_the_figures_of_a_cascade_are_what_its_runs_paid(kept):
     assert [step["rows"] for step in figures["steps"]] == np.bincount(run.step).tolist()
     # The reference is asked in the rows that come to its step.
     share = run.asked[:, table.expert_names.index("large")].mean()
-    assert kept.target.strong_share.estimate == pytest.approx(share, abs=0.1)
-    assert kept.verdict.target.strong_share.estimate == kept.target.strong_share.estimate
+    assert kept.target.reference_share.estimate == pytest.approx(share, abs=0.1)
+    assert kept.verdict.target.reference_share.estimate == kept.target.reference_share.estimate
 
 
 def test_a_cascade_is_saved_with_the_router_without_answers(kept, tmp_path):
@@ -293,7 +293,7 @@ def test_cascades_are_settings_beside_trade_offs_and_experts():
     places = np.flatnonzero(frontier.curve.experts == -2)
     assert frontier.curve.quality[places] == pytest.approx(held.cascades.quality.mean(axis=0))
     assert frontier.curve.dollars[places] == pytest.approx([4.0, 2.0])
-    assert frontier.curve.shares[places] == pytest.approx([0.5, 0.5])
+    assert frontier.reference_shares.mean(axis=0)[places] == pytest.approx([0.5, 0.5])
     found = solve(Target(keep_quality=0.9), held, ["small", "large"])
     assert (found.cascade, found.t, found.expert) == (True, 2.0, None)
     # One that misses the target ends the sequence, whatever comes behind.
@@ -302,7 +302,7 @@ def test_cascades_are_settings_beside_trade_offs_and_experts():
     )
     assert broken.t == 1.0
     bare = solve(Target(keep_quality=0.9), held_rows(quality=(0.5, 0.4)), ["small", "large"])
-    assert (bare.cascade, bare.strong_share.estimate) == (False, 1.0)
+    assert (bare.cascade, bare.reference_share.estimate) == (False, 1.0)
 
 
 def test_a_certificate_stops_at_the_first_cascade_that_fails():

@@ -67,7 +67,7 @@ def test_the_verdict_is_of_the_setting_that_is_saved(results, number):
 def test_the_saved_router_decides_as_the_verdict_was_judged(results, outcomes):
     found = results[0]
     share = np.mean([name == "large" for name in found.router.route(outcomes.queries)])
-    assert share == pytest.approx(found.verdict.target.strong_share.estimate, abs=0.1)
+    assert share == pytest.approx(found.verdict.target.reference_share.estimate, abs=0.1)
     assert found.verdict.pays is True
     assert found.verdict.target.dollars_saved.low > 0.2
     assert found.verdict.estimate > 0, "the loss, which nobody asked for, is higher"

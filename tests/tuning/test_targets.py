@@ -74,25 +74,22 @@ def test_a_limit_of_dollars_is_kept_with_the_best_quality():
     allowed = [of(held, t) for t in trade_off_weights(held)]
     highest = max(q for q, price in allowed if price <= 5.0)
     assert bare.quality[Target(max_dollars=5.0).choose(bare).index] == pytest.approx(highest)
-    saving = solve(Target(save_dollars=0.4), held, NAMES)
-    assert saving.saved >= 0.4
-    assert saving.as_dict()["estimate"] == saving.dollars_per_1000.estimate
+    assert found.as_dict()["estimate"] == found.dollars_per_1000.estimate
 
 
-def test_the_strong_expert_gets_its_share_with_and_without_prices():
+def test_with_prices_of_0_and_1_dollars_limit_the_share_of_the_strong_expert():
     held = graded()
-    for dollars in (held.dollars, None):
-        prices = held.prices if dollars is not None else np.tile([0.0, 1.0], (400, 1))
-        rows = HeldOut(held.errors, prices, held.quality, dollars, held.groups)
-        found = solve(Target(strong_share=0.3), rows, NAMES)
-        assert 0.2 < found.strong_share.estimate <= 0.3 - found.margins["strong_share"]
-        assert found.as_dict()["estimate"] == found.strong_share.estimate
-        assert (found.dollars_per_1000 is None) == (dollars is None)
+    prices = np.tile([0.0, 1.0], (400, 1))
+    rows = HeldOut(held.errors, prices, held.quality, prices, held.groups)
+    found = solve(Target(max_dollars=300.0), rows, NAMES)
+    assert 0.2 < found.reference_share.estimate <= 0.3
+    assert found.dollars_per_1000.estimate == pytest.approx(1000 * found.reference_share.estimate)
 
 
 def test_of_two_targets_both_are_met():
     held = graded()
-    found = solve(Target(max_quality_loss=0.1, save_dollars=0.3), held, NAMES)
+    most = 700 * float(held.dollars[:, 1].mean())
+    found = solve(Target(max_quality_loss=0.1, max_dollars=most), held, NAMES)
     assert found.met
     assert found.quality_loss.estimate <= 0.1
     assert found.saved >= 0.3
@@ -154,8 +151,8 @@ def test_a_target_is_met_on_new_rows_as_often_as_stated(wanted, worse, lucky):
             known = curve if probability else replace(curve, errors=None)
             found = target.choose(known)
             assert found.likely, "the stated probability is what is tested"
-            best, index = future.best_index, found.index
-            least, most = target.limits(future.quality[best], future.dollars[best])
+            index = found.index
+            least, most = target.limits(future.quality[future.best_index])
             met[probability] += future.quality[index] >= least and future.dollars[index] <= most
             dollars[probability] += future.dollars[index] / draws
     assert met[0.8] >= 0.8 * draws
@@ -234,8 +231,7 @@ def test_rows_of_one_query_count_once():
         ({"keep_quality": 0.0}, "keep_quality"),
         ({"max_quality_loss": -0.1}, "max_quality_loss"),
         ({"max_dollars": float("inf")}, "max_dollars"),
-        ({"strong_share": 1.1}, "strong_share"),
-        ({"save_dollars": 1.0}, "save_dollars"),
+        ({"max_quality_loss": 1.1}, "max_quality_loss"),
         ({"max_quality_loss": 0.1, "guarantee": 1.0}, "guarantee"),
         ({"guarantee": 0.9}, "guarantee"),
         ({"keep_quality": 0.9, "guarantee": 0.9}, "guarantee"),
@@ -248,17 +244,16 @@ def test_targets_outside_their_range_are_refused(given, parameter):
 
 
 @pytest.mark.parametrize(
-    ("given", "n_experts", "priced", "parameter"),
+    ("given", "priced", "parameter"),
     [
-        ({"strong_share": 0.3}, 3, True, "strong_share"),
-        ({"keep_quality": 0.9}, 2, False, "keep_quality"),
-        ({"keep_quality": 95}, 2, True, "keep_quality"),
-        ({}, 2, True, "target"),
+        ({"keep_quality": 0.9}, False, "keep_quality"),
+        ({"keep_quality": 95}, True, "keep_quality"),
+        ({}, True, "target"),
     ],
 )
-def test_targets_that_a_table_cannot_have_are_refused(given, n_experts, priced, parameter):
+def test_targets_that_a_table_cannot_have_are_refused(given, priced, parameter):
     with pytest.raises(InvalidInputError) as refused:
-        Target(**given).check(n_experts, priced)
+        Target(**given).check(priced)
     assert refused.value.parameter == parameter
 
 
@@ -358,7 +353,6 @@ def test_the_curve_has_the_means_over_groups():
     best = found.curve.quality[found.curve.best_index]
     np.testing.assert_allclose(found.losses.mean(axis=0), best - found.curve.quality, atol=1e-12)
     np.testing.assert_allclose(1000 * found.dollars.mean(axis=0), found.curve.dollars)
-    np.testing.assert_allclose(found.shares.mean(axis=0), found.curve.shares)
 
 
 def test_a_single_expert_as_the_solution_keeps_the_heads(task, fitted, tmp_path):

@@ -736,9 +736,9 @@ class Router:
     def with_target(self, target: Target | None = None, **wanted: float) -> Router:
         """The router at the trade-off that meets targets on its held-out rows, as ``max_dollars=2``.
 
-        Targets are ``keep_quality``, ``max_quality_loss``, ``max_dollars``, ``strong_share`` and
-        ``save_dollars``. On the same number of new rows they are expected to be met; a
-        ``target_probability`` above 0.5 makes it more certain, by margins that ``info.target`` has.
+        Targets are ``keep_quality``, ``max_quality_loss`` and ``max_dollars``. On the same number of new
+        rows they are expected to be met; a ``target_probability`` above 0.5 makes it more certain, by
+        margins that ``info.target`` has.
 
         Parameters
         ----------

@@ -51,8 +51,6 @@ class Target:
     keep_quality : least quality, as a share of the best expert's
     max_quality_loss : largest difference of the best expert's quality to the router's
     max_dollars : most dollars per 1,000 queries
-    strong_share : largest share of queries for the better of two experts
-    save_dollars : least share of the best expert's dollars that is saved
     guarantee : probability with which ``max_quality_loss`` holds, over the calibration rows
     target_probability : probability with which the targets are to be met on the same number of new rows, an
         estimate; it sets the margin of a target without a guarantee. At 0.5 the router is expected to meet
@@ -65,8 +63,6 @@ class Target:
     keep_quality: float | None = None
     max_quality_loss: float | None = None
     max_dollars: float | None = None
-    strong_share: float | None = None
-    save_dollars: float | None = None
     guarantee: float | None = None
     target_probability: float = TARGET_PROBABILITY
 
@@ -76,8 +72,6 @@ class Target:
             "keep_quality": (0.0, math.inf, False),
             "max_quality_loss": (0.0, 1.0, True),
             "max_dollars": (0.0, math.inf, True),
-            "strong_share": (0.0, 1.0, True),
-            "save_dollars": (0.0, 1.0, False),
             "guarantee": (0.0, 1.0, False),
         }
         for name, (low, high, closed) in ranges.items():
@@ -119,10 +113,10 @@ class Target:
         """The targets that were given, for a sentence."""
         return ", ".join(f"{name} {value:g}" for name, value in self.wanted.items())
 
-    def limits(self, best_quality: float, best_dollars: float) -> tuple[float, float]:
-        """Least quality and most dollars that it asks for, given those of the best expert.
+    def limits(self, best_quality: float) -> tuple[float, float]:
+        """Least quality and most dollars that it asks for, given the quality of the best expert.
 
-        >>> Target(keep_quality=0.95, max_dollars=2).limits(0.8, 5.0)
+        >>> Target(keep_quality=0.95, max_dollars=2).limits(0.8)
         (0.76, 2)
         """
         least, most = 0.0, math.inf
@@ -132,8 +126,6 @@ class Target:
             least = max(least, best_quality - self.max_quality_loss)
         if self.max_dollars is not None:
             most = self.max_dollars
-        if self.save_dollars is not None:
-            most = min(most, (1 - self.save_dollars) * best_dollars)
         return least, most
 
     def choose(self, curve: TradeoffCurve) -> Choice:
@@ -154,7 +146,7 @@ class Target:
         rank = 2 - met.astype(int) - likely
         # Figures that differ by rounding are equal; of equal settings the first is taken.
         nearest = tie_ranks(np.where(likely, 0.0, sum(short.values(), zero)))
-        dollars = tie_ranks(zero if curve.dollars is None else curve.dollars)
+        dollars = tie_ranks(curve.dollars)
         quality = tie_ranks(-curve.quality)
         if set(QUALITY_TARGETS) & set(self.wanted):
             order = np.lexsort((quality, dollars, nearest, rank))
@@ -166,15 +158,14 @@ class Target:
 
     def _gaps(self, curve: TradeoffCurve) -> dict[str, FloatArray]:
         """By how much each setting (m,) is better than each target, in the unit of the target."""
-        quality, best = curve.quality, curve.best_index
-        dollars = np.zeros(len(quality)) if curve.dollars is None else curve.dollars
+        best_quality = float(curve.quality[curve.best_index])
         found: dict[str, FloatArray] = {}
         for name, value in self.wanted.items():
-            least, most = Target(**{name: value}).limits(float(quality[best]), float(dollars[best]))
+            least, most = Target(**{name: value}).limits(best_quality)
             if name in QUALITY_TARGETS:
-                found[name] = quality - least
+                found[name] = curve.quality - least
             else:
-                found[name] = value - curve.shares if name == "strong_share" else most - dollars
+                found[name] = most - curve.dollars
         return found
 
     def _margins(self, curve: TradeoffCurve) -> dict[str, FloatArray]:
@@ -195,23 +186,14 @@ class Target:
         lucky = upper_quantile(1 - miss / max(int(single.sum()) - 1, 1)) / math.sqrt(2)
         alone = max(upper_quantile(1 - miss / 2), lucky)
         quantile = np.where(single, alone, upper_quantile(1 - miss, freedom))
-        none = np.zeros(len(curve.weights))
-        dollars = none if errors.dollars is None else errors.dollars
-        extra = none if errors.extra is None else errors.extra
-        # A target limits a mean minus a share of the best expert's: errors of the mean and of the
-        # difference to the best expert's, and the share.
-        limited = {
-            "keep_quality": (errors.quality, errors.loss, self.keep_quality),
-            "max_quality_loss": (errors.quality, errors.loss, 1.0),
-            "max_dollars": (dollars, extra, 0.0),
-            "save_dollars": (dollars, extra, 1 - (self.save_dollars or 0.0)),
-            "strong_share": (errors.shares, none, 0.0),
-        }
+        # A target of quality limits a mean minus a share of the best expert's: these are the shares.
+        shares = {"keep_quality": self.keep_quality or 0.0, "max_quality_loss": 1.0}
 
         def error(name: str) -> FloatArray:
-            own, difference, share = limited[name]
-            share = share or 0.0
-            square = (1 - share) * (own**2 - share * own[best] ** 2) + share * difference**2
+            if name == "max_dollars":
+                return errors.dollars
+            own, share = errors.quality, shares[name]
+            square = (1 - share) * (own**2 - share * own[best] ** 2) + share * errors.loss**2
             return np.sqrt(np.maximum(square, 0))
 
         found = {name: quantile * error(name) for name in self.wanted}
@@ -220,15 +202,14 @@ class Target:
         return found
 
     def _scales(self, curve: TradeoffCurve) -> dict[str, float]:
-        """What a miss of each target is measured by: the best expert's quality or dollars, or 1."""
+        """What a miss of each target is measured by: the best expert's quality or dollars."""
         best = curve.best_index
         quality = max(float(curve.quality[best]), 1e-12)
-        dollars = 1.0 if curve.dollars is None else max(float(curve.dollars[best]), 1e-12)
-        scales = dict.fromkeys(QUALITY_TARGETS, quality) | {"strong_share": 1.0}
-        return {name: scales.get(name, dollars) for name in self.wanted}
+        dollars = max(float(curve.dollars[best]), 1e-12)
+        return {name: quality if name in QUALITY_TARGETS else dollars for name in self.wanted}
 
-    def check(self, n_experts: int, priced: bool) -> None:
-        """Refuse targets that make no sense for so many experts, or without prices."""
+    def check(self, priced: bool) -> None:
+        """Refuse targets that make no sense, also without prices."""
         if not self.wanted:
             raise invalid("target", "must state at least one target; got none.")
         # A router may be better than the best expert, but 95 is meant as 95 %.
@@ -236,11 +217,9 @@ class Target:
             rule = f"must be a share of the best expert's quality, below {_PERCENT}; got "
             rule += f"{self.keep_quality:g}. Write {self.keep_quality / 100:g} for {self.keep_quality:g} %."
             raise invalid("keep_quality", rule)
-        if self.strong_share is not None and n_experts != 2:
-            raise invalid("strong_share", f"is for two experts; got {n_experts}.")
-        for name in self.wanted:
-            if not priced and name != "strong_share":
-                raise invalid(name, "needs the prices of the experts; the table has none.")
+        if not priced:
+            name = next(iter(self.wanted))
+            raise invalid(name, "needs the prices of the experts; the table has none.")
 
 
 def _in_sequence(name: str, enough: BoolArray, curve: TradeoffCurve) -> BoolArray:
@@ -294,14 +273,13 @@ def margin_words(probability: float, likely: bool, margins: Mapping[str, float])
         return (
             "No margin was taken, because the router does not record how far its figures may vary."
         )
-    units = {"max_dollars": "${:.4g}", "save_dollars": "${:.4g}", "strong_share": "{:.4f}"}
-    stated = ", ".join(
-        units.get(name, "{:.4f}").format(margin)
-        + (" of quality" if name in QUALITY_TARGETS else "")
-        + (" per 1,000 queries" if name in ("max_dollars", "save_dollars") else "")
-        + (" of the queries" if name == "strong_share" else "")
-        for name, margin in margins.items()
-    )
+    parts = []
+    for name, margin in margins.items():
+        if name in QUALITY_TARGETS:
+            parts.append(f"{margin:.4f} of quality")
+        else:
+            parts.append(f"${margin:.4g} per 1,000 queries")
+    stated = ", ".join(parts)
     chance = "on the same number of new queries"
     more = "; for more certainty, raise target_probability (--target-probability 0.8)"
     if probability > TARGET_PROBABILITY:
@@ -347,15 +325,15 @@ def at_target(
             parameter="target",
         )
     curve = TradeoffCurve.from_dict(info.tradeoffs, names)
-    target.check(len(names), curve.dollars is not None)
+    target.check(priced=True)
     choice = target.choose(curve)
     index = choice.index
     expert = int(curve.experts[index])
     t = None if expert >= 0 else float(curve.weights[index])
     setting = f"always {names[expert]}" if t is None else "a trade-off"
-    figures = f"quality {curve.quality[index]:.4f}"
-    if curve.dollars is not None:
-        figures += f" and ${curve.dollars[index]:.4g} per 1,000 queries"
+    figures = (
+        f"quality {curve.quality[index]:.4f} and ${curve.dollars[index]:.4g} per 1,000 queries"
+    )
     if not choice.met:
         raise InvalidInputError(
             f"target {target.words} cannot be met on the held-out rows of the router; the nearest that can "

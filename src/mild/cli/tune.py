@@ -88,12 +88,6 @@ class TargetOptions:
     max_dollars: Annotated[
         float | None, Option(help="Maximum dollars per 1,000 queries, at the highest quality: 2.")
     ] = None
-    strong_share: Annotated[
-        float | None, Option(help="Maximum share of queries for the better of two experts: 0.3.")
-    ] = None
-    save_dollars: Annotated[
-        float | None, Option(help="Minimum share of the best expert's dollars to save: 0.4.")
-    ] = None
     target_probability: Annotated[
         float,
         Option(

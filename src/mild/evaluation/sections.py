@@ -189,8 +189,8 @@ def target_limits(solved: TargetInfo | None, judged: TargetVerdict | None) -> di
     """
     if solved is None or judged is None:
         return None
-    target, dollars = Target(**solved.target), judged.reference_dollars_per_1000
-    least, most = target.limits(judged.reference_quality, math.nan if dollars is None else dollars)
+    target = Target(**solved.target)
+    least, most = target.limits(judged.reference_quality)
     limits = {"quality": least or None, "dollars": most if math.isfinite(most) else None}
     return {
         "words": target.words,

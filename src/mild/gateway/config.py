@@ -94,10 +94,6 @@ class TargetSettings:
     """Largest loss of quality against the best single expert, in units of the score."""
     max_dollars: Amount | None = None
     """Most dollars per 1,000 requests, with the best quality."""
-    strong_share: _Share | None = None
-    """Largest share of the requests for the better of two experts."""
-    save_dollars: _ShareBelowOne | None = None
-    """Share of the best single expert's dollars that is saved, with the best quality."""
     target_probability: _Probability = 0.5
     """Probability with which the target is to hold on new requests, an estimate: with 0.5 it is expected
     to, and with more a safety margin makes it more certain.

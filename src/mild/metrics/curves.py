@@ -35,36 +35,30 @@ class CurveErrors:
     ----------
     quality : (m,) of the mean quality
     loss : (m,) of the difference to the best expert's quality
-    dollars : (m,) of the dollars per 1,000 queries; None if there are none
-    extra : (m,) of the difference to the best expert's dollars; None if there are none
-    shares : (m,) of the share of the best expert
+    dollars : (m,) of the dollars per 1,000 queries
     folds : parts of the rows, each with estimates of its own, between which these errors were measured; 0
         if they are those of the rows only
     """
 
     quality: FloatArray
     loss: FloatArray
-    dollars: FloatArray | None
-    extra: FloatArray | None
-    shares: FloatArray
+    dollars: FloatArray
     folds: int = 0
 
     @property
     def columns(self) -> list[FloatArray]:
         """The arrays."""
-        found = (self.quality, self.loss, self.dollars, self.extra, self.shares)
-        return [column for column in found if column is not None]
+        return [self.quality, self.loss, self.dollars]
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any] | None, priced: bool) -> CurveErrors | None:
+    def from_dict(cls, content: Mapping[str, Any] | None) -> CurveErrors | None:
         """From what ``TradeoffCurve.as_dict`` gave; None if it gave none."""
         if content is None:
             return None
-        quality, loss, shares = (np.array(content[k], float) for k in ("quality", "loss", "shares"))
-        dollars, extra = (
-            np.array(content[k], float) if priced else None for k in ("dollars", "extra")
+        quality, loss, dollars = (
+            np.array(content[name], float) for name in ("quality", "loss", "dollars")
         )
-        return cls(quality, loss, dollars, extra, shares, int(content["folds"]))
+        return cls(quality, loss, dollars, int(content["folds"]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +72,7 @@ class TradeoffCurve:
     weights : (m,) trade-offs or price weights; NaN where the setting is a single expert
     experts : (m,) that expert; ``TRADE_OFF`` or ``CASCADE`` for the others, which are below 0
     quality : (m,) mean quality
-    dollars : (m,) dollars per 1,000 queries; None if there are none
-    shares : (m,) share of the best expert
+    dollars : (m,) dollars per 1,000 queries
     best : the best expert
     errors : how far these means may be from those of new rows; None in records of older versions
     """
@@ -87,8 +80,7 @@ class TradeoffCurve:
     weights: FloatArray
     experts: IntArray
     quality: FloatArray
-    dollars: FloatArray | None
-    shares: FloatArray
+    dollars: FloatArray
     best: int
     errors: CurveErrors | None = None
 
@@ -98,9 +90,7 @@ class TradeoffCurve:
         return int(np.flatnonzero(self.experts == self.best)[0])
 
     def cheapest_at(self, quality: float) -> int | None:
-        """Place of the cheapest setting of at least this quality; None if there is none, or no dollars."""
-        if self.dollars is None:
-            return None
+        """Place of the cheapest setting of at least this quality; None if there is none."""
         good = np.flatnonzero(self.quality >= quality - OUTCOMES)
         return int(good[first_least(self.dollars[good])]) if good.size else None
 
@@ -110,8 +100,7 @@ class TradeoffCurve:
             "t": [None if math.isnan(t) else float(t) for t in self.weights],
             "expert": [None if k < 0 else expert_names[k] for k in self.experts.tolist()],
             "quality": self.quality.tolist(),
-            "dollars_per_1000": None if self.dollars is None else self.dollars.tolist(),
-            "strong_share": self.shares.tolist(),
+            "dollars_per_1000": self.dollars.tolist(),
             "best_expert": expert_names[self.best],
         }
         if self.errors is not None:
@@ -126,19 +115,16 @@ class TradeoffCurve:
         """A curve from what ``as_dict`` gave."""
         names = list(expert_names)
         try:
-            dollars = content["dollars_per_1000"]
             experts = [-1 if name is None else names.index(name) for name in content["expert"]]
             curve = cls(
                 np.array([math.nan if t is None else t for t in content["t"]], float),
                 np.array(experts, np.intp),
                 np.array(content["quality"], float),
-                None if dollars is None else np.array(dollars, float),
-                np.array(content["strong_share"], float),
+                np.array(content["dollars_per_1000"], float),
                 names.index(content["best_expert"]),
-                CurveErrors.from_dict(content.get("errors"), dollars is not None),
+                CurveErrors.from_dict(content.get("errors")),
             )
-            columns = [curve.weights, curve.quality, curve.shares]
-            columns += [] if curve.dollars is None else [curve.dollars]
+            columns = [curve.weights, curve.quality, curve.dollars]
             errors = [] if curve.errors is None else curve.errors.columns
             good = all(bool((column >= 0).all()) for column in errors)
             columns += errors

@@ -38,9 +38,9 @@ ASKED = {
     "keep_quality": ("quality_kept", "quality kept", 1),
     "max_quality_loss": ("quality_loss", "quality loss", -1),
     "max_dollars": ("dollars_per_1000", "dollars per 1,000 queries", -1),
-    "strong_share": ("strong_share", "share of the stronger expert", -1),
-    "save_dollars": ("dollars_saved", "dollars saved", 1),
 }
+#: Figures of a ``TargetVerdict`` that have an interval.
+FIGURES = ("quality_kept", "quality_loss", "dollars_per_1000", "dollars_saved", "reference_share")
 # Figures are sums of decimals: less than this is rounding.
 ROUNDING = OUTCOMES
 
@@ -57,7 +57,7 @@ class TargetVerdict:
     reference : name of the expert
     quality_kept : mean quality of the router over that of the reference; None if the latter is 0
     quality_loss : mean quality of the reference minus that of the router
-    strong_share : share of the queries that the reference gets
+    reference_share : share of the queries that the reference gets
     dollars_saved : share of the reference's dollars; None if they are 0, or not known
     dollars_per_1000 : dollars of the router per 1,000 queries; None if they are not known
     quality, reference_quality : mean qualities
@@ -71,7 +71,7 @@ class TargetVerdict:
     reference: str
     quality_kept: Interval | None
     quality_loss: Interval
-    strong_share: Interval
+    reference_share: Interval
     dollars_saved: Interval | None
     dollars_per_1000: Interval | None
     quality: float
@@ -98,7 +98,7 @@ class TargetVerdict:
     def certain(self) -> bool:
         """Whether the answer is the same on any rows: every choice is the reference, by its quality."""
         quality = {"keep_quality", "max_quality_loss"}
-        return self.strong_share.low == 1 and set(self.asked) <= quality
+        return self.reference_share.low == 1 and set(self.asked) <= quality
 
     @property
     def met(self) -> bool | None:
@@ -157,8 +157,6 @@ class TargetVerdict:
             price = f"${middle} ({low} to {high}) per 1,000 queries"
             dollars = f"costs {price}" if dollars is None else f"{dollars}, at {price}"
         found += [] if dollars is None else [dollars]
-        if "strong_share" in self.asked:
-            found.append(f"asks it for {share(self.strong_share)} of the queries")
         *first, last = found
         return f"{', '.join(first)}, and {last}" if first else last
 
@@ -176,7 +174,7 @@ class TargetVerdict:
                 return None
             return {name: getattr(one, name) for name in ("estimate", "low", "high")}
 
-        figures = {name: figure(getattr(self, name)) for name, *_ in ASKED.values()}
+        figures = {name: figure(getattr(self, name)) for name in FIGURES}
         return {
             "asked": dict(self.asked),
             "guarantee": self.guarantee,
@@ -575,7 +573,7 @@ def target_of_choices(
         reference=expert_names[reference],
         quality_kept=None if kept is None else interval(kept),
         quality_loss=interval(best - own),
-        strong_share=interval(linearised_rows(strong.astype(float), sample_weight)),
+        reference_share=interval(linearised_rows(strong.astype(float), sample_weight)),
         dollars_saved=saved,
         dollars_per_1000=dollars,
         quality=float(means[0]),

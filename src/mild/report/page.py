@@ -252,20 +252,28 @@ def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
     >>> [line["name"] + " " + line["limit"] for line in target_lines(found)]
     ['quality kept at least 95.0\\xa0%']
     """
-    found = []
-    for name, (key, title, sign) in ASKED.items() if target else ():
-        figure, limit = (target or {}).get(key), (target or {})["asked"].get(name)
-        if figure is None or (limit is None and name not in ("keep_quality", "save_dollars")):
+    if not target:
+        return []
+    ends = ("estimate", "low", "high")
+    lines = []
+    for name, (key, title, sign) in ASKED.items():
+        figure = target.get(key)
+        limit = target["asked"].get(name)
+        if figure is None or (limit is None and name != "keep_quality"):
             continue
         bound = "at least" if sign > 0 else "at most"
-        found.append(
+        lines.append(
             {
                 "name": title,
-                **{end: _figure(name, figure[end]) for end in ("estimate", "low", "high")},
+                **{end: _figure(name, figure[end]) for end in ends},
                 "limit": "" if limit is None else f"{bound} {_figure(name, limit)}",
             }
         )
-    return found
+    saved = target.get("dollars_saved")
+    if saved is not None:
+        shares = {end: percent(saved[end]) for end in ends}
+        lines.append({"name": "dollars saved", **shares, "limit": ""})
+    return lines
 
 
 def _bars(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -308,7 +316,7 @@ def _bars(document: Mapping[str, Any]) -> list[dict[str, Any]]:
             "ends": [signed(end) for end in span[1:]] if span[2] > span[1] else None,
             "text": f"difference {bar['rows'][0]['text']}",
             "caption": f"Mean loss of the router minus that of always asking {verdict['constant']}, {level}"
-            f". To the left of the line, the router has the lower loss."
+            ". To the left of the line, the router has the lower loss."
             + (f" Loss = {cost['words']}." if cost else ""),
         }
     ]

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from mild.artifact.sources import source_of
 from mild.artifact.targets import QUALITY_TARGETS, Target, always, margin_words
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
-from mild.core.rounding import first_least, tie_ranks
+from mild.core.rounding import tie_ranks
 from mild.errors import InvalidInputError
 from mild.metrics import simultaneous_intervals
 from mild.metrics.curves import (
@@ -52,7 +52,7 @@ class HeldOut:
     errors: FloatArray  # (n_samples, n_experts) expected errors
     prices: FloatArray  # (n_samples, n_experts) expected prices
     quality: FloatArray  # (n_samples, n_experts) scores in [0, 1]
-    dollars: FloatArray | None  # (n_samples, n_experts); None if there are none
+    dollars: FloatArray  # (n_samples, n_experts)
     groups: IntArray  # (n_samples,) labels of rows that count once together
     # (n_samples,) labels of rows whose estimates are of one fit; None if all are
     folds: IntArray | None = None
@@ -61,8 +61,7 @@ class HeldOut:
     @property
     def known(self) -> BoolArray:
         """Mask (n_samples,) of the rows in which everything is known about every expert."""
-        parts = [self.errors, self.prices, self.quality]
-        parts += [] if self.dollars is None else [self.dollars]
+        parts = [self.errors, self.prices, self.quality, self.dollars]
         parts += [] if self.cascades is None else [self.cascades.quality]
         return ~np.any([np.isnan(part).any(axis=1) for part in parts], axis=0)
 
@@ -87,9 +86,9 @@ class HeldOut:
         return np.column_stack([self.quality, *own])
 
     @property
-    def all_dollars(self) -> FloatArray | None:
-        """Dollars (n_samples, n_experts + m) of the experts and of m cascades; None if there are none."""
-        if self.dollars is None or self.cascades is None or self.cascades.dollars is None:
+    def all_dollars(self) -> FloatArray:
+        """Dollars (n_samples, n_experts + m) of the experts and of m cascades."""
+        if self.cascades is None or self.cascades.dollars is None:
             return self.dollars
         return np.column_stack([self.dollars, self.cascades.dollars])
 
@@ -123,9 +122,7 @@ class HeldOut:
 
     def best_expert(self) -> int:
         """The expert of the highest mean quality; of equal ones the cheapest."""
-        price = np.zeros(self.quality.shape[1])
-        if self.dollars is not None:
-            price = self.dollars.mean(axis=0)
+        price = self.dollars.mean(axis=0)
         quality = tie_ranks(-self.quality.mean(axis=0))
         return int(np.lexsort((tie_ranks(price), quality))[0])
 
@@ -150,13 +147,12 @@ class Frontier:
         return self.held.by_group(self.held.quality[:, [self.curve.best]] - quality)
 
     @property
-    def dollars(self) -> FloatArray | None:
-        """(n_groups, m) dollars per query; None if there are none."""
-        dollars = self.held.all_dollars
-        return None if dollars is None else self.held.by_group(self.of_settings(dollars))
+    def dollars(self) -> FloatArray:
+        """(n_groups, m) dollars per query."""
+        return self.held.by_group(self.of_settings(self.held.all_dollars))
 
     @property
-    def shares(self) -> FloatArray:
+    def reference_shares(self) -> FloatArray:
         """(n_groups, m) share of the rows in which the best expert is asked."""
         return self.held.by_group(self.of_settings(self.held.asked(self.curve.best)))
 
@@ -181,12 +177,12 @@ class Solution:
     certified: bool | None  # whether the limit is certified; None without a guarantee
     quality: float  # mean quality on the held-out rows
     quality_loss: Bounds  # that of the best expert minus it
-    dollars_per_1000: Bounds | None  # None without prices
-    strong_share: Bounds  # share of the queries in which the best expert is asked
-    saved: float | None  # share of the best expert's dollars that is saved; None without prices
+    dollars_per_1000: Bounds
+    reference_share: Bounds  # share of the queries in which the best expert is asked
+    saved: float | None  # share of the best expert's dollars that is saved; None if these are 0
     best_expert: str  # the expert that is compared with
     best_quality: float
-    best_dollars_per_1000: float | None
+    best_dollars_per_1000: float
     n_groups: int  # different queries (or groups) among the rows
     confidence: float  # of the intervals, which hold for all settings that were tried at once
     # about how many calibration queries would certify the next setting; None without a guarantee, if there
@@ -208,8 +204,7 @@ class Solution:
         """JSON-ready fields; ``estimate``, ``low`` and ``high`` are of what the target is about."""
         about = self.quality_loss
         if not set(QUALITY_TARGETS) & set(self.target.wanted):
-            share = "strong_share" in self.target.wanted or self.dollars_per_1000 is None
-            about = self.strong_share if share else self.dollars_per_1000 or about
+            about = self.dollars_per_1000
         fields = asdict(self)
         fields["n_units"] = fields.pop("n_groups")
         return {
@@ -225,23 +220,14 @@ class Solution:
     def sentence(self) -> str:
         """The solution in words."""
         wanted = self.target.words
-        loss = self.quality_loss
+        loss, price = self.quality_loss, self.dollars_per_1000
         figures = [
             f"quality {self.quality:.4f}, {abs(loss.estimate):.4f} "
             f"{'below' if loss.estimate >= 0 else 'above'} always {self.best_expert} "
-            f"({100 * self.confidence:g} % interval of the quality loss {loss.low:.4f} to {loss.high:.4f})"
+            f"({100 * self.confidence:g} % interval of the quality loss {loss.low:.4f} to {loss.high:.4f})",
+            f"${price.estimate:.4g} per 1,000 queries ({price.low:.4g} to {price.high:.4g}; always "
+            f"{self.best_expert} ${self.best_dollars_per_1000:.4g})",
         ]
-        if self.dollars_per_1000 is not None:
-            price = self.dollars_per_1000
-            figures.append(
-                f"${price.estimate:.4g} per 1,000 queries ({price.low:.4g} to {price.high:.4g}; always "
-                f"{self.best_expert} ${self.best_dollars_per_1000:.4g})"
-            )
-        if "strong_share" in self.target.wanted:
-            share = self.strong_share
-            figures.append(
-                f"{share.estimate:.1%} to {self.best_expert} ({share.low:.1%} to {share.high:.1%})"
-            )
         described = f"{self.setting}, with {'; '.join(figures)}; {self.n_groups:,} held-out queries"
         return f"Target {wanted}: {described}. {self.promise}"
 
@@ -315,21 +301,17 @@ def measure(
         errors = (np.hypot(_new_rows_errors(x, folds, unit, m + c), gap) for x in parts)
         return np.array([own.mean(axis=0), *errors])
 
-    quality, share = settings(held.all_quality, 1.0, gaps[0]), settings(held.asked(best), 1.0)
-    dollars: list[FloatArray | None] = [None, None, None]
-    paid = held.all_dollars
-    if held.dollars is not None and paid is not None:
-        unit = float(np.ptp(held.dollars.mean(axis=0)))
-        dollars = [*(1000 * settings(paid, unit, gaps[1]))]
+    quality = settings(held.all_quality, 1.0, gaps[0])
+    unit = float(np.ptp(held.dollars.mean(axis=0)))
+    dollars = 1000 * settings(held.all_dollars, unit, gaps[1])
     n_folds = 0 if folds is None else int(folds.max()) + 1
     curve = TradeoffCurve(
         np.concatenate([weights, cascades, np.full(p, np.nan)]),
         np.concatenate([np.full(m, TRADE_OFF), np.full(c, CASCADE), np.arange(p)]),
         quality[0],
         dollars[0],
-        share[0],
         best,
-        CurveErrors(quality[1], quality[2], dollars[1], dollars[2], share[1], n_folds),
+        CurveErrors(quality[1], quality[2], dollars[1], n_folds),
     )
     return Frontier(curve, held, chosen)
 
@@ -375,11 +357,11 @@ def solve(
     >>> errors = np.array([[0.1, 0.1], [0.9, 0.1]] * 10)
     >>> prices = np.full((20, 2), [0.0, 0.01])
     >>> held = HeldOut(errors, prices, 1 - errors, prices, np.arange(20))
-    >>> solve(Target(max_quality_loss=0.1), held, ["small", "large"]).strong_share.estimate
+    >>> solve(Target(max_quality_loss=0.1), held, ["small", "large"]).reference_share.estimate
     0.5
     """
     held = held.comparable()
-    target.check(held.quality.shape[1], held.dollars is not None)
+    target.check(priced=True)
     frontier = measure(held)
     choice = target.choose(frontier.curve)
     found = _solution(
@@ -408,7 +390,7 @@ def certify_loss(
     if target.guarantee is None or target.max_quality_loss is None:
         raise invalid("guarantee", "must be given, with max_quality_loss; got none.")
     fitting, calibration = fitting.comparable(), calibration.comparable()
-    target.check(fitting.quality.shape[1], fitting.dollars is not None)
+    target.check(priced=True)
     limit, guarantee = target.max_quality_loss, target.guarantee
     reference = fitting.best_expert()
     weights = trade_off_weights(fitting)
@@ -433,8 +415,7 @@ def certify_loss(
     certificate = certify(rng.permutation(losses), limit, guarantee)
     allowed = [*range(certificate.n_certified), losses.shape[1] + reference]
     curve = frontier.curve
-    dollars = np.zeros(len(curve.quality)) if curve.dollars is None else curve.dollars
-    price_rank, quality_rank = tie_ranks(dollars), tie_ranks(-curve.quality)
+    price_rank, quality_rank = tie_ranks(curve.dollars), tie_ranks(-curve.quality)
     index = min(allowed, key=lambda i: (price_rank[i], quality_rank[i]))
     found = _solution(target, frontier, index, expert_names, confidence, seed, True, certificate)
     return replace(found, met=bool(certificate.n_certified))
@@ -461,12 +442,9 @@ def _solution(
     curve, losses = frontier.curve, frontier.losses
     best = curve.best_index
     expert = int(curve.experts[index])
-    price = best_price = saved = None
-    dollars = frontier.dollars
-    if dollars is not None and curve.dollars is not None:
-        price = bounds(dollars, 1000.0)
-        best_price = float(curve.dollars[best])
-        saved = 1 - price.estimate / best_price if best_price else None
+    price = bounds(frontier.dollars, 1000.0)
+    best_price = float(curve.dollars[best])
+    saved = 1 - price.estimate / best_price if best_price else None
     needed = None
     if certificate is not None and certificate.rows_needed not in (None, math.inf):
         needed = int(certificate.rows_needed or 0)
@@ -479,7 +457,7 @@ def _solution(
         float(curve.quality[index]),
         bounds(losses),
         price,
-        bounds(frontier.shares),
+        bounds(frontier.reference_shares),
         saved,
         names[curve.best],
         float(curve.quality[best]),
@@ -526,16 +504,11 @@ def check_prices(expert_names: Sequence[str], prices: FloatArray) -> None:
 
 
 def traded_prices(task: Task) -> FloatArray:
-    """Prices (n_samples, n_experts) that are traded for quality, in dollars.
-
-    Where the table has no prices and two experts, asking the better one costs 1.
-    """
+    """Prices (n_samples, n_experts) that are traded for quality, in dollars."""
     table = task.table
-    if table.prices is not None:
-        check_prices(table.expert_names, table.prices)
-        return table.prices
-    strong = first_least(-np.nanmean(table.scores, axis=0))
-    return np.broadcast_to(np.eye(table.scores.shape[1])[strong], table.scores.shape)
+    assert table.prices is not None
+    check_prices(table.expert_names, table.prices)
+    return table.prices
 
 
 def fit_tradeoff(
@@ -545,7 +518,8 @@ def fit_tradeoff(
     n_jobs: int | None = None,
 ) -> Tradeoff:
     """Learn separate heads for error and price of a task, on the features of a fitted router."""
-    table, prices = task.table, traded_prices(task)
+    table = task.table
+    prices = traded_prices(task)
     scaler = fitted.model[0] if hasattr(fitted.model, "steps") else None
     X = fitted.features if scaler is None else scaler.transform(fitted.features)
     weight = float(task.terms.price_weight or 0.0)
@@ -556,7 +530,7 @@ def fit_tradeoff(
     parts = np.full(table.rows, -1)
     for number, (_, test) in enumerate(folds):
         parts[test] = number
-    held = HeldOut(found.errors, found.prices, table.scores, table.prices, task.groups, parts)
+    held = HeldOut(found.errors, found.prices, table.scores, prices, task.groups, parts)
     return Tradeoff(policy, held)
 
 
@@ -612,8 +586,7 @@ def with_price_heads(
     # The price weight of a cascade is no trade-off of the heads.
     own = {"t": None} if solution.cascade else {}
     notes = {"target": {**solution.as_dict(), **own}, **_curve_notes(tradeoff.held, names)}
-    if task.table.prices is not None:
-        notes["price_head"] = "dollars"
+    notes["price_head"] = "dollars"
     policy = tradeoff.decide_as(direct, names)
     # The calibration is that of the router that was found, and the heads decide.
     fitted = _with_policy(replace(fitted, calibration=None), policy, task)
@@ -635,7 +608,7 @@ def _calibration_rows(
     heads, table = tradeoff.policy, task.table
     estimates = heads.expected_errors(X), heads.expected_prices(X)
     own = None if cascades is None else cascades.of(task, X)
-    return HeldOut(*estimates, table.scores, table.prices, task.groups, cascades=own)
+    return HeldOut(*estimates, table.scores, traded_prices(task), task.groups, cascades=own)
 
 
 def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:

@@ -89,8 +89,6 @@ def tune(
     keep_quality: float | None = None,
     max_quality_loss: float | None = None,
     max_dollars: float | None = None,
-    strong_share: float | None = None,
-    save_dollars: float | None = None,
     target_probability: float = TARGET_PROBABILITY,
     guarantee: float | None = None,
     calibration_share: float = 0.5,
@@ -130,8 +128,6 @@ def tune(
     keep_quality : least quality to reach, as a share of the best expert's
     max_quality_loss : largest loss of quality against the best expert
     max_dollars : most dollars per 1,000 queries
-    strong_share : largest share of queries for the better of two experts
-    save_dollars : least share of the best expert's dollars to save
     target_probability : probability with which these targets are to be met on the same number of new rows,
         an estimate. At 0.5 they are expected to be met; for more certainty the setting meets them on the
         held-out rows by a margin
@@ -175,8 +171,6 @@ def tune(
         keep_quality,
         max_quality_loss,
         max_dollars,
-        strong_share,
-        save_dollars,
         guarantee,
         target_probability,
     )
@@ -202,9 +196,9 @@ def tune(
         require_scores(table, "cascade")
         checked_answers(table)
     if target.wanted:
-        target.check(len(table.expert_names), table.prices is not None)
-        if table.prices is not None:
-            check_prices(table.expert_names, table.prices)
+        target.check(table.prices is not None)
+        assert table.prices is not None
+        check_prices(table.expert_names, table.prices)
     whole = task = make_task(table, terms, groups, priced=bool(target.wanted))
     table = task.table
     check_rows(task)
@@ -602,12 +596,10 @@ def _target_verdict(
         judged_on="calibration rows" if certified else "held-out rows",
         asks_reference=held.asked(reference),
     )
-    dollars = None
     expert = task.outcomes.take(priced.held.known).best_constant()
     paid = held.all_dollars
-    if paid is not None:
-        every = np.arange(len(costs))
-        dollars = float((paid[every, chosen[:, 0]] - paid[:, expert]).mean())
+    rows = np.arange(len(costs))
+    dollars = float((paid[rows, chosen[:, 0]] - paid[:, expert]).mean())
     verdict = verdict_of_choices(
         costs,
         chosen[:, 0],
@@ -641,7 +633,7 @@ def _prices_unused(task: Task, record: Mapping[str, Any] | None) -> dict[str, An
     figures |= dict.fromkeys(("dollars_per_1000", "saved"))
     about = describe_prices(task.table)
     curve = None if record is None else TradeoffCurve.from_dict(record, names)
-    if curve is not None and curve.dollars is not None:
+    if curve is not None:
         best = names[curve.best]
         place = curve.cheapest_at(float(curve.quality[curve.best_index]))
         other = float(curve.dollars[curve.best_index])
