@@ -220,7 +220,8 @@ def test_a_search_is_the_same(target):
 def test_a_comparison_is_the_same(order):
     table, moved = read(TABLES["partial"]), read(TABLES["partial"], order)
     methods = "ce,knn" if order[0] == 6 else "cwce,ldam,mild_tuned"
-    options = {"methods": methods, "n_splits": 1 + (order[0] == 6), "cv": 2, "n_jobs": 1}
+    search = mild.RouterCV(cv=2)
+    options = {"methods": methods, "n_splits": 1 + (order[0] == 6), "search": search, "n_jobs": 1}
     found, other = mild.compare(table, **options), mild.compare(moved, **options)
     same(found.as_dict(), other.as_dict(), table.expert_names, moved.expert_names)
     same(found.document(), other.document(), table.expert_names, moved.expert_names)

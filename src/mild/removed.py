@@ -198,6 +198,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--confidence",
+        "Intervals have 95 %. In Python, pass search=RouterCV(confidence=...).",
+        where=("compare",),
+    ),
+    Removed(
+        "option",
         "--costs",
         "Convert the table once: `mild data convert FILE outcomes.parquet --costs COLUMNS`.",
         where=("evaluate", "fit", "report", "tune"),
@@ -207,6 +213,12 @@ REMOVED: tuple[Removed, ...] = (
         "--counts",
         'Use Python: `mild.fit(table, counts="best")`.',
         where=("fit", "tune"),
+    ),
+    Removed(
+        "option",
+        "--cv",
+        "Methods choose their strength in 5 folds. In Python, pass search=RouterCV(cv=...).",
+        where=("compare",),
     ),
     Removed(
         "option",
@@ -243,6 +255,12 @@ REMOVED: tuple[Removed, ...] = (
         "--latencies",
         "Convert the table once: `mild data convert FILE outcomes.parquet --latencies COLUMNS`.",
         where=("add-expert", "compare", "data describe", "evaluate", "fit", "report", "tune"),
+    ),
+    Removed(
+        "option",
+        "--max-calls",
+        "Leave it out: a cascade asks at most 4 experts.",
+        where=("compare",),
     ),
     Removed(
         "option",
@@ -384,6 +402,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "confidence",
+        "Pass search=RouterCV(confidence=...).",
+        where=("compare",),
+    ),
+    Removed(
+        "parameter",
         "confidence_columns",
         "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
         where=("CascadeRouter",),
@@ -396,6 +420,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "cv",
+        "Pass search=RouterCV(cv=...).",
+        where=("compare",),
+    ),
+    Removed(
+        "parameter",
         "groups",
         "Leave it out: kinds of inputs are found as clusters. Groups that stay in one fold go to RouterCV.fit.",
         where=("RouterCV",),
@@ -405,6 +435,12 @@ REMOVED: tuple[Removed, ...] = (
         "marks",
         "Use `query_hashes`.",
         where=("save",),
+    ),
+    Removed(
+        "parameter",
+        "max_calls",
+        "Leave it out: a cascade asks at most 4 experts.",
+        where=("compare",),
     ),
     Removed(
         "parameter",

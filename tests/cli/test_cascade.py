@@ -56,10 +56,10 @@ def test_a_report_is_written_from_what_was_saved(mild, router, table, tmp_path):
 
 def test_compare_has_a_row(mild, table):
     arguments = ("--method", "cascade", "--splits", "2", "--price-weight", "5", "--jobs", "1")
-    found = mild("compare", table, *arguments, "--max-calls", "2", "--json").json()
+    found = mild("compare", table, *arguments, "--json").json()
     last = found["methods"][-1]
     assert last["method"] == "cascade"
-    assert sum(last["asked"]) <= 2
+    assert 1 <= sum(last["asked"]) <= 3
     shown = mild("compare", table, *arguments, "--details").out
     assert "answer given" in shown
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-FAST = ["--splits", 4, "--cv", 3, "--jobs", 1]
+FAST = ["--splits", 4, "--jobs", 1]
 TWO = [*FAST, "--method", "regression", "--method", "knn"]
 
 
@@ -99,7 +99,7 @@ def test_json_is_one_object_with_every_figure(mild, logs):
 
 
 def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
-    report = mild("compare", logs.log, "--cv", 3, "--method", "knn", "--time", "day", "--json")
+    report = mild("compare", logs.log, "--method", "knn", "--time", "day", "--json")
     assert report.json()["splits"] == 1
     assert report.json()["rows_to_train_on"] == 105
     assert "one split" in report.json()["statement"]["sentence"]
@@ -114,7 +114,6 @@ def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
         (["--group", "topic"], "there must be a column 'topic'"),
         (["--time", "subject"], "must hold numbers or dates"),
         (["--model", "x"], "--model is for --text encoder, hashing+encoder or static"),
-        (["--cv", "1"], "--cv must be at least 2"),
     ],
 )
 def test_wrong_words_are_one_sentence(mild, logs, words, said):
@@ -145,7 +144,7 @@ def test_ctrl_c_prints_the_splits_that_have_finished(mild, logs, monkeypatch):
         return run(*arguments)
 
     monkeypatch.setattr(comparison, "run_method", interrupted_in_the_second_split)
-    done = mild("compare", logs.log, "--method", "regression", "--splits", 3, "--cv", 2)
+    done = mild("compare", logs.log, "--method", "regression", "--splits", 3)
     assert done.code == 130
     assert "1 split" in done.out
     assert "cost regression" in done.out

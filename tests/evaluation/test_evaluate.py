@@ -242,7 +242,9 @@ def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
     X = rng.normal(size=(240, 2))
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
     groups = np.arange(240) // 2
-    numbers = mild.compare(X, costs, groups=groups, methods=["ce"], n_splits=5, cv=3)
+    numbers = mild.compare(
+        X, costs, groups=groups, methods=["ce"], n_splits=5, search=mild.RouterCV(cv=3)
+    )
     assert numbers.row("ce").verdict == "better"
     assert numbers.row("ce").n_groups <= 120
     for bad in ({"price_weight": 1}, {"groups": groups[:5]}, {"methods": ["nothing"]}):
@@ -303,3 +305,14 @@ def test_the_curve_beside_a_cascade_is_that_of_the_router_without_answers():
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["router without answers", "cascade"]
     plt.close(ax.figure)
+
+
+def test_the_search_of_a_comparison_has_its_folds_its_confidence_and_its_families(parts):
+    search = mild.RouterCV(families=["regression"], cv=2, confidence=0.8)
+    found = mild.compare(parts[0], methods=["regression", "tune"], n_splits=2, search=search)
+    assert found.confidence == found.verdict.confidence == 0.8
+    tuned, regression = found.row("tune"), found.row("regression")
+    assert {one["family"] for one in tuned.found} == {"regression"}
+    assert [one["alpha"] for one in tuned.found] == [one["alpha"] for one in regression.found]
+    assert not hasattr(search, "policy_")
+    assert search.cv == 2

@@ -47,11 +47,6 @@ def compare(
             "repeated. Default: all; cascade only where the table has answers."
         ),
     ] = None,
-    cv: Annotated[int, Option(help="Folds in which each method chooses its L2 strength.")] = 5,
-    max_calls: Annotated[
-        int, Option(min=1, help="Experts that the cascade asks about one query at most.")
-    ] = 4,
-    confidence: o.Confidence = 0.95,
     seed: o.Seed = 0,
     out: Annotated[
         Path | None, Option("--out", "-o", help="JSON file to write the results to.")
@@ -97,9 +92,6 @@ def compare(
             n_splits=splits,
             time=time,
             text=features,
-            cv=cv,
-            max_calls=max_calls,
-            confidence=confidence,
             random_state=seed,
             n_jobs=execution.workers(jobs),
             progress=progress,

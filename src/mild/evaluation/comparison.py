@@ -70,12 +70,34 @@ from mild.tuning.tasks import (
 from mild.tuning.tune import FAMILIES
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+#: Experts that a cascade asks about one query, at most.
+MAX_CALLS = 4
 
 
 def _new_memory() -> Any:
     from mild.routers.search import SearchMemory
 
     return SearchMemory()
+
+
+def _default_search() -> Any:
+    from mild.routers.search import RouterCV
+
+    return RouterCV()
+
+
+def _checked_search(search: Any) -> Any:
+    """An unfitted copy of the search that a comparison was given, or the default one."""
+    from sklearn.base import clone
+
+    from mild.routers.search import RouterCV
+
+    if search is None:
+        return _default_search()
+    if not isinstance(search, RouterCV):
+        raise invalid("search", f"must be a RouterCV, or None; got {search!r}.")
+    check_folds(search.cv)
+    return clone(search)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +111,8 @@ class Context:
     seed: int = 0  # of what is drawn at random
     jobs: int | None = None  # parallel workers
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
-    # whose answers a cascade reads; its calls at most
-    answered: tuple[Task, Split, int] | None = None
+    answered: tuple[Task, Split] | None = None  # whose answers a cascade reads
+    search: Any = field(default_factory=_default_search)  # RouterCV, for the method "tune"
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
@@ -138,20 +160,34 @@ def linear_search(
     return build
 
 
-def _families(families: Any) -> Callable[[Context], Any]:
+def _family(family: str) -> Callable[[Context], Any]:
     def build(context: Context) -> Any:
         from mild.routers.search import RouterCV
 
         return RouterCV(
-            families=families,
+            families=[family],
             cv=context.folds,
-            constant_if_better=families == FAMILIES,  # single families are compared as they are
+            constant_if_better=False,  # single families are compared as they are
             n_jobs=context.jobs,
             random_state=context.seed,
             memory=context.memory,
         )
 
     return build
+
+
+def _tune(context: Context) -> Any:
+    from sklearn.base import clone
+
+    families = context.search.families
+    return clone(context.search).set_params(
+        families=FAMILIES if families is None else families,
+        cv=context.folds,
+        n_jobs=context.jobs,
+        progress=None,
+        random_state=context.seed,
+        memory=context.memory,
+    )
 
 
 def _constant(context: Context) -> Any:
@@ -173,11 +209,11 @@ METHODS = (
     ),
     Method(
         "regression", "cost regression", "predicts every cost, takes the least",
-        _families(["regression"]),
+        _family("regression"),
     ),
-    Method("knn", "kNN", "mean costs of the nearest rows", _families(["knn"])),
-    Method("mlp", "MLP", "a small network with MILD's loss", _families(["mlp"]), needs="torch"),
-    Method("tune", "mild tune", "the best of these families and their stack", _families(FAMILIES)),
+    Method("knn", "kNN", "mean costs of the nearest rows", _family("knn")),
+    Method("mlp", "MLP", "a small network with MILD's loss", _family("mlp"), needs="torch"),
+    Method("tune", "mild tune", "the best of these families and their stack", _tune),
     Method("cascade", "cascade", "asks in steps and reads the answers", _constant, reads=True),
 )  # fmt: skip
 
@@ -247,7 +283,7 @@ def run_method(
     return Choices(chosen, found, time.perf_counter() - start)
 
 
-def _run_cascade(task: Task, split: Split, max_calls: int, X_train: Any, X_test: Any) -> Choices:
+def _run_cascade(task: Task, split: Split, X_train: Any, X_test: Any) -> Choices:
     """Fit a cascade on the training rows, with what asking costs as prices, and run it on the others."""
     from mild.routers.cascade import CascadeRouter
 
@@ -256,7 +292,7 @@ def _run_cascade(task: Task, split: Split, max_calls: int, X_train: Any, X_test:
     (train, test), errors = (split.train, split.test), 1 - table.scores
     # Rounded, or 1.6 - 1 and 0.6 would differ.
     asking = np.round(task.costs - errors, 12)
-    router = CascadeRouter(1.0, max_calls)
+    router = CascadeRouter(1.0, MAX_CALLS)
     router.fit(X_train, errors[train], answers=answers.take(train), prices=asking[train])
     policy: CascadePolicy = router.policy_
     run = policy.run(X_test, answers.take(test))
@@ -337,7 +373,6 @@ class ComparedRows:
     counted: str = "query"  # what a group is: "query" (equal queries) or "group"
     largest: float | None = None  # largest possible cost, for complement rewards
     task: Task | None = None  # whose answers a cascade reads; None if there are none
-    max_calls: int = 4  # experts that a cascade asks about one query at most
 
     def order(self, train: IntArray) -> IntArray:
         """The order of the experts in which methods are fitted on training rows."""
@@ -682,9 +717,7 @@ def compare(
     price_weight: float | None = None,
     latency_weight: float | None = None,
     text: str | TextFeatures | None = None,
-    cv: int = 5,
-    max_calls: int = 4,
-    confidence: float = 0.95,
+    search: Any = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     progress: Progress | None = None,
@@ -702,16 +735,17 @@ def compare(
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
     methods : keys of the methods, as a list or as "ce,mild": ce, cwce, ldam, tdef, mild, mild_tuned,
         regression, knn, mlp, tune, cascade; None for all. A cascade needs a table with answers (columns
-        ``answer__<expert>``), and counts what it pays for every expert that it asks
+        ``answer__<expert>``), asks at most 4 experts about a query, and counts what it pays for each
     n_splits : number of splits; None for 5, or for 1 with ``time``
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split
     time : column of times; the past is learned and the future judged
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``
-    cv : folds in which each method chooses its strength
-    max_calls : experts that a cascade asks about one query at most
-    confidence : of the intervals
+    search : RouterCV with which the method "tune" searches. In its ``cv`` folds every other method chooses
+        its strength, too, and its ``confidence`` is that of the intervals. Without ``families`` it tries
+        those of ``mild.tune``; ``random_state``, ``n_jobs`` and ``progress`` are those of the comparison.
+        None for ``RouterCV()``
     random_state : seed
     n_jobs : parallel workers, -1 for all cores; None for all cores if there are 800 rows or more
     progress : callable(done, total, message) or None
@@ -728,29 +762,27 @@ def compare(
     >>> [row.label for row in found.rows]
     ['best constant', 'CE', 'MILD theory']
     """
-    check_folds(cv)
+    search = _checked_search(search)
     check_integer("random_state", random_state, 0)
-    check_integer("max_calls", max_calls, 1)
     check_jobs(n_jobs)
     chosen, left_out = chosen_methods(methods)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
     task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups)
     table = task.table
     splits = task_splits(task, n_splits, test_size, time, random_state)
-    n_folds = possible_folds(task, cv, splits=splits)
+    n_folds = possible_folds(task, search.cv, splits=splits)
     rows, kind = task_rows(task, text)
-    rows = replace(rows, max_calls=max_calls)
     if methods and any(method.reads for method in chosen):
         require_scores(table, "methods")
         checked_answers(table)
-    notes = tuple(filter(None, [task.left_out, fewer_folds(cv, n_folds, task)]))
+    notes = tuple(filter(None, [task.left_out, fewer_folds(search.cv, n_folds, task)]))
+    search.set_params(cv=n_folds)
     settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
     found = compare_methods(
         rows,
         splits,
         chosen,
-        n_folds=n_folds,
-        confidence=confidence,
+        search=search,
         seed=random_state,
         jobs=parallel_jobs(n_jobs, table.rows),
         progress=progress,
@@ -763,8 +795,7 @@ def compare_methods(
     splits: Sequence[Split],
     methods: Sequence[Method],
     *,
-    n_folds: int = 5,
-    confidence: float = 0.95,
+    search: Any = None,
     seed: int = 0,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -774,6 +805,8 @@ def compare_methods(
     Rows are compared in which every expert was asked, if there are enough of them (``common_rows``).
     """
     inputs = rows.inputs
+    search = _default_search() if search is None else search
+    confidence = search.confidence
     array = check_costs(rows.outcomes.costs)
     if len(inputs) != len(array):
         rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
@@ -792,7 +825,7 @@ def compare_methods(
     report(0, len(splits) * len(methods), "features")
     contexts = []
     for split in splits:
-        inner = folds(groups[split.train], n_folds, seed)
+        inner = folds(groups[split.train], search.cv, seed)
         if min(len(fitted) for fitted, _ in inner) < 2:
             raise InvalidInputError(
                 "every fold of the cross-validation must leave at least two rows to fit on; with "
@@ -800,9 +833,8 @@ def compare_methods(
                 parameter="table",
             )
         drawn = groups[split.train]
-        answered = (rows.task, split, rows.max_calls) if reads and rows.task is not None else None
-        about = (drawn, answered)
-        contexts.append(Context(inner, rows.largest, seed, jobs, *about))
+        answered = (rows.task, split) if reads and rows.task is not None else None
+        contexts.append(Context(inner, rows.largest, seed, jobs, drawn, answered, search))
     orders = [rows.order(split.train) for split in splits]
     results: list[SplitResult] = []
     tested: list[Outcomes] = []

@@ -19,7 +19,7 @@ from mild.metrics import (
 )
 from mild.metrics.intervals import student_quantile
 from mild.metrics.outcomes import Outcomes
-from mild.routers import search
+from mild.routers import RouterCV, search
 
 NAMES = ("small", "large")
 
@@ -42,7 +42,8 @@ def run(X, costs, names=("ce", "tdef", "regression"), n_splits=4, **more):
     known = {name: more.pop(name, None) for name in ("scores", "prices", "latencies")}
     about = {name: more.pop(name) for name in ("groups", "counted") if name in more}
     rows = ComparedRows(inputs, Outcomes(costs, **known), NAMES, **about)
-    return compare_methods(rows, splits, methods, n_folds=3, **more)
+    found_by = RouterCV(cv=3, confidence=more.pop("confidence", 0.95))
+    return compare_methods(rows, splits, methods, search=found_by, **more)
 
 
 def test_a_router_that_learns_pays_and_one_that_cannot_does_not():
