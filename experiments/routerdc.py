@@ -5,7 +5,7 @@ seven models of 7 to 8 billion parameters, scores in [0, 1]. Routers are chosen 
 rows alone. The metric is the mean score of the chosen model per data set, then the unweighted mean over
 data sets: five that are trained on, three that are not. Intervals are 95 % bootstrap intervals over rows.
 
-Result: 58.56 over the five data sets that are trained on (without HumanEval 60.85) and 46.74 over the three
+Result: 58.42 over the five data sets that are trained on (without HumanEval 60.68) and 46.66 over the three
 others; RouterDC, as reported, 58.54 (60.42) and 45.85; best model per data set 58.67 (60.98) and 46.17.
 """
 
