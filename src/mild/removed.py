@@ -378,6 +378,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "alpha",
+        "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
+        where=("CascadeRouter",),
+    ),
+    Removed(
+        "parameter",
         "balance",
         "Leave it out. For figures per value of a column, evaluate table.take(rows) of each value.",
         where=("compare", "evaluate", "fit", "tune"),
@@ -465,6 +471,12 @@ REMOVED: tuple[Removed, ...] = (
         "plan",
         "Use `experiments.planning.collect_planned`, from a checkout of the repository.",
         where=("collect_outcomes",),
+    ),
+    Removed(
+        "parameter",
+        "prices",
+        "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
+        where=("CascadeRouter",),
     ),
     Removed(
         "parameter",

@@ -139,7 +139,7 @@ def parse_families(families: Any) -> tuple[list[str], list[str]]:
     """Families to search, and those left out because their package is missing.
 
     >>> parse_families("auto")
-    (['linear', 'regression', 'knn', 'groups', 'stack'], [])
+    (['linear', 'regression', 'knn', 'clusters', 'stack'], [])
     """
     if families is None:
         return [], []

@@ -23,7 +23,7 @@ from mild.core.arrays import (
     invalid,
 )
 from mild.core.rounding import OUTCOMES, first_least, tie_ranks
-from mild.errors import DegenerateDataWarning
+from mild.errors import DegenerateDataWarning, check_constructor
 from mild.metrics.rows import row_weights
 from mild.policies import CascadePolicy, ConstantPolicy, Policy
 from mild.policies.cascade import UNKNOWN, AgreementTable, gate_inputs, gate_values
@@ -91,6 +91,7 @@ def _order(steps: Steps) -> tuple[int, ...]:
     return tuple(expert for step in steps for expert in step)
 
 
+@check_constructor
 @dataclass(eq=False, repr=False)
 class CascadeRouter(BaseRouter):
     """Asks experts in steps and reads their answers: accepts the leading one, or asks further experts.
