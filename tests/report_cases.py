@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from mild.artifact import Router, RouterInfo
-from mild.data import CostTerms, read_outcomes
+from mild.data import CostTerms, OutcomeTable, read_outcomes
 from mild.evaluation.document import JudgedRows
 from mild.evaluation.evaluate import Evaluation
 from mild.evaluation.sections import RoutedRows
@@ -77,11 +77,12 @@ def larger_case(n=400, seed=0, noise=0.3, gain=True):
 
 
 def document_of(router, table, costs, X, *, groups=None, terms=None, **more):
-    """The document of a router that is judged by these rows, or by costs only if there is no table."""
-    costs, X, task = np.asarray(costs, float), np.asarray(X), None
+    """The document of a router that is judged by these rows, or by given costs if there is no table."""
+    costs, X = np.asarray(costs, float), np.asarray(X)
     terms = terms or CostTerms()
-    if table is not None:
-        groups = table.groups() if groups is None else np.asarray(groups)
-        task = Task(table, terms, costs, terms.formula(table), groups)
+    if table is None:
+        table = OutcomeTable.from_arrays(X, costs, expert_names=router.expert_names)
+    groups = table.groups() if groups is None else np.asarray(groups)
+    task = Task(table, terms, costs, terms.formula(table), groups)
     judged = JudgedRows(router, costs, X, router.predict(X), task)
     return Evaluation(judged.figures(0.95, 0), judged).document(**more)

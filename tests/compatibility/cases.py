@@ -62,7 +62,7 @@ KINKED = ("linear_hinge",)
 
 FITTED_ON_NUMBERS: dict[str, list[Any]] = {
     "fit_numbers": ["tables/numbers.csv"],
-    "fit_numbers_knn": ["tables/numbers.csv", "--router", "knn", "--neighbors", 5],
+    "fit_numbers_knn": ["tables/numbers.csv", "--router", "knn"],
     "tune_numbers": ["tables/numbers.csv", "--cv", 2, "--alphas", "0.01", "--margin-factors", "1"],
 }
 _LOG = ["tables/log.csv", "--experts", "adder,poet,cook"]
@@ -70,11 +70,11 @@ FITTED_ON_TEXTS: dict[str, list[Any]] = {
     "text_linear": [*_LOG, "--price-weight", 50],
     "text_tdef_argmax": [*_LOG, "--loss", "tdef", "--decision", "argmax"],
     "text_regression": [*_LOG, "--router", "regression", "--beta", "cook=0.2"],
-    "text_knn": [*_LOG, "--router", "knn", "--neighbors", 5],
+    "text_knn": [*_LOG, "--router", "knn"],
     "text_priced": [*_LOG, "--router", "priced", "--price-weight", 50],
     "text_priced_beta": [*_LOG, "--router", "priced", "--beta", "cook=0.2,poet=0.1"],
     "text_constant": [*_LOG, "--router", "constant"],
-    "text_neural": [*_LOG, "--router", "neural", "--hidden", "6", "--epochs", 5],
+    "text_neural": [*_LOG, "--router", "neural"],
     "text_tuned": [
         *_LOG, "--cv", 2, "--alphas", "0.01", "--margin-factors", "1", "--price-weight", 50,
         "--families", "linear,regression,knn,stack", "--jobs", 1,
@@ -179,17 +179,16 @@ def _command_answers(folder: Path, inputs: Any, reads_text: bool) -> dict[str, A
     if not reads_text:
         with tempfile.TemporaryDirectory() as place:
             np.savez(Path(place) / "new.npz", X=inputs)
-            words = ["predict", Path(place) / "new.npz", "--router", router]
-            done = mild_command(words)
-            header, *rows = done.out.splitlines()
-            found["predict"] = {
+            words = ["route", router, Path(place) / "new.npz"]
+            done = mild_command([*words, "--probabilities"])
+            found["route"] = {
                 "exit": done.code,
-                "header": header,
-                "names": [row.split(",")[1] for row in rows],
+                "shape": shape_of(done.lines()[0]),
+                "experts": [answer["expert"] for answer in done.lines()],
             }
             summary = mild_command([*words, "--out", Path(place) / "o.parquet", "--json"])
             table = parquet.read_table(Path(place) / "o.parquet")
-            found["predict_out"] = {
+            found["route_out"] = {
                 "exit": summary.code,
                 "shape": shape_of(summary.json()),
                 "columns": {field.name: str(field.type) for field in table.schema},
@@ -366,8 +365,8 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "words": ["report", "saved/comparison.json", "--out", "o.html"],
         "figures": True,
     },
-    "predict": {
-        "words": ["predict", "tables/numbers_new.csv", "--router", _NUMBERS, "--out", "o.jsonl"],
+    "route_numbers": {
+        "words": ["route", _NUMBERS, "tables/numbers_new.csv", "--out", "o.jsonl"],
         "figures": True,
     },
     "explain": {
@@ -440,9 +439,12 @@ COMMANDS: dict[str, dict[str, Any]] = {
     },
     "data_describe_plain": {
         "words": [
-            "data", "describe", "tables/plain.csv", "--query", "task", "--scores", "acc_*",
-            "--prices", "usd_*", "--latencies", "wait_ms_*", "--latency-weight", 0.1,
+            "data", "describe", "plain.parquet", "--latency-weight", 0.1,
         ],
+        "setup": [[
+            "data", "convert", "tables/plain.csv", "plain.parquet", "--query", "task",
+            "--scores", "acc_*", "--prices", "usd_*", "--latencies", "wait_ms_*",
+        ]],
         "figures": True,
     },
     "data_convert": {
@@ -506,10 +508,9 @@ REFUSED: dict[str, tuple[list[Any], list[str]]] = {
     "damaged_router": (["explain", "damaged"], ["does not match the checksum"]),
     "newer_router": (["explain", "newer"], ["newer"]),
     "unknown_kind": (["explain", "unknown"], ["kind must be one of", "'oracular'", "newer mild"]),
-    "numbers_are_not_routed": (["route", _NUMBERS], ["mild predict"]),
-    "texts_are_not_predicted": (
-        ["predict", "tables/numbers.csv", "--router", _TEXT],
-        ["mild route"],
+    "columns_are_named_for_convert": (
+        ["fit", "tables/plain.csv", "--out", "r", "--query", "task"],
+        ["mild data convert", "--scores"],
     ),
     "numbers_are_not_explained": (["explain", _NUMBERS, "x"], ["columns of numbers"]),
     "prices_are_refused": (["explain", _TEXT, "x", "--beta", "cook=9"], ["priced"]),

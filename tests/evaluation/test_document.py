@@ -171,7 +171,7 @@ def test_texts_go_through_the_routers_own_features(tmp_path):
     assert "fitted on these rows" in render(again)
 
 
-def test_matrices_that_it_was_fitted_on_are_recognised():
+def test_numbers_that_it_was_fitted_on_are_recognised():
     X, costs = expect([0, 1, 2, 0]), np.eye(3)[[0, 1, 2, 0]]
     info = RouterInfo(data=DataInfo(fingerprint(X, costs), 4))
     assert document_of(cost_router(info=info), None, costs, X)["same_data_as_fit"]

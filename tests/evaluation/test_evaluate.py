@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import mild
-from mild.data import Matrices
+from mild.data import OutcomeTable
 from mild.data.datasets import load_outcomes
-from mild.errors import InvalidInputError, OutputExistsError
+from mild.errors import InvalidInputError, MildError, OutputExistsError
 from mild.evaluation.displays import FrontierDisplay
 from mild.report import render
 from outcome_cases import make_columns
@@ -176,26 +176,24 @@ def test_numbers_are_judged_with_their_costs():
     X = rng.normal(size=(200, 2))
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
     router = mild.LinearRouter().fit(X[:100], costs[:100])
-    found = mild.evaluate(router, X[100:], costs[100:])
+    table = OutcomeTable.from_arrays(X[100:], costs[100:])
+    found = mild.evaluate(router, table)
     assert found.verdict.pays is True
     assert found.as_dict()["rows"] == 100
-    matrices = Matrices(X[100:], costs[100:], None, ["expert_0", "expert_1"], False)
-    assert mild.evaluate(router, matrices).verdict.estimate == found.verdict.estimate
-    for bad in (
-        {"data": X},
-        {"data": X, "costs": costs[:5]},
-        {"data": X, "costs": costs, "beta": {}},
-    ):
-        with pytest.raises(InvalidInputError):
-            mild.evaluate(router, **bad)
+    assert found.as_dict()["cost"]["words"] == "given cost"
+    assert [row["accuracy"] for row in found.figures.baselines] == [None] * 4
+    with pytest.raises(InvalidInputError, match="beta needs a table with scores"):
+        mild.evaluate(router, table, beta={})
+    with pytest.raises(InvalidInputError, match="costs was removed"):
+        mild.evaluate(router, X, costs=costs)
 
 
-def test_texts_are_judged_with_their_costs(router, parts):
-    test = parts[1]
-    found = mild.evaluate(router, test.queries, test.costs(price_weight=50))
-    assert found.figures.summary["loss"] == pytest.approx(
-        mild.evaluate(router, test).figures.summary["loss"]
-    )
+def test_a_router_is_judged_on_what_it_reads(router, parts):
+    numbers = OutcomeTable.from_arrays(np.eye(3), np.eye(3), expert_names=router.expert_names)
+    with pytest.raises(InvalidInputError, match="must have queries"):
+        mild.evaluate(router, numbers)
+    with pytest.raises(InvalidInputError, match="must be a table of numbers"):
+        mild.evaluate(mild.fit(numbers), parts[1])
 
 
 def test_plots_are_displays_that_draw_on_given_axes(judged):
@@ -241,15 +239,16 @@ def test_methods_are_compared_in_python_on_tables_and_on_numbers(parts):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(240, 2))
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
-    groups = np.arange(240) // 2
-    numbers = mild.compare(
-        X, costs, groups=groups, methods=["ce"], n_splits=5, search=mild.RouterCV(cv=3)
-    )
+    columns = {"x": X[:, 0], "y": X[:, 1], "pair": [f"p{row // 2}" for row in range(240)]}
+    columns |= {"cost__a": costs[:, 0], "cost__b": costs[:, 1]}
+    table = mild.read_outcomes(pa.table(columns))
+    options = {"methods": ["ce"], "n_splits": 5, "search": mild.RouterCV(cv=3)}
+    numbers = mild.compare(table, groups="pair", **options)
     assert numbers.row("ce").verdict == "better"
     assert numbers.row("ce").n_groups <= 120
-    for bad in ({"price_weight": 1}, {"groups": groups[:5]}, {"methods": ["nothing"]}):
-        with pytest.raises(InvalidInputError):
-            mild.compare(X, costs, **bad)
+    for bad in ({"price_weight": 1}, {"groups": "nowhere"}, {"methods": ["nothing"]}):
+        with pytest.raises(MildError):
+            mild.compare(table, **bad)
 
 
 def test_groups_change_the_interval_only():
@@ -284,7 +283,7 @@ def test_means_over_different_rows_have_no_share_of_the_gain():
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0, np.full(200, 0.5)])
     router = mild.LinearRouter().fit(X, costs)
     costs[20:, 1] = np.nan
-    found = mild.evaluate(router, X, costs)
+    found = mild.evaluate(router, OutcomeTable.from_arrays(X, costs))
     assert found.figures.left_out is not None
     assert found.as_dict()["summary"]["headroom_captured"] is None
 

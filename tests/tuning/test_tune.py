@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mild
-from mild.data import Matrices
+from mild.data import OutcomeTable
 from mild.data.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, OutputExistsError
 from mild.features import EncoderFeatures, HashingFeatures
@@ -169,16 +169,32 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
-    table = Matrices(X, costs, ["length", "age"], ["small", "large"])
+    names = {"expert_names": ["small", "large"], "feature_names": ["length", "age"]}
+    table = OutcomeTable.from_arrays(X, costs, **names)
     found = mild.tune(table, alphas=[0.01], cv=3)
     loaded = mild.load(found.router.save(tmp_path / "r"))
-    assert loaded.expert_names == ["small", "large"]
+    assert loaded.expert_names == table.expert_names
     assert loaded.feature_names == ["length", "age"]
+    assert loaded.text is None
     np.testing.assert_array_equal(loaded.predict(X), found.router.predict(X))
-    assert "cost" not in found.as_dict()
+    assert found.as_dict()["cost"]["words"] == "given cost"
     assert found.verdict.constant in ("small", "large")
-    with pytest.raises(InvalidInputError, match="keep_quality is for tables of outcomes"):
-        mild.tune(table, keep_quality=0.9)
+    for asked in ({"keep_quality": 0.9}, {"cascade": True}, {"beta": {"small": 0.1}}):
+        with pytest.raises(InvalidInputError, match="needs a table with scores"):
+            mild.tune(table, **asked)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_features_keep_their_type(dtype):
+    X = np.random.default_rng(0).normal(size=(60, 2)).astype(dtype)
+    costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
+    table = OutcomeTable.from_arrays(X, costs)
+    assert table.vectors.dtype == dtype
+    router = mild.fit(table, standardize=False)
+    model = mild.LinearRouter(random_state=0, ties="mean").fit(X, costs)
+    scores = router.decision_function(X)
+    assert scores.dtype == dtype
+    np.testing.assert_allclose(scores, model.decision_function(X), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +342,7 @@ def test_where_there_is_nothing_to_route_one_router_is_the_constant_too():
 
 def test_a_router_that_learns_prices_needs_a_table_of_outcomes():
     with pytest.raises(InvalidInputError) as error:
-        mild.fit(Matrices(np.eye(3), np.eye(3), None, ["a", "b", "c"]), "priced")
+        mild.fit(OutcomeTable.from_arrays(np.eye(3), np.eye(3)), "priced")
     assert error.value.code == "invalid_router"
 
 

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 import mild
 from answer_table_cases import NAMES, answer_columns, answer_table
+from mild.data import OutcomeTable
 from mild.errors import InvalidInputError
 from mild.evaluation import comparison
 from mild.evaluation.comparison import Comparison
@@ -90,9 +91,9 @@ def test_without_answers_there_is_no_row_and_naming_it_is_refused() -> None:
     ) as error:
         mild.compare(table, methods=["cascade"], **OPTIONS)
     assert error.value.code == "invalid_cascade"
-    X, costs = np.eye(60), 1 - table.scores
-    with pytest.raises(InvalidInputError, match="features and costs have no answers"):
-        mild.compare(X, costs, methods=["cascade"], n_splits=2)
+    numbers = OutcomeTable.from_arrays(np.eye(60), 1 - table.scores)
+    with pytest.raises(InvalidInputError, match="methods needs a table with scores"):
+        mild.compare(numbers, methods=["cascade"], n_splits=2)
 
 
 @pytest.mark.parametrize("kind", ["no answers", "never agree", "one expert", "one answer"])
