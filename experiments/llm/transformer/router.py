@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from experiments.llm.transformer.pretrained import load_pretrained
-from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
+from mild.core.arrays import FloatArray, IntArray, check_integer, check_number, invalid
 from mild.core.costs import cheapest
 from mild.errors import InvalidInputError, check_option
 from mild.features import OnnxFeatures
@@ -24,7 +24,6 @@ from mild.policies import Decoder, LinearPolicy
 from mild.routers.linear import LinearRouter
 from mild.routers.neural.router import NetworkRouter
 from mild.routers.objective import LABEL_LOSSES, Targets, training_targets
-from mild.routers.parameters import check_number
 from mild.routers.search import RouterCV
 
 #: The paper's router.
