@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from mild.artifact import Router, RouterInfo, load
 from mild.artifact.info import TableInfo, TargetInfo
 from mild.errors import InvalidInputError, OutputExistsError, UnsupportedError
-from mild.policies import POLICIES
 from mild.policies.base import BLOCK
 from tolerances import rounding
 
@@ -22,28 +21,22 @@ def router(policies):
     return Router(policies["linear"], NAMES, ["a", "b", "c", "d"])
 
 
-@pytest.mark.parametrize("kind", sorted(POLICIES))
 @pytest.mark.parametrize("layout", [sp.csr_matrix, sp.csc_array, sp.coo_array])
-def test_sparse_inputs_decide_as_dense_ones(kind, layout, policies, inputs):
-    router = Router(policies[kind], NAMES)
+def test_sparse_inputs_decide_as_dense_ones(router, layout, inputs):
     X = np.where(np.abs(inputs) > 0.5, inputs, 0)
     np.testing.assert_array_equal(router.predict(layout(X)), router.predict(X))
     near = rounding(np.float64, steps=64)
     np.testing.assert_allclose(router.predict_proba(layout(X)), router.predict_proba(X), **near)
 
 
-@pytest.mark.parametrize("kind", sorted(POLICIES))
-def test_many_blocks_decide_as_one(kind, policies):
-    router = Router(policies[kind], NAMES)
+def test_many_blocks_decide_as_one(router):
     X = np.random.default_rng(2).normal(size=(2 * BLOCK + 17, 4))
     parts = [router.predict(part) for part in np.array_split(X, 5)]
     np.testing.assert_array_equal(router.predict(X), np.concatenate(parts))
     assert router.predict_proba(X).shape == (len(X), 3)
 
 
-@pytest.mark.parametrize("kind", sorted(POLICIES))
-def test_no_rows_give_no_decisions(kind, policies):
-    router = Router(policies[kind], NAMES)
+def test_no_rows_give_no_decisions(router):
     assert router.predict(np.zeros((0, 4))).shape == (0,)
     assert router.predict_proba(np.zeros((0, 4))).shape == (0, 3)
 

@@ -106,6 +106,15 @@ def test_a_setting_that_breaks_its_rule_is_named(
 
 
 TENSOR_CHANGES = [
+    (
+        "linear",
+        "coef",
+        np.zeros((4, 3)),
+        "must have shape (n_experts = 3, n_features = 4); got (4, 3)",
+    ),
+    ("linear", "coef", np.full((3, 4), np.inf), "tensor 'coef' must be finite; got inf at (0, 0)"),
+    ("linear", "intercept", np.zeros(3, np.int64), "must be float32 or float64; got I64"),
+    ("linear", "intercept", np.zeros(3, np.float16), "must be float32 or float64; got F16"),
     ("perceptron", "weight_1", np.zeros((6, 4)), "must have shape (width_1 = 6, width_0 = 5)"),
     ("perceptron", "margins", np.zeros(3), "tensor 'margins' must be positive; got 0"),
     ("linear_costs", "intercept", np.zeros(4), "tensor 'intercept' must have shape"),

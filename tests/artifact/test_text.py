@@ -292,25 +292,11 @@ def test_every_tensor_of_the_features_is_needed(folder, damage):
     load(folder)
 
 
-def test_an_extra_tensor_is_named(folder, damage):
-    change = damage(folder)
-    change.tensors["text.extra"] = np.zeros(2, np.float32)
-    change.write()
-    assert "tensor 'text.extra' does not belong to a router of this kind" in refusal(folder)
-
-
 def test_a_router_without_features_may_have_no_tensors_of_them(saved, damage):
     change = damage(saved)
     change.tensors["text.centre"] = np.zeros(2)
     change.write()
     assert "tensor 'text.centre' does not belong to a router" in refusal(saved)
-
-
-def test_whole_numbers_are_for_features_only(folder, damage):
-    change = damage(folder)
-    change.tensors["intercept"] = np.zeros(3, np.int8)
-    change.write()
-    assert "tensor 'intercept' must be float32 or float64; got I8" in refusal(folder)
 
 
 def test_a_router_narrower_than_the_plain_numbers_is_refused(damage, tmp_path):
@@ -320,14 +306,6 @@ def test_a_router_narrower_than_the_plain_numbers_is_refused(damage, tmp_path):
     change.manifest |= {"schema_version": 2, "text": {"kind": "hashing", "settings": settings}}
     change.write()
     assert "must have at least 9 features; got 4" in refusal(folder)
-
-
-def test_changed_features_do_not_match_their_checksum(folder):
-    file = folder / "tensors.safetensors"
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(bytes(content))
-    assert "does not match the checksum" in refusal(folder)
 
 
 REFERENCE_CHANGES = [

@@ -57,7 +57,11 @@ def test_experts_without_a_beta_cost_nothing():
         ({"beta": {"7B": 1, "Q-7B": 2}}, "invalid_beta", "both mean 'Q-7B'"),
         ({"beta": {"7B": -1}}, "invalid_beta", "got 7B=-1"),
         ({"beta": {"7B": float("nan")}}, "invalid_beta", "finite"),
+        ({"beta": {"7B": "a"}}, "invalid_beta", "finite"),
+        ({"beta": [1, 2]}, "invalid_beta", "must give experts a cost"),
         ({"price_weight": -1.0}, "invalid_price_weight", "got -1.0"),
+        ({"price_weight": "a"}, "invalid_price_weight", "finite"),
+        ({"price_weight": [1]}, "invalid_price_weight", "finite"),
         ({"latency_weight": float("inf")}, "invalid_latency_weight", "finite"),
     ],
 )

@@ -192,11 +192,8 @@ def test_nothing_is_replaced_unasked_and_nothing_is_half_written(tmp_path, monke
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"test_size": 1.5}, "invalid_test_size"),
-        ({"groups": "nowhere"}, "invalid_name"),
         ({"time": "prompt"}, "invalid_data_file"),
         ({"query": "nowhere"}, "invalid_query"),
-        ({"random_state": -1}, "invalid_random_state"),
     ],
 )
 def test_what_cannot_be_split_has_a_code(tmp_path, options, code):

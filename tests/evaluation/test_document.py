@@ -67,19 +67,6 @@ def test_it_is_json_and_renders_the_same_after_a_file():
     assert render(plain(document)) == render(document)
 
 
-def test_the_order_of_experts_in_the_table_does_not_matter():
-    table, costs, X = larger_case(120)
-    turned = make_table(
-        table.scores[:, ::-1].tolist(), NAMES[::-1], (0.02, 0.004, 0.001),
-        source=table.column("source"),
-    )  # fmt: skip
-    one = document_of(cost_router(), table, costs, X)
-    ordered = turned.with_experts(NAMES)
-    other = document_of(cost_router(), ordered, ordered.costs(), X)
-    for part in ("verdict", "figures", "frontier", "calibration", "groups", "regrets"):
-        assert one[part] == other[part]
-
-
 def test_the_verdict_is_that_of_mild_evaluate():
     table, _, X = larger_case(200)
     task = make_task(table, CostTerms(price_weight=5.0))

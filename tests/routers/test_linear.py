@@ -9,7 +9,7 @@ import oracles
 from mild.core.costs import cheapest
 from mild.core.losses import class_weights, resampling_weights
 from mild.core.margins import expert_mass, theory_margins
-from mild.errors import ConvergenceWarning, DegenerateDataWarning, InvalidInputError
+from mild.errors import ConvergenceWarning, DegenerateDataWarning
 from mild.routers.linear import LinearRouter
 from mild.routers.solver import SAMPLE
 
@@ -102,8 +102,6 @@ def test_the_strength_of_the_baseline_leads_from_contrast_to_others():
         coef[1], LinearRouter(rewards="others", **EXACT).fit(X, costs).coef_
     )
     assert np.abs(coef[0.5]).max() < np.abs(coef[0]).max()
-    with pytest.raises(InvalidInputError, match="strength must be finite and non-negative"):
-        LinearRouter(rewards="baseline", strength=-1.0).fit(X, costs)
 
 
 def test_tdef_is_mild_with_complement_rewards_and_unit_margins():

@@ -405,8 +405,6 @@ def test_other_margins_are_tried_at_the_best_strengths_only() -> None:
     tried = Counter(params["alpha"] for params in found["params"])
     centre = dict(zip(alphas, found["mean_cost"], strict=False))
     assert tried.most_common(1)[0][0] == min(centre, key=centre.__getitem__)
-    with pytest.raises(InvalidInputError, match="margin_strengths"):
-        RouterCV(margin_strengths=0).fit(X, costs)
 
 
 def test_a_search_takes_some_neighbours_unchecked_but_never_across_losses(monkeypatch) -> None:
@@ -478,13 +476,17 @@ def test_one_expert_and_equal_costs_are_answered() -> None:
         {"confidence": "a"},
         {"alphas": (-1.0,)},
         {"alphas": []},
+        {"alphas": 0.1},
         {"alphas": ("x",)},
         {"n_jobs": 0},
+        {"n_jobs": "a"},
         {"search_tol": "a"},
+        {"margin_strengths": 0},
         {"margin_factors": ()},
         {"margin_factors": (0, 1)},
         {"margin_exponents": (-1.0,)},
         {"families": []},
+        {"families": 3},
         {"families": ["stack"]},
         {"families": ["regresion"]},
         {"grid": "ratio"},

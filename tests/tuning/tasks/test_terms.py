@@ -24,12 +24,6 @@ def test_spelled_terms_name_every_expert():
     assert CostTerms().spelled(table) == CostTerms()
 
 
-def test_an_unknown_expert_is_refused():
-    table = read_outcomes(pa.table(make_columns(5)))
-    with pytest.raises(InvalidInputError, match="beta"):
-        CostTerms({"baker": 1.0}).costs(table)
-
-
 def test_rows_without_a_known_loss_are_left_out_of_a_task():
     columns = make_columns(6, prices=True)
     for name in EXPERTS:
