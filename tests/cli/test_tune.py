@@ -69,8 +69,8 @@ def test_the_paper_s_grid_is_an_option(mild, tables):
     words = ["--cv", "2", "--paper-grid", "--json"]
     result = mild("tune", log, "--out", tables.folder / "r", *words).json()
     assert result["dropped_margins"] > 0
-    linear = [entry["params"] for entry in result["candidates"] if entry["family"] == "linear"]
-    assert len({tuple(params["margins"]) for params in linear}) > 10
+    params = [entry["params"] for entry in result["candidates"]]
+    assert len({tuple(one["margins"]) for one in params if "margins" in one}) > 10
 
 
 @pytest.fixture
