@@ -1,9 +1,9 @@
-"""Fit a linear router on a data set whose queries or vectors are spread over the actors of a Ray cluster.
+"""Fit a linear router on a data set whose queries or vectors are spread over the workers of a Ray cluster.
 
-The outcomes of all rows, a few numbers each, are read by the driver, which makes costs and targets of them
-and runs the solver: the same code as for a table in memory. Only the features, hundreds of numbers per row,
-are in the actors. An actor holds those of some pieces of the data set, and gives the value and the gradient
-of the loss on its rows. Ray restarts an actor that is lost; it makes its features again.
+This process reads the outcomes of all rows, a few numbers each, makes costs and targets of them and runs
+the solver: the same code as for a table in memory. Only the features, hundreds of numbers per row, are in
+the workers. A worker holds those of some pieces of the data set, and gives the value and the gradient of
+the loss on its rows. Ray starts a worker again that was lost; it then makes its features again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ from mild.data.selection import named_columns
 from mild.data.tables import naming, validate_columns
 from mild.data.vectors import read_vectors
 from mild.distributed.parquet_files import ParquetDataset, Piece, open_dataset
-from mild.distributed.ray_connection import check_ray, connect, start_actors, worker_errors
+from mild.distributed.ray_connection import (
+    RemoteValue,
+    check_ray,
+    connect,
+    remote_values,
+    worker_errors,
+)
 from mild.errors import DataFileError, InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
 from mild.features.base import scale_rows
@@ -246,22 +252,17 @@ class FeatureSteps:
     scaler: Any = None
 
 
-class ShardActor:
+class ShardWorker:
     """Holds the features of some pieces, and sums over them.
 
-    What it holds is made when it is first asked for, so that an actor that was restarted gives the same
+    What it holds is made when it is first asked for, so that a worker that was started again gives the same
     answers.
     """
 
-    def __init__(self, reference: list[Any]) -> None:
-        import ray
-
-        self.data: TrainingRows = ray.get(reference[0])
+    def __init__(self, data: TrainingRows) -> None:
+        self.data = data
         self._features: dict[int, Any] = {}
         self._is_scaled: set[int] = set()
-
-    def is_ready(self) -> bool:
-        return True
 
     def count_terms(self, shard: Sequence[int], hashing: HashingFeatures) -> TermCounts:
         """Term counts over the texts of some pieces."""
@@ -343,26 +344,29 @@ class ShardActor:
 
 
 class ShardedRows:
-    """The training rows, spread over actors: each has a shard, a run of neighbouring pieces."""
+    """The training rows, spread over workers: each has a shard, a run of neighbouring pieces."""
 
-    def __init__(self, ray: Any, actors: Sequence[Any], data: TrainingRows) -> None:
+    def __init__(self, ray: Any, workers: Sequence[RemoteValue], data: TrainingRows) -> None:
         self.ray = ray
-        self.actors = actors
+        self.workers = workers
         self.data = data
         self.shards = [
-            part.tolist() for part in np.array_split(np.arange(len(data.pieces)), len(actors))
+            part.tolist() for part in np.array_split(np.arange(len(data.pieces)), len(workers))
         ]
         counts = [sum(len(data.kept[number]) for number in shard) for shard in self.shards]
         self.bounds = np.concatenate([[0], np.cumsum(counts)])
         self.n_rows = int(self.bounds[-1])
 
     def call(self, method: str, *arguments: Any, per_shard: Sequence[Any] = ()) -> list[Any]:
-        """Answers of all actors, in the order of their shards; ``per_shard`` is one more argument each."""
+        """Results of a method of all workers, in the order of their shards.
+
+        The arguments are the same for all; of ``per_shard``, if it is given, each gets its own as the last.
+        """
         shared = [self.ray.put(argument) for argument in arguments]
         answers = []
-        for place, (actor, shard) in enumerate(zip(self.actors, self.shards, strict=True)):
-            own = [values[place] for values in per_shard]
-            answers.append(getattr(actor, method).remote(shard, *shared, *own))
+        for number, (worker, shard) in enumerate(zip(self.workers, self.shards, strict=True)):
+            own = per_shard[number : number + 1]
+            answers.append(worker.call(method, shard, *shared, *own))
         return list(self.ray.get(answers))
 
     def split(self, rows: IntArray) -> list[IntArray]:
@@ -375,23 +379,27 @@ class ShardedRows:
 
     def contents(self, rows: IntArray) -> Any:
         """Queries, or vectors (n, d), of some training rows, in ascending order."""
-        parts = self.call("take_contents", per_shard=[self.split(rows)])
+        parts = self.call("take_contents", per_shard=self.split(rows))
         contents = [content for part in parts for content in part]
         if self.data.reads_vectors:
             return np.stack(contents)
         return contents
 
     def make_features(self, step: TextFeatures) -> TrainingQueryIndex:
-        """Let all actors make their features; gives the hashes of all queries."""
+        """Let all workers make their features; gives the hashes of all queries."""
         return reduce(add, self.call("make_features", FeatureSteps(step)))
 
 
 @contextmanager
 def sharded_rows(data: TrainingRows, address: str | None) -> Iterator[ShardedRows]:
-    """The training rows on the actors of a Ray cluster."""
-    with connect(address) as ray, worker_errors(REMEDY):
-        with start_actors(ray, ShardActor, data, most=len(data.pieces)) as actors:
-            yield ShardedRows(ray, actors, data)
+    """The training rows on the workers of a Ray cluster."""
+    worker = ShardWorker(data)
+    with (
+        connect(address) as ray,
+        worker_errors(REMEDY),
+        remote_values(ray, worker, most=len(data.pieces)) as workers,
+    ):
+        yield ShardedRows(ray, workers, data)
 
 
 def fit_step(step: TextFeatures, rows: ShardedRows) -> None:
@@ -411,7 +419,7 @@ def fit_step(step: TextFeatures, rows: ShardedRows) -> None:
 
 @dataclass(frozen=True)
 class ShardedFeatures:
-    """Features (n, d) that are in the actors; stands for X in the fit of a linear router."""
+    """Features (n, d) that are in the workers; stands for X in the fit of a linear router."""
 
     rows: ShardedRows
     step: TextFeatures
@@ -431,8 +439,8 @@ class ShardedFeatures:
 
     def __getitem__(self, rows: IntArray) -> FloatArray:
         """Some rows, in ascending order."""
-        split = self.rows.split(rows)
-        return np.concatenate(self.rows.call("take_features", self.steps, per_shard=[split]))
+        positions = self.rows.split(rows)
+        return np.concatenate(self.rows.call("take_features", self.steps, per_shard=positions))
 
     def standardized(self) -> ShardedFeatures:
         """These features, scaled to mean 0 and standard deviation 1."""
@@ -441,8 +449,8 @@ class ShardedFeatures:
         # From shard to shard: the scaler learns from one part of the rows after another.
         scaler: Any = StandardScaler(copy=False)
         steps = self.rows.ray.put(self.steps)
-        for actor, shard in zip(self.rows.actors, self.rows.shards, strict=True):
-            scaler = actor.fit_scaler.remote(shard, steps, scaler)
+        for worker, shard in zip(self.rows.workers, self.rows.shards, strict=True):
+            scaler = worker.call("fit_scaler", shard, steps, scaler)
         return replace(self, scaler=self.rows.ray.get(scaler))
 
     def objective(self, loss: RowLoss, alpha: float, fit_intercept: bool) -> ShardedObjective:
@@ -484,8 +492,8 @@ class ShardedObjective:
         rows = self.X.rows
         weights = rows.ray.put(W)
         answers = []
-        for actor, shard, losses in zip(rows.actors, rows.shards, self._losses, strict=True):
-            answers.append(actor.evaluate.remote(shard, self._steps, losses, weights))
+        for worker, shard, losses in zip(rows.workers, rows.shards, self._losses, strict=True):
+            answers.append(worker.call("evaluate", shard, self._steps, losses, weights))
         for shard_value, shard_gradient in rows.ray.get(answers):
             value += shard_value
             gradient += shard_gradient

@@ -9,6 +9,7 @@ import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
@@ -125,36 +126,65 @@ def check_ray(address: str | None = None) -> None:
         )
 
 
-@contextmanager
-def start_actors(ray: Any, actor_class: type, shared: Any, most: int) -> Iterator[list[Any]]:
-    """Actors of a class that has a method ``is_ready``: one per processor, at most ``most``.
+class ValueActor:
+    """Calls methods of a value, which it fetches when it is first called.
 
-    The class is called with a list that holds a reference to the shared value. Ray restarts an actor whose
-    process was lost and repeats its call; the actor then gets the value again. At the end all of them are
-    ended, with whatever they are doing.
+    Ray restarts an actor whose process was lost, and repeats the call: the value is then fetched again.
+    """
+
+    def __init__(self) -> None:
+        self._value: Any = None
+
+    def is_ready(self) -> bool:
+        return True
+
+    def call(self, reference: list[Any], method: str, *arguments: Any) -> Any:
+        """Call a method; ``reference`` is a list, in which Ray leaves a reference as it is."""
+        if self._value is None:
+            ray = importlib.import_module("ray")
+            self._value = ray.get(reference[0])
+        return getattr(self._value, method)(*arguments)
+
+
+@dataclass(frozen=True)
+class RemoteValue:
+    """A value in an actor."""
+
+    actor: Any
+    reference: Any
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Begin a call of a method; gives a reference to its result."""
+        return self.actor.call.remote([self.reference], method, *arguments)
+
+
+@contextmanager
+def remote_values(ray: Any, value: Any, most: int) -> Iterator[list[RemoteValue]]:
+    """Copies of a value in actors of their own: one per processor, at most ``most``.
+
+    At the end all actors are ended, with whatever they are doing.
     """
     processors = int(ray.cluster_resources().get("CPU", 1))
     count = max(1, min(most, processors))
-    remote_class = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(
-        actor_class
-    )
-    reference = ray.put(shared)
-    actors = [remote_class.remote([reference]) for _ in range(count)]
+    actor_class = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(ValueActor)
+    actors = [actor_class.remote() for _ in range(count)]
     try:
         answers = [actor.is_ready.remote() for actor in actors]
-        ready, late = ray.wait(answers, num_returns=count, timeout=START_SECONDS)
+        ready, _ = ray.wait(answers, num_returns=count, timeout=START_SECONDS)
         if not ready:
             raise InvalidInputError(
                 f"no worker has started on the Ray cluster within {START_SECONDS:.0f} s: none of its "
                 f"{processors} processors is free. Wait until one is, or use another cluster."
             )
-        for answer, actor in zip(answers, list(actors), strict=True):
-            if answer in late:
-                actors.remove(actor)
+        reference = ray.put(value)
+        started = []
+        for answer, actor in zip(answers, actors, strict=True):
+            if answer in ready:
+                started.append(RemoteValue(actor, reference))
+            else:
+                # Its processor may never be free.
                 ray.kill(actor)
-        # An error in a constructor is raised here.
-        ray.get(ready)
-        yield actors
+        yield started
     finally:
         for actor in actors:
             ray.kill(actor)

@@ -23,7 +23,7 @@ from mild.distributed.parquet_files import ParquetDataset, Piece, open_dataset, 
 from mild.distributed.ray_connection import (
     check_engine,
     connect,
-    start_actors,
+    remote_values,
     worker_errors,
 )
 from mild.errors import DataFileError, InvalidInputError, MildError, counted
@@ -212,10 +212,7 @@ def route_dataset(
             file_system=output.file_system,
             folder=folder,
         )
-        if engine == "ray":
-            results = _routed_on_ray(job, address)
-        else:
-            results = _routed_here(job)
+        results = _routed_on_ray(job, address) if engine == "ray" else _routed_here(job)
         rows = 0
         per_expert = np.zeros(router.n_experts, np.int64)
         bad = 0
@@ -253,27 +250,16 @@ def _routed_here(job: RoutingJob) -> Generator[PieceCounts, None, None]:
 
 def _routed_on_ray(job: RoutingJob, address: str | None) -> Generator[PieceCounts, None, None]:
     """Route all pieces with one actor per processor; results in the order of the pieces."""
-    with connect(address) as ray, worker_errors(REMEDY):
-        with start_actors(ray, RoutingActor, job, most=len(job.pieces)) as actors:
-            pool = ray.util.ActorPool(actors)
-            yield from pool.map(
-                lambda actor, number: actor.route_piece.remote(number), range(len(job.pieces))
-            )
-
-
-class RoutingActor:
-    """Routes pieces in a process of its own; it gets the router once."""
-
-    def __init__(self, reference: list[Any]) -> None:
-        import ray
-
-        self.job: RoutingJob = ray.get(reference[0])
-
-    def is_ready(self) -> bool:
-        return True
-
-    def route_piece(self, number: int) -> PieceCounts:
-        return self.job.route_piece(number)
+    with (
+        connect(address) as ray,
+        worker_errors(REMEDY),
+        remote_values(ray, job, most=len(job.pieces)) as remote_jobs,
+    ):
+        pool = ray.util.ActorPool(remote_jobs)
+        yield from pool.map(
+            lambda remote_job, number: remote_job.call("route_piece", number),
+            range(len(job.pieces)),
+        )
 
 
 def output_schema(
