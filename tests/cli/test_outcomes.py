@@ -182,7 +182,7 @@ def test_rows_of_several_files_are_selected_too(mild, tmp_path):
         == 2 * read_outcomes(folder / "a.parquet", where="part=test").rows
     )
     refused = mild("fit", folder, "--out", tmp_path / "s", "--where", "no=1")
-    assert "where must name columns of the file; 'no' is not one" in refused.err
+    assert "there must be a column 'no'" in refused.err
 
 
 def test_several_files_with_a_split_are_trained_on_its_training_rows(mild, tmp_path):
@@ -195,7 +195,7 @@ def test_several_files_with_a_split_are_trained_on_its_training_rows(mild, tmp_p
         trained.json()["training"]["rows"]
         == 2 * read_outcomes(folder / "a.parquet", part="train").rows
     )
-    assert "the train rows by column 'split'" in trained.err
+    assert "164 train rows" in trained.err
     everything = mild("fit", folder, "--out", tmp_path / "s", "--where", "split=*", "--json").json()
     assert everything["training"]["rows"] == 240
 
