@@ -37,7 +37,7 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class RoutingSummary:
+class RoutedDataset:
     """Counts of a routed data set."""
 
     out: str  # folder of the output
@@ -169,7 +169,7 @@ def route_dataset(
     address: str | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-) -> RoutingSummary:
+) -> RoutedDataset:
     """Route every row of a Parquet data set and write the chosen experts, in the order of the rows.
 
     The folder appears when it is complete. Whatever goes wrong, it is not there, or as it was before.
@@ -225,7 +225,7 @@ def route_dataset(
                 if progress is not None:
                     progress(done, len(pieces), counted(counts.rows, "row"))
         expert_counts = dict(zip(router.expert_names, per_expert.tolist(), strict=True))
-        summary = RoutingSummary(output.shown, rows, expert_counts, bad, len(pieces))
+        summary = RoutedDataset(output.shown, rows, expert_counts, bad, len(pieces))
         output.publish(summary.as_dict())
     return summary
 
