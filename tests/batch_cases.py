@@ -1,9 +1,6 @@
-"""Small datasets of vectors, and processes that route them."""
+"""Small data sets of vectors."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -41,28 +38,3 @@ def damage(file):
     start = parquet.read_metadata(file).row_group(2).column(1).data_page_offset
     content[start : start + 30] = bytes(30)
     file.write_bytes(bytes(content))
-
-
-def running_tasks(ancestor=None):
-    """Processes of Ray, below this one or another, that are routing a partition."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            title = (entry / "cmdline").read_bytes()
-            below = _is_below(int(entry.name), ancestor or os.getpid())
-        except (OSError, ValueError):
-            continue
-        if title.startswith(b"ray::run_task") and below:
-            found.append(int(entry.name))
-    return found
-
-
-def _is_below(pid, ancestor):
-    while pid > 1:
-        if pid == ancestor:
-            return True
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        pid = int(stat.rpartition(")")[2].split()[1])
-    return False

@@ -222,6 +222,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--decision",
+        "The router decides as it was fitted: give `--decision` to `mild fit`.",
+        where=("route",),
+    ),
+    Removed(
+        "option",
         "--epochs",
         'Use Python: `mild.fit(table, "neural", epochs=50)`.',
         where=("fit",),
@@ -249,6 +255,12 @@ REMOVED: tuple[Removed, ...] = (
         "--id-column",
         "Convert the table once: `mild data convert FILE outcomes.parquet --id-column COLUMN`.",
         where=("add-expert", "compare", "data describe", "evaluate", "fit", "report", "tune"),
+    ),
+    Removed(
+        "option",
+        "--jobs",
+        "Leave it out: `--engine ray` uses all processors.",
+        where=("fit", "route"),
     ),
     Removed(
         "option",
@@ -330,9 +342,21 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--scratch",
+        "Leave it out: a table that does not fit into memory is fitted with `--engine ray`.",
+        where=("fit",),
+    ),
+    Removed(
+        "option",
         "--standardize",
         "Use Python: `mild.fit(table, standardize=True)`.",
         where=("fit", "tune"),
+    ),
+    Removed(
+        "option",
+        "--stream",
+        "Leave it out: a table that does not fit into memory is fitted with `--engine ray`.",
+        where=("fit",),
     ),
     Removed(
         "option",

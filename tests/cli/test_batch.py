@@ -20,7 +20,7 @@ PROMPTS = make_columns(40, 1)["prompt"]
 
 
 def route(*words):
-    return CliRunner().invoke(build_app(), ["route", *map(str, words), "--jobs", "1"])
+    return CliRunner().invoke(build_app(), ["route", *map(str, words)])
 
 
 @pytest.fixture
@@ -40,20 +40,23 @@ def test_a_folder_of_queries_becomes_a_folder_of_experts(readers, queries, tmp_p
     chosen = [EXPERTS[k] for k in load(readers()).predict_texts(PROMPTS)]
     assert table["expert"].to_pylist() == chosen
     assert table["id"].to_pylist() == list(range(40))
-    assert "40 rows in 2 parts" in done.stdout
+    assert "40 rows in 2 files" in done.stdout
     for name in EXPERTS:
         assert f"{chosen.count(name) / 40:.3f}" in done.stdout
-    again = route(readers(), queries, "--out", tmp_path / "out", "--keep", "id")
-    assert "2 of 2 parts were there already" in again.stderr
+    again = route(readers(), queries, "--out", tmp_path / "out")
+    assert again.exit_code == 1
+    assert "exists; choose another folder, or replace it (--overwrite" in again.stderr
+    assert parquet.read_table(tmp_path / "out").equals(table)
+    replaced = route(readers(), queries, "--out", tmp_path / "out", "--overwrite")
+    assert replaced.exit_code == 0, replaced.stderr
+    assert parquet.read_table(tmp_path / "out").column_names == ["expert"]
 
 
 def test_one_is_not_several(readers, tmp_path):
     file = tmp_path / "q.parquet"
     parquet.write_table(pa.table({"prompt": ["boil"]}), file)
     done = route(readers(), file, "--out", tmp_path / "out")
-    assert "1 row in 1 part " in done.stdout
-    again = route(readers(), file, "--out", tmp_path / "out")
-    assert "1 of 1 part was there already." in again.stderr
+    assert "1 row in 1 file " in done.stdout
 
 
 def test_the_summary_as_json_and_new_prices(readers, queries, tmp_path):
@@ -69,9 +72,9 @@ def test_the_summary_as_json_and_new_prices(readers, queries, tmp_path):
         *(f"p__{name}" for name in EXPERTS),
         *(f"expected_cost__{name}" for name in EXPERTS),
     ]
-    other = route(*words[:-3], "--out", tmp_path / "out")
-    assert other.exit_code == 1
-    assert "other options" in json.loads(other.stdout)["error"]
+    again = route(*words, "--out", tmp_path / "out")
+    assert again.exit_code == 1
+    assert "exists" in json.loads(again.stdout)["error"]
 
 
 def test_rows_without_a_query_are_counted_and_fail_unless_they_are_left_out(readers, tmp_path):
@@ -97,7 +100,6 @@ def test_rows_without_a_query_are_counted_and_fail_unless_they_are_left_out(read
         (["{queries}", "--out", "{out}", "--address", "h:1"], "--address is for --engine ray"),
         (["{queries}", "--out", "{out}", "--keep", "di"], "did you mean 'id'"),
         (["{queries}", "--out", " "], "must have a name"),
-        (["{queries}", "--out", "{out}", "--decision", "argmin"], "--decision must be one of"),
     ],
 )
 def test_words_that_do_not_fit_are_refused_in_a_sentence(
@@ -129,13 +131,3 @@ def test_a_dataset_gets_the_first_step_of_a_cascade(options, tmp_path):
     rows = list(zip(table["expert"].to_pylist(), table["first_step"].to_pylist(), strict=True))
     wanted = [("small", ["small", "medium"]), (None, None), ("large", ["large"])]
     assert rows == [row for row in wanted if row[0] or "--skip-bad" not in options]
-
-
-def test_a_decision_rule_is_not_for_a_cascade(tmp_path):
-    folder = cascade_router().save(tmp_path / "router")
-    parquet.write_table(pa.table({"prompt": [EASY]}), tmp_path / "queries.parquet")
-    words = ("--out", tmp_path / "out", "--decision", "argmax")
-    done = route(folder, tmp_path / "queries.parquet", *words)
-    assert done.exit_code != 0
-    assert "router.direct" in done.stderr
-    assert not (tmp_path / "out").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mild.cli.fit import ShardOptions
 from mild.cli.options import EngineOptions, margins_value, number_list, surrogate_value
 from mild.errors import OptionError
 
@@ -52,16 +51,6 @@ def test_help_lists_few_options_first_and_the_rest_under_headings(mild):
         "Execution:",
         "Reading the table:",
     ]
-
-
-def test_folders_patterns_and_urls_are_read_in_passes(tmp_path):
-    options = ShardOptions()
-    assert not options.apply_to(None)
-    assert not options.apply_to("log.parquet")
-    assert options.apply_to("logs/*.parquet")
-    assert options.apply_to("s3://bucket/log.parquet")
-    assert options.apply_to(str(tmp_path))
-    assert ShardOptions(stream=True).apply_to("log.parquet")
 
 
 def test_an_unknown_engine_is_named():

@@ -25,7 +25,7 @@ PROMPTS = make_columns(40, 1)["prompt"]
 
 
 def route(*words, lines=""):
-    command = ["route", *map(str, words), "--jobs", "1"]
+    command = ["route", *map(str, words)]
     done = CliRunner().invoke(build_app(), command, input=lines)
     return SimpleNamespace(
         code=done.exit_code,
@@ -110,7 +110,7 @@ def test_memory_does_not_grow_with_the_stream(readers, tmp_path):
     for times in (100, 1000):
         file = tmp_path / f"{times}.txt"
         file.write_text("\n".join(PROMPTS * times))
-        command = [sys.executable, "-c", code, "route", readers(), file, "--jobs", "1"]
+        command = [sys.executable, "-c", code, "route", readers(), file]
         with open(os.devnull, "wb") as sink:
             done = subprocess.run(command, stdout=sink, stderr=subprocess.PIPE, check=True)
         peaks.append(int(done.stderr.split()[-1]))

@@ -196,7 +196,7 @@ def _command_answers(folder: Path, inputs: Any, reads_text: bool) -> dict[str, A
         return found
     queries = [text if isinstance(text, str) else text.tolist() for text in inputs]
     lines = "".join(json.dumps({"id": i, "query": q}) + "\n" for i, q in enumerate(queries))
-    words = ["route", router, "--jobs", 1, "--query", "query", "--probabilities"]
+    words = ["route", router, "--query", "query", "--probabilities"]
     done = mild_command(words, stdin=lines)
     routed = done.lines()
     found["route"] = {
@@ -316,10 +316,6 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "fit_embedded": {"words": ["fit", "--out", "r", "--experts", "7B,0.5B"], "slow": True},
     "fit_numbers": {"words": ["fit", "tables/numbers.csv", "--out", "r", "--margins", "1,2,0.5"]},
     "fit_vectors": {"words": ["fit", *FITTED_ON_VECTORS, "--out", "r"]},
-    "fit_stream": {
-        "words": ["fit", "log.parquet", "--out", "r", "--stream", "--jobs", 1],
-        "setup": [["data", "convert", "tables/log.csv", "log.parquet"]],
-    },
     "tune": {
         "words": [
             "tune", "tables/log.csv", "--out", "r", "--cv", 2, "--alphas", "0.01", "--jobs", 1,
@@ -381,15 +377,12 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "explain_router": {"words": ["explain", _TEXT], "figures": True},
     "explain_tuned_router": {"words": ["explain", "artifacts/text_tuned/router"], "figures": True},
     "route": {
-        "words": ["route", _TEXT, "tables/queries.txt", "--echo", "--jobs", 1, "--probabilities"],
+        "words": ["route", _TEXT, "tables/queries.txt", "--echo", "--probabilities"],
         "lines": True,
         "figures": True,
     },
     "route_json_lines": {
-        "words": [
-            "route", "artifacts/text_regression/router", "--query", "q", "--jobs", 1,
-            "--probabilities",
-        ],
+        "words": ["route", "artifacts/text_regression/router", "--query", "q", "--probabilities"],
         "stdin": '{"id": 7, "q": "boil salt"}\n{"id": 8, "q": 5}\n',
         "lines": True,
         "figures": True,
@@ -397,7 +390,6 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "route_out": {
         "words": [
             "route", _TEXT, "new.parquet", "--out", "o", "--keep", "day", "--probabilities",
-            "--jobs", 1,
         ],
         "setup": [["data", "convert", "tables/new.csv", "new.parquet"]],
     },

@@ -7,35 +7,42 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import re
 import signal
 import subprocess
 import sys
 import threading
-import time
 import warnings
-from contextlib import contextmanager
-from functools import partial
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from joblib import Parallel, delayed
 from typer.testing import CliRunner
 
-from batch_cases import damage, make_vectors, running_tasks, write_file
+from batch_cases import damage, make_vectors, write_file
+from mild.artifact import load
 from mild.cli.app import build_app
+from mild.data import read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.distributed import ray_connection
-from mild.distributed.batch import route_dataset
+from mild.distributed import fitting, ray_connection
+from mild.distributed.fitting import fit_dataset
 from mild.distributed.joblib_ray import joblib_on_ray
 from mild.distributed.ray_connection import connect
-from mild.distributed.shards.workers import ray_workers
-from mild.errors import DataFileError, InvalidInputError, TuningInterruptedWarning
+from mild.distributed.routing import RoutingJob, route_dataset
+from mild.errors import (
+    DataFileError,
+    InvalidInputError,
+    OutputExistsError,
+    TuningInterruptedWarning,
+    UnsupportedError,
+)
+from mild.routers.cost_models import KNNRouter
+from mild.routers.linear import LinearRouter
 from mild.routers.search import RouterCV
+from mild.tuning.fit import fit_data
 from outcome_cases import make_columns, write_outcomes
-from shard_cases import damage_pages, make_rows, make_texts, sharded
 from waiting import wait_until
 
 pytest.importorskip("ray", reason="ray is not installed")
@@ -56,6 +63,25 @@ def ray():
     assert not module.is_initialized()
 
 
+def actor_pids(name):
+    """Processes of Ray that are actors of a class."""
+    pids = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            title = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if title.startswith(f"ray::{name}".encode()):
+            pids.append(int(entry.name))
+    return pids
+
+
+def invoke(*words):
+    return CliRunner().invoke(build_app(), [str(word) for word in words])
+
+
 def test_a_ray_that_is_there_is_used_and_stays(ray):
     assert ray.cluster_resources()["CPU"] == 2
     with connect(workers=3) as inner:
@@ -68,288 +94,291 @@ def test_a_ray_that_is_there_is_used_and_stays(ray):
         pass
 
 
-def test_both_engines_give_the_same_files(ray, routed, tmp_path):
-    here, table = routed()
-    there, other = routed(out="ray", engine="ray")
+# --- routing ---
+
+
+@pytest.mark.usefixtures("ray", "_small_pieces")
+def test_both_engines_write_the_same_files(routed, tmp_path):
+    here, table = routed(probabilities=True)
+    there, other = routed(out="ray", engine="ray", probabilities=True)
+    assert other["id"].to_pylist() == list(range(400))
     assert other.equals(table)
-    assert (there.counts, there.partitions) == (here.counts, here.partitions)
-    for file in (tmp_path / "out").glob("part-*"):
+    assert there.as_dict() == here.as_dict()
+    for file in (tmp_path / "out").iterdir():
         assert (tmp_path / "ray" / file.name).read_bytes() == file.read_bytes()
-    # One engine goes on where the other was ended.
-    for number in (2, 5):
-        (tmp_path / "ray" / f"part-{number:06d}.parquet").unlink()
-    summary, same = routed(out="ray")
-    assert summary.skipped == 14
-    assert same.equals(table)
 
 
-def test_an_error_on_a_worker_is_its_sentence(ray, routed, dataset):
+@pytest.mark.usefixtures("ray", "_small_pieces")
+def test_an_error_on_a_worker_is_its_sentence_and_nothing_is_left(routed, dataset, nothing_is_left):
     damage(dataset / "1.parquet")
     with pytest.raises(
         DataFileError, match=r"^\S*1\.parquet: it cannot be read from row 51 on"
     ) as caught:
         routed(engine="ray")
     assert "\n" not in str(caught.value)
+    assert caught.value.code == "invalid_data_file"
+    nothing_is_left()
 
 
-def test_a_killed_worker_costs_time_and_no_rows(ray, slow_job, tmp_path):
-    run, wanted, _ = slow_job
-    killed = []
-
-    def kill(done, total, text):
-        if len(killed) < 2:
-            for pid in running_tasks()[:1]:
-                os.kill(pid, signal.SIGKILL)
-                killed.append(pid)
-
-    summary = run(tmp_path / "out", engine="ray", progress=kill)
-    assert killed
-    assert summary.rows == 24_000
-    assert parquet.read_table(tmp_path / "out").equals(wanted)
-    assert len(list((tmp_path / "out").glob("part-*"))) == 24
-    assert not list((tmp_path / "out").glob("_tmp*"))
+@pytest.mark.usefixtures("ray")
+def test_bad_rows_are_those_of_one_process(routed, tmp_path):
+    X = make_vectors(100)
+    X[7, 2] = np.nan
+    file = write_file(tmp_path / "holes.parquet", X)
+    summaries = []
+    for engine in ("local", "ray"):
+        summary, table = routed(source=file, out=engine, engine=engine, skip_bad=True)
+        assert table["id"].to_pylist() == [i for i in range(100) if i != 7]
+        summaries.append(summary.as_dict())
+    assert summaries[0] == summaries[1]
+    assert summaries[0]["rows_without_a_query"] == 1
 
 
-def test_a_part_that_ends_every_worker_is_named(ray, slow_job, tmp_path, monkeypatch):
-    run, _, _ = slow_job
-    out = tmp_path / "out"
-    monkeypatch.setattr(ray_connection, "RETRIES", 1)
-    ended = threading.Event()
-
-    def kill():
-        killed = 0
-        while not ended.is_set():
-            # What is begun and not renamed stays: one file for each worker that was killed.
-            if len(list(out.glob("_tmp-*/part-*"))) > killed:
-                for pid in running_tasks():
-                    os.kill(pid, signal.SIGKILL)
-                    killed += 1
-            time.sleep(0.002)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        with pytest.raises(
-            DataFileError, match=r"the worker of part \d \(\S*\d\.parquet\) died \(\w+\); .* again"
-        ):
-            run(out, size=2**30, engine="ray", workers=1)
-    finally:
-        ended.set()
-        killer.join()
-    assert not list(out.glob("_tmp*"))
+@pytest.mark.usefixtures("ray")
+def test_an_output_that_is_there_is_refused_before_anything_is_routed(routed):
+    routed()
+    done = []
+    with pytest.raises(OutputExistsError, match="exists; choose another folder"):
+        routed(engine="ray", progress=lambda *said: done.append(said))
+    assert done == []
 
 
 @pytest.fixture
-def endless(tmp_path):
-    """A file of one partition, of minutes: who is not told to end is at it for as long."""
-    vectors = np.zeros((4_000_000, 4), np.float32)
-    return write_file(tmp_path / "data" / "long.parquet", vectors, group=4_000_000)
+def slow_dataset(tmp_path, monkeypatch):
+    """A router that takes a while for each of the 24 pieces of a data set, and the data set."""
+    monkeypatch.setattr("mild.distributed.parquet_files.PIECE_ROWS", 1)
+    from mild.artifact import save
+
+    rng = np.random.default_rng(0)
+    X = make_vectors(4000, 1)
+    router = load(save(KNNRouter(n_neighbors=5).fit(X, rng.random((4000, 3))), tmp_path / "router"))
+    for number in range(4):
+        file = tmp_path / "data" / f"{number}.parquet"
+        write_file(file, make_vectors(6000, number), 6000 * number, group=1000)
+    return router, str(tmp_path / "data")
 
 
-def test_an_error_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
-    _, _, folder = slow_job
-    damage(write_file(endless.parent / "bad.parquet", make_vectors(100)))
-    with pytest.raises(DataFileError, match=r"bad\.parquet: it cannot be read"):
-        route_dataset(
-            folder / "router", str(endless.parent), str(tmp_path / "out"), engine="ray", workers=2
-        )
-    wait_until(lambda: not running_tasks())
-
-
-def test_an_interrupt_ends_what_is_under_way(ray, slow_job, endless, tmp_path):
-    _, _, folder = slow_job
-    out = tmp_path / "out"
-    ended = threading.Event()
-
-    def interrupt():
-        while not ended.wait(0.01):
-            if list(out.glob("_tmp-*/part-*")):
-                os.kill(os.getpid(), signal.SIGINT)
-                return
-
-    watcher = threading.Thread(target=interrupt)
-    watcher.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            route_dataset(folder / "router", str(endless), str(out), engine="ray")
-    finally:
-        ended.set()
-        watcher.join()
-    wait_until(lambda: not running_tasks())
-    assert [file.name for file in out.iterdir()] == ["_manifest.json"]
-
-
-@pytest.mark.parametrize("engine", ["local", "ray"])
-def test_a_killed_driver_is_followed_by_one_that_goes_on(ray, slow_job, tmp_path, engine):
-    run, wanted, folder = slow_job
-    out = tmp_path / "out"
-    code = (
-        "import sys, time\n"
-        "from mild.distributed.batch import BatchOptions, route_dataset\n"
-        "route_dataset(*sys.argv[1:4], BatchOptions(keep=('id',), partition_bytes=1), "
-        "engine=sys.argv[4], address=(sys.argv[5:] or [None])[0], workers=1, "
-        "progress=lambda done, *words: time.sleep(600 if done >= 2 else 0))"
-    )
-    words = [str(folder / "router"), str(folder / "data"), str(out), engine]
-    if engine == "ray":
-        words.append(ray.get_runtime_context().gcs_address)
-    with subprocess.Popen([sys.executable, "-c", code, *words]) as driver:
-        while len(list(out.glob("part-*"))) < 2 and driver.poll() is None:
-            time.sleep(0.01)
-        driver.kill()
-    assert driver.returncode == -signal.SIGKILL
-    assert not (out / "_SUCCESS").exists()
-    before = {file.name: file.stat().st_mtime_ns for file in out.glob("part-*")}
-    assert 2 <= len(before) < 24
-    summary = run(out)
-    assert summary.skipped >= len(before)
-    after = {file.name: file.stat().st_mtime_ns for file in out.glob("part-*")}
-    assert {name: after[name] for name in before} == before
-    assert parquet.read_table(out).equals(wanted)
-
-
-def test_an_address_that_does_not_answer_leaves_nothing_behind(routed, tmp_path):
-    with pytest.raises(InvalidInputError, match=r"no Ray cluster answers at 127\.0\.0\.1:1 "):
-        routed(engine="ray", address="127.0.0.1:1")
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_busy_cluster_is_waited_for_in_a_sentence(ray, routed):
-    hog = ray.remote(num_cpus=2)(threading.Event).remote()
-    ray.get(hog.is_set.remote())
-    said = []
-
-    def notice(sentence):
-        said.append(sentence)
-        ray.kill(hog)
-
-    summary, _ = routed(engine="ray", notice=notice)
-    assert said == ["waiting for a processor: the Ray cluster has 2 CPUs, 0 of them free."]
-    assert summary.rows == 400
-
-
-def test_so_many_parts_are_routed_at_a_time_as_was_said(ray, slow_job, tmp_path):
-    run, wanted, _ = slow_job
-    ended = threading.Event()
-    seen = []
-
-    def watch():
-        while not ended.is_set():
-            seen.append(len(running_tasks()))
-            time.sleep(0.01)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        run(tmp_path / "out", engine="ray", workers=1)
-    finally:
-        ended.set()
-        watcher.join()
-    assert max(seen) == 1
-    assert parquet.read_table(tmp_path / "out").equals(wanted)
-
-
-def route(folder, out, *words, terminal=False):
-    """``mild route`` in a process of its own: its exit code, and all that it says."""
-    command = [sys.executable, "-m", "mild", "route", folder / "router", folder / "data"]
-    command += ["--out", out, "--engine", "ray", *words]
-    if not terminal:
-        done = subprocess.run(
-            [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        return done.returncode, done.stdout.decode()
-    mine, theirs = pty.openpty()
-    with subprocess.Popen(
-        [str(word) for word in command], stdin=theirs, stdout=theirs, stderr=theirs
-    ) as process:
-        os.close(theirs)
-        said = b""
-        try:
-            while content := os.read(mine, 65536):
-                said += content
-        except OSError:  # how Linux says that the other side was closed
-            pass
-        finally:
-            os.close(mine)
-    return process.returncode, said.decode()
-
-
-def test_ray_says_nothing_and_the_bar_is_ours(slow_job, tmp_path):
-    _, _, folder = slow_job
-    code, said = route(folder, tmp_path / "out", "--jobs", 1, terminal=True)
-    assert code == 0, said
-    assert "Routing" in said
-    assert "24,000 rows in 4 parts" in said
-    for word in ("Map(", "Dataset ", "ray.", "Ray", "INFO", "WARNING"):
-        assert word not in said.replace(str(tmp_path), "")
-
-
-def test_another_process_of_a_cluster_is_limited_by_jobs(ray, slow_job, tmp_path):
-    _, wanted, folder = slow_job
-    address = ray.get_runtime_context().gcs_address
-    words = ["--address", address, "--jobs", 1, "--keep", "id"]
-    code, said = route(folder, tmp_path / "out", *words)
-    assert code == 0, said
-    assert re.match(r"24,000 rows in 4 parts *\n", said), said
-    assert parquet.read_table(tmp_path / "out").equals(wanted)
-
-
-def hire(held, workers=2):
-    return ray_workers(held, CostTerms(), workers=workers)
-
-
-def test_texts_have_the_bits_of_one_process(ray, shards):
-    data = shards(make_texts(400))
-    found, expected = sharded(data.folder, open_workers=hire), sharded(data.folder)
-    np.testing.assert_array_equal(found.model.coef_, expected.model.coef_)
-
-
-def test_a_worker_that_is_killed_is_replaced_and_changes_no_bit(ray, shards):
-    data = shards(make_rows(900, missing=0.1))
-    expected = sharded(data.folder)
+@pytest.mark.usefixtures("ray")
+def test_a_killed_worker_costs_time_and_no_rows(slow_dataset, tmp_path):
+    router, data = slow_dataset
+    route_dataset(router, data, str(tmp_path / "wanted"), keep=["id"])
     killed = []
 
-    @contextmanager
-    def hired(held):
-        with hire(held) as workers:
-            called = workers.call
+    def kill(done, total, text):
+        if done < total and len(killed) < 2:
+            pid = actor_pids("ValueActor")[0]
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
 
-            def call(method, *arguments):
-                if method == "evaluate" and not killed:
-                    killed.append(ray.get(workers.actors[1].pid.remote()))
-                    os.kill(killed[0], signal.SIGKILL)
-                return called(method, *arguments)
-
-            workers.call = call
-            yield workers
-            assert ray.get(workers.actors[1].pid.remote()) != killed[0]
-
-    found = sharded(data.folder, open_workers=hired)
-    np.testing.assert_array_equal(found.model[-1].coef_, expected.model[-1].coef_)
-    np.testing.assert_array_equal(found.model[0].scale_, expected.model[0].scale_)
-    assert found.model[-1].objective_ == expected.model[-1].objective_
-    assert found.fingerprint == expected.fingerprint
-    np.testing.assert_array_equal(found.seen.hashes, expected.seen.hashes)
-    assert found.evaluations == expected.evaluations
+    out = str(tmp_path / "out")
+    summary = route_dataset(router, data, out, keep=["id"], engine="ray", progress=kill)
+    assert len(killed) == 2
+    assert summary.rows == 24_000
+    assert parquet.read_table(out).equals(parquet.read_table(tmp_path / "wanted"))
 
 
-def test_a_broken_shard_is_named_from_afar(ray, shards):
-    data = shards(make_rows(3000, d=30))
-    damage_pages(data.folder / "2.parquet")
-    with pytest.raises(DataFileError, match=r"2\.parquet: "):
-        sharded(data.folder, open_workers=partial(hire, workers=1))
+@pytest.mark.usefixtures("ray")
+def test_an_interrupt_ends_the_workers_and_leaves_nothing(slow_dataset, tmp_path):
+    router, data = slow_dataset
+
+    def interrupt(done, total, text):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        route_dataset(router, data, str(tmp_path / "out"), engine="ray", progress=interrupt)
+    wait_until(lambda: not actor_pids("ValueActor"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "router"]
 
 
-def test_workers_that_find_no_processor_are_not_waited_for_forever(ray, shards, monkeypatch):
-    monkeypatch.setattr("mild.distributed.shards.workers.START", 3.0)
-    data = shards(make_rows(90))
-    greedy = [ray.remote(num_cpus=1)(type("Greedy", (), {})).remote() for _ in range(2)]
+def test_a_worker_that_dies_again_and_again_is_said_in_a_sentence(
+    ray, routed, monkeypatch, nothing_is_left
+):
+    monkeypatch.setattr(ray_connection, "RETRIES", 1)
+
+    def die(self, number):
+        os._exit(1)
+
+    monkeypatch.setattr(RoutingJob, "route_piece", die)
+    # Workers take the class from this process, not from its module.
+    ray.cloudpickle.register_pickle_by_value(sys.modules["mild.distributed.routing"])
     try:
-        with pytest.raises(InvalidInputError, match="started 0 of 2 workers within 3 s"):
-            sharded(data.folder, open_workers=hire)
+        with pytest.raises(DataFileError, match=r"a worker of the Ray cluster was lost \(\w+\), 2"):
+            routed(engine="ray")
     finally:
-        for actor in greedy:
-            ray.kill(actor)
+        ray.cloudpickle.unregister_pickle_by_value(sys.modules["mild.distributed.routing"])
+    nothing_is_left()
+
+
+def test_a_cluster_without_a_free_processor_is_not_waited_for_forever(ray, routed, monkeypatch):
+    monkeypatch.setattr(ray_connection, "START_SECONDS", 2.0)
+    hog = ray.remote(num_cpus=2)(threading.Event).remote()
+    ray.get(hog.is_set.remote())
+    try:
+        with pytest.raises(InvalidInputError, match=r"no worker has started .* within 2 s"):
+            routed(engine="ray")
+    finally:
+        ray.kill(hog)
+
+
+def test_an_address_that_does_not_answer_leaves_nothing_behind(routed, nothing_is_left):
+    with pytest.raises(InvalidInputError, match=r"no Ray cluster answers at 127\.0\.0\.1:1 "):
+        routed(engine="ray", address="127.0.0.1:1")
+    nothing_is_left()
+
+
+def test_the_command_uses_a_cluster_and_ray_says_nothing(ray, slow_dataset, tmp_path):
+    _, data = slow_dataset
+    command = [sys.executable, "-m", "mild", "route", tmp_path / "router", data, "--keep", "id"]
+    command += ["--out", tmp_path / "out", "--engine", "ray"]
+    command += ["--address", ray.get_runtime_context().gcs_address]
+    done = subprocess.run(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("24,000 rows in 4 files")
+    for word in ("Actor", "ray.", "Ray", "INFO", "WARNING", "core_worker"):
+        assert word not in done.stdout.replace(str(tmp_path), "")
+    assert parquet.read_table(tmp_path / "out")["id"].to_pylist() == list(range(24_000))
+
+
+# --- fitting ---
+
+NAMES = ["cat", "ant", "bee"]
+
+
+def make_rows(n, kind):
+    """Columns in which each expert does well in its own region; some cells are unknown."""
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(n, 8)) * np.arange(1, 9) + 2).astype(np.float32)
+    chance = 1 / (1 + np.exp(-((X - 2) / np.arange(1, 9))[:, :3] * 2))
+    scores = (rng.random((n, 3)) < chance).astype(float)
+    scores[rng.random((n, 3)) < 0.1] = np.nan
+    columns = {f"correct__{name}": scores[:, k] for k, name in enumerate(NAMES)}
+    columns |= {f"cost__{name}": np.full(n, 0.001 * (k + 1)) for k, name in enumerate(NAMES)}
+    if kind == "vectors":
+        return columns | {"embedding": list(X)}
+    words = np.array(["sum", "poem", "law", "code", "tree", "river", "stone", "cloud"])
+    prompts = [f"{' '.join(words[row > 2])} {number % 97}" for number, row in enumerate(X)]
+    return columns | {"prompt": prompts, "split": np.where(np.arange(n) % 5, "train", "test")}
+
+
+def write_shards(folder, columns, count=4, group=500):
+    folder.mkdir()
+    n = len(columns["correct__cat"])
+    for number, rows in enumerate(np.array_split(np.arange(n), count)):
+        part = {name: [values[row] for row in rows] for name, values in columns.items()}
+        parquet.write_table(pa.table(part), folder / f"{number}.parquet", row_group_size=group)
+    return str(folder)
+
+
+@pytest.mark.usefixtures("ray")
+@pytest.mark.parametrize(
+    ("kind", "n", "options"),
+    [
+        ("vectors", 20_000, {}),
+        ("vectors", 2_000, {"loss": "cwce"}),
+        ("texts", 3_000, {"margins": [1.0, 2.0, 0.5]}),
+    ],
+)
+def test_a_fit_on_shards_chooses_as_a_fit_in_memory(tmp_path, monkeypatch, kind, n, options):
+    monkeypatch.setattr("mild.distributed.parquet_files.PIECE_ROWS", 1000)
+    folder = write_shards(tmp_path / "logs", make_rows(n, kind))
+    terms = CostTerms({"bee": 0.05}, price_weight=10.0)
+    there = fit_dataset(folder, LinearRouter(**options), terms)
+    here = fit_data(read_outcomes(folder, part="train"), LinearRouter(**options), terms)
+    table = read_outcomes(folder)
+    contents = table.vectors if kind == "vectors" else table.queries
+    X = here.router.features(contents)
+    np.testing.assert_allclose(there.router.features(contents), X, rtol=1e-5, atol=1e-5)
+    scores = np.sort(here.router.decision_function(X), axis=1)
+    same = there.router.predict(X) == here.router.predict(X)
+    # Where two experts tie, rounding may decide.
+    assert (same | (scores[:, -1] - scores[:, -2] < 1e-4)).all()
+    assert same.mean() > 0.999
+    assert there.router.expert_names == here.router.expert_names
+    np.testing.assert_array_equal(there.router.query_hashes, here.router.query_hashes)
+    ours, theirs = there.router.info, here.router.info
+    for name in ("query", "cost", "constant", "mean_scores", "estimator"):
+        assert getattr(ours, name) == getattr(theirs, name)
+    assert ours.data.rows == theirs.data.rows
+    assert ours.table.explanation == theirs.table.explanation
+
+
+def test_a_worker_that_is_killed_in_the_middle_does_not_change_the_result(
+    ray, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("mild.distributed.parquet_files.PIECE_ROWS", 1000)
+    folder = write_shards(tmp_path / "logs", make_rows(20_000, "vectors"))
+    expected = fit_dataset(folder, LinearRouter(), CostTerms()).router
+    evaluate = fitting.ShardedObjective.__call__
+    killed = []
+
+    def kill_first(objective, W):
+        if len(killed) < 2:
+            pid = actor_pids("ValueActor")[0]
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+        return evaluate(objective, W)
+
+    monkeypatch.setattr(fitting.ShardedObjective, "__call__", kill_first)
+    found = fit_dataset(folder, LinearRouter(), CostTerms()).router
+    assert len(killed) == 2
+    for name, tensor in expected.policy.state()[1].items():
+        np.testing.assert_array_equal(found.policy.state()[1][name], tensor)
+    wait_until(lambda: not actor_pids("ValueActor"))
+
+
+@pytest.mark.usefixtures("ray")
+def test_a_broken_shard_is_named_from_afar(tmp_path):
+    columns = make_rows(300, "vectors")
+    columns["embedding"] = [row.tolist() for row in columns["embedding"]]
+    columns["embedding"][250] = [1.0]
+    folder = write_shards(tmp_path / "logs", columns, count=3)
+    with pytest.raises(DataFileError, match=r"2\.parquet: ") as caught:
+        fit_dataset(folder, LinearRouter(), CostTerms())
+    assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_fitted_on_ray_is_refused(tmp_path):
+    folder = write_shards(tmp_path / "logs", make_rows(60, "vectors"))
+    with pytest.raises(UnsupportedError, match="fits linear routers; got KNNRouter"):
+        fit_dataset(folder, KNNRouter(), CostTerms())
+    with pytest.raises(UnsupportedError) as caught:
+        fit_dataset(folder, LinearRouter(norms="mean"), CostTerms())
+    assert caught.value.parameter == "norms"
+    constant = make_rows(60, "vectors")
+    for name in NAMES:
+        constant[f"correct__{name}"] = np.ones(60)
+    folder = write_shards(tmp_path / "constant", constant)
+    with pytest.raises(InvalidInputError, match="there is nothing to route"):
+        fit_dataset(folder, LinearRouter(), CostTerms())
+    long = pa.table({"prompt": ["a", "a"], "model": ["x", "y"], "score": [1.0, 0.0]})
+    parquet.write_table(long, tmp_path / "long.parquet")
+    with pytest.raises(DataFileError, match="one row per query"):
+        fit_dataset(str(tmp_path / "long.parquet"), LinearRouter(), CostTerms())
+
+
+@pytest.mark.usefixtures("ray")
+def test_the_command_fits_on_ray(tmp_path):
+    folder = write_shards(tmp_path / "logs", make_rows(600, "texts"))
+    words = ["fit", folder, "--out", tmp_path / "router", "--engine", "ray"]
+    done = invoke(*words, "--where", "split=train", "--json")
+    assert done.exit_code == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["rows"] == read_outcomes(folder, where="split=train").rows
+    assert result["training"]["summary"]["loss"] < result["training"]["summary"]["constant_loss"]
+    assert load(tmp_path / "router").route(["sum 3"])[0] in NAMES
+    for more, sentence in (
+        (["--features", "f_*"], "--features and --costs are not for --engine ray"),
+        (["--router", "knn"], "fits linear routers"),
+        (["--address", "nowhere"], "address must be HOST:PORT"),
+    ):
+        refused = invoke(*words, "--overwrite", *more)
+        assert refused.exit_code == 1
+        assert sentence in refused.stderr
+
+
+# --- searching ---
 
 
 @pytest.fixture(scope="module")
@@ -378,7 +407,8 @@ def near(data):
     return search(1).fit(*data)
 
 
-def test_results_are_those_of_one_process(data, near, pool):
+@pytest.mark.usefixtures("pool")
+def test_results_are_those_of_one_process(data, near):
     told = []
     far = search(2, lambda done, total, _: told.append((done, total))).fit(*data)
     assert far.cv_results_ == near.cv_results_
@@ -389,8 +419,9 @@ def test_results_are_those_of_one_process(data, near, pool):
     assert told[-1][0] == told[-1][1]
 
 
+@pytest.mark.usefixtures("pool")
 @pytest.mark.filterwarnings("ignore:.*tasks which were still being processed:UserWarning")
-def test_an_interrupt_keeps_what_was_judged_and_the_next_search_works(data, near, pool):
+def test_an_interrupt_keeps_what_was_judged_and_the_next_search_works(data, near):
     def stop(done, total, message):
         # By now both workers have answered, and some candidates are judged on every fold.
         if done > 0.7 * total:
@@ -403,7 +434,8 @@ def test_an_interrupt_keeps_what_was_judged_and_the_next_search_works(data, near
     assert not search(2).fit(*data).interrupted_
 
 
-def test_a_large_array_is_sent_once(ray, pool, monkeypatch):
+@pytest.mark.usefixtures("pool")
+def test_a_large_array_is_sent_once(ray, monkeypatch):
     array = np.zeros(1 << 20)
     put, sent = ray.put, []
     monkeypatch.setattr(ray, "put", lambda value: sent.append(value) or put(value))
@@ -412,7 +444,8 @@ def test_a_large_array_is_sent_once(ray, pool, monkeypatch):
     assert len([value for value in sent if value is array]) == 1
 
 
-def test_an_error_comes_back_as_it_is(pool):
+@pytest.mark.usefixtures("pool")
+def test_an_error_comes_back_as_it_is():
     def fail():
         raise InvalidInputError("not like this.")
 
@@ -422,12 +455,13 @@ def test_an_error_comes_back_as_it_is(pool):
     assert set(Parallel(n_jobs=1)(delayed(os.getpid)() for _ in range(2))) == {os.getpid()}
 
 
-def test_a_comparison_on_ray_is_that_of_one_machine(ray, tmp_path):
+@pytest.mark.usefixtures("ray")
+def test_a_comparison_on_ray_is_that_of_one_machine(tmp_path):
     log = write_outcomes(make_columns(150, prices=True), tmp_path / "log.parquet")
     words = f"compare {log} --splits 2 --method mild --method ce --cv 2 --json".split()
 
     def compared(*more):
-        done = CliRunner().invoke(build_app(), [*words, *more])
+        done = invoke(*words, *more)
         assert done.exit_code == 0, done.stderr
         result = json.loads(done.stdout)
         for row in result["methods"]:

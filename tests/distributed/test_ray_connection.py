@@ -6,14 +6,12 @@ import socket
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
 import pytest
 
 from mild.distributed import ray_connection
-from mild.distributed.ray_connection import connect, ray_pool, waiting_message
+from mild.distributed.ray_connection import connect
 from mild.errors import InvalidInputError, MissingExtraError
-from waiting import PATIENCE
 
 
 def refuse(address):
@@ -65,57 +63,5 @@ def test_without_ray_the_extra_is_named(monkeypatch):
 
 
 def test_importing_engines_imports_no_ray():
-    code = "import mild.distributed.batch, sys; sys.exit('ray' in sys.modules)"
+    code = "import mild.distributed.routing, mild.distributed.fitting, sys; sys.exit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("free", "waits"), [({}, True), ({"CPU": 0.5}, True), ({"CPU": 1.0}, False)]
-)
-def test_a_busy_cluster_is_described(free, waits):
-    ray = SimpleNamespace(
-        cluster_resources=lambda: {"CPU": 4.0, "memory": 1e9}, available_resources=lambda: free
-    )
-    message = waiting_message(ray)
-    assert (message is not None) == waits
-    if waits:
-        assert f"has 4 CPUs, {free.get('CPU', 0):g} of them free" in message
-
-
-class RayThatRepeats:
-    """A Ray that takes the first cancellations for losses of workers, and repeats their tasks."""
-
-    def __init__(self, losses):
-        self.losses = losses
-        self.cancelled = []
-        self.is_waited_for = threading.Event()
-        self._ended = threading.Event()
-
-    def put(self, shared):
-        return shared
-
-    def cluster_resources(self):
-        return {"CPU": 1.0}
-
-    def remote(self, **_):
-        return lambda function: SimpleNamespace(remote=lambda *arguments: "answer")
-
-    def get(self, answer):
-        self.is_waited_for.set()
-        assert self._ended.wait(PATIENCE)
-
-    def cancel(self, answer, force):
-        self.cancelled.append(answer)
-        if len(self.cancelled) > self.losses:
-            self._ended.set()
-
-
-@pytest.mark.parametrize("losses", [0, 2])
-def test_a_task_that_is_repeated_at_the_end_is_cancelled_again(monkeypatch, losses):
-    monkeypatch.setattr(ray_connection, "CANCEL_SECONDS", 0.05)
-    ray = RayThatRepeats(losses)
-    with ray_pool(ray, 1, None) as submit:
-        submit(print)
-        assert ray.is_waited_for.wait(PATIENCE)
-    assert set(ray.cancelled) == {"answer"}
-    assert len(ray.cancelled) > losses

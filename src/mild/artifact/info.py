@@ -59,7 +59,6 @@ class TableInfo(InfoPart):
     rows: int
     form: str  # its format
     explanation: str  # how it was read
-    shards: int | None = None  # number of its files, if they were read one by one
     graded: bool | None = None  # whether some scores are neither 0 nor 1; None if not, or not known
 
 

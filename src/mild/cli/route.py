@@ -45,9 +45,6 @@ class DatasetOptions(o.EngineOptions):
         list[str] | None,
         Option(metavar="COLUMN", help="Column to copy, such as an id. May be repeated."),
     ] = None
-    decision: Annotated[
-        str | None, Option(help="stationary or argmax. Default: the router's own.")
-    ] = None
     vectors: o.Vectors = None
     features: o.Features = None
     overwrite: o.Overwrite = False
@@ -93,9 +90,6 @@ def route(
     ] = False,
     where: o.WhereOption = None,
     prices: o.PriceOptions,
-    jobs: Annotated[
-        int | None, Option(min=1, help="Processes or Ray tasks. Default: one per core.")
-    ] = None,
     as_json: Annotated[
         bool, Option("--json", help="Errors and the summary of --out as JSON.")
     ] = False,
@@ -118,9 +112,9 @@ def route(
     be read is {"line": 17, "error": "..."}, and the exit code is 1. A priced router accepts new prices:
     --beta, or --price-weight if it was fitted with it.
 
-    With --out any number of rows is routed, Parquet in and out, here or on Ray: a column expert, and
-    those of --keep. After an interruption the same command resumes. A row without a query has no expert,
-    and the exit code is 1.
+    With --out any number of rows is routed, Parquet in and out: a column expert, and those of --keep, in
+    the order of the rows. --engine ray uses all processors of this machine, or of a cluster. The folder
+    appears when it is complete. A row without a query has no expert, and the exit code is 1.
 
     A router that was fitted on numbers routes the rows of a table with its features (.csv, .parquet, .npz).
     With --out FILE the result is a table: expert, and for every expert p__<expert>, its share of the
@@ -130,7 +124,7 @@ def route(
     Example:
       mild route router < queries.jsonl > answers.jsonl
       mild route router new.csv --where split=test > answers.jsonl
-      mild route router "s3://bucket/queries/*.parquet" --out s3://bucket/routed --engine ray
+      mild route router s3://bucket/queries --out s3://bucket/routed --engine ray
       mild route router numbers.csv --out choices.csv
     """
     from mild.artifact import load
@@ -163,10 +157,9 @@ def route(
         "probabilities": probabilities,
     }
     if out is None:
-        bad = _route_queries(router, file, where, lines, jobs, shared)
+        bad = _route_queries(router, file, where, lines, shared)
     else:
-        shared |= {"betas": prices.betas(), "price_weight": prices.price_weight}
-        bad = _route_dataset(folder, file, out, dataset, jobs, shared, as_json)
+        bad = _route_dataset(router, file, out, dataset, shared, as_json)
     if router.cascade is not None:
         note(FIRST_STEP_NOTE)
     if bad and not skip_bad:
@@ -231,7 +224,6 @@ def _route_queries(
     file: str,
     where: list[str] | None,
     options: LineOptions,
-    jobs: int | None,
     shared: dict[str, Any],
 ) -> int:
     """Route lines, or the rows of a table, to stdout; the number of those that cannot be read."""
@@ -253,7 +245,6 @@ def _route_queries(
         where=where,
         lines=options.format,
         echo=options.echo,
-        jobs=jobs,
         on_bad=report,
         **shared,
     )
@@ -275,44 +266,32 @@ def _route_queries(
 
 
 def _route_dataset(
-    folder: Path,
+    router: Router,
     source: str,
     out: str,
     options: DatasetOptions,
-    jobs: int | None,
-    shared: Any,
+    shared: dict[str, Any],
     as_json: bool,
 ) -> int:
-    """Route a dataset of Parquet; the number of rows that cannot be routed."""
-    from mild.distributed.batch import BatchOptions, route_dataset
+    """Route a data set of Parquet; the number of rows that cannot be routed."""
+    from mild.distributed.routing import route_dataset
     from mild.errors import counted
 
     kept = [name.strip() for part in options.keep or () for name in part.split(",")]
-    batch = BatchOptions(
-        vectors=options.vectors,
-        features=options.features,
-        decision=options.decision,
-        keep=tuple(dict.fromkeys(filter(None, kept))),
-        **shared,
-    )
     with progress_bar("Routing") as progress:
         summary = route_dataset(
-            folder,
+            router,
             source,
             out,
-            batch,
+            vectors=options.vectors,
+            features=options.features,
+            keep=[name for name in kept if name],
             engine=options.engine,
             address=options.address,
             overwrite=options.overwrite,
-            workers=jobs,
             progress=progress,
-            # A Ray of our own is shared with nobody, so there is nothing to wait for.
-            notice=note if options.address else None,
+            **shared,
         )
-    parts = counted(summary.partitions, "part")
-    if summary.skipped:
-        were = "was" if summary.skipped == 1 else "were"
-        note(f"{summary.skipped:,} of {parts} {were} there already.")
 
     def show() -> None:
         columns = {
@@ -320,12 +299,13 @@ def _route_dataset(
             "rows": [f"{summary.counts[name]:,}" for name in summary.shares],
             "share": [fixed(share, 3) for share in summary.shares.values()],
         }
-        print_table(f"{counted(summary.rows, 'row')} in {parts}", columns)
+        title = f"{counted(summary.rows, 'row')} in {counted(summary.files, 'file')}"
+        print_table(title, columns)
         say(f"Written to {summary.out}.")
 
-    emit({**summary.as_dict(), "out": summary.out, "skipped": summary.skipped}, as_json, show)
+    emit({**summary.as_dict(), "out": summary.out}, as_json, show)
     if summary.bad:
         row = counted(summary.bad, "row holds", "rows hold")
-        end = "left out" if batch.skip_bad else "without an expert"
+        end = "left out" if shared["skip_bad"] else "without an expert"
         note(f"{row} no query that can be routed: {end}.", "warning")
     return summary.bad

@@ -88,7 +88,7 @@ def check_range(
 
 @dataclass(frozen=True)
 class ScoreCounts:
-    """Counts over scores; the counts of the pieces of a table add up to those of the table."""
+    """Counts over scores."""
 
     rows: int
     asked: IntArray  # (p,) rows in which each expert was asked
@@ -110,16 +110,6 @@ class ScoreCounts:
             int((several & same).sum()),
             np.fmin.reduce(scores, axis=0, initial=np.inf),
             np.fmax.reduce(scores, axis=0, initial=-np.inf),
-        )
-
-    def __add__(self, other: ScoreCounts) -> ScoreCounts:
-        return ScoreCounts(
-            self.rows + other.rows,
-            self.asked + other.asked,
-            self.complete + other.complete,
-            self.ties + other.ties,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
         )
 
     def findings(self, expert_names: Sequence[str]) -> list[Finding]:

@@ -184,18 +184,15 @@ def _read_either(source: Any, options: ReadArguments, part: str | None) -> Outco
 def build_outcomes(
     table: Any,
     options: ReadArguments,
-    first: int | None = None,
-    contents: bool = True,
     part: str | None = None,
+    contents: Recipe | None = None,
 ) -> OutcomeTable:
-    """Outcomes of an Arrow table.
+    """Outcomes of an Arrow table; ``part`` is as in ``read_outcomes``.
 
-    With ``first`` the table is a piece of a larger one and ``first`` the number of its first row there:
-    experts that are asked elsewhere are kept, no row may be left, and there are no findings. Without
-    ``contents`` neither queries nor vectors are read. ``part`` is as in ``read_outcomes``.
+    With ``contents``, which says what queries and vectors are made of, neither are read: they need not be
+    in the table, and all queries are empty.
     """
-    is_piece = first is not None
-    kept, split = kept_rows(table, options.where, part, is_piece)
+    kept, split = kept_rows(table, options.where, part)
     if kept is not None:
         table = table.filter(kept)
     rows_before = table.num_rows
@@ -219,21 +216,23 @@ def build_outcomes(
     row_numbers = None
     if table.num_rows == rows_before:
         row_numbers = None if kept is None else np.flatnonzero(kept)
-        if first is not None:
-            row_numbers = first + (np.arange(rows_before) if row_numbers is None else row_numbers)
     scores = _matrix("scores", table, layout, row_numbers)
-    if not is_piece:
-        layout, scores, silent = _asked_experts(layout, scores)
-        findings += silent
+    layout, scores, silent = _asked_experts(layout, scores)
+    findings += silent
     rows = np.asarray(~np.isnan(scores).all(axis=1))
     if lost := len(rows) - int(rows.sum()):
         table, scores = table.filter(rows), scores[rows]
         row_numbers = np.flatnonzero(rows) if row_numbers is None else row_numbers[rows]
         findings.append(unasked_rows(lost))
-    query = vectors = None
-    if contents and table.num_rows > 0:
+    if contents is None:
         query, vectors = choose_contents(table, options, all_taken)
-    queries = [""] * table.num_rows if query is None else query_texts(table, query)
+        queries = [""] * table.num_rows if query is None else query_texts(table, query)
+        read = None if vectors is None else read_vectors(table, vectors, row_numbers)
+    else:
+        query = contents if contents.columns else None
+        vectors = contents.vectors
+        queries = [""] * table.num_rows
+        read = None
     prices = _matrix("prices", table, layout, row_numbers) if layout.prices else None
     latencies = _matrix("latencies", table, layout, row_numbers) if layout.latencies else None
     if latencies is not None:
@@ -241,8 +240,8 @@ def build_outcomes(
         # To the nanosecond: milliseconds that were written and read again are the same.
         latencies = np.round(latencies * units, 9)
     names = list(layout.scores)
-    if not is_piece:
-        findings += examine(queries, names, scores, prices, query is not None, row_numbers)
+    is_read = contents is None and query is not None
+    findings += examine(queries, names, scores, prices, is_read, row_numbers)
     used = {*all_taken, vectors}
     if query is not None and not query.choices and len(query.columns) == 1:
         used.update(query.columns)
@@ -250,15 +249,15 @@ def build_outcomes(
     outcomes = OutcomeTable(
         *(queries, names, scores, prices, latencies),
         columns=without_answers(columns, [name for name in all_experts if name not in names]),
-        vectors=None if vectors is None else read_vectors(table, vectors, row_numbers),
+        vectors=read,
         form=layout.form,
         explanation=explanation(layout, len(queries), query, vectors),
-        findings=() if is_piece else tuple(findings),
+        findings=tuple(findings),
         recipe=replace(query or Recipe(()), vectors=vectors),
         row_numbers=row_numbers,
         answer_kind=options.answer_kind,
     )
-    return outcomes if is_piece else _with_kind_of_answers(outcomes, options.answer_kind is None)
+    return _with_kind_of_answers(outcomes, options.answer_kind is None)
 
 
 def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:

@@ -79,7 +79,7 @@ def _role_of_file(name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def matching_rows(table: Any, where: Where, may_be_empty: bool = False) -> BoolArray:
+def matching_rows(table: Any, where: Where) -> BoolArray:
     """Mask of the rows that fit conditions ``column=value``; a value may be a shell pattern.
 
     Conditions on one column are alternatives, those on different columns must all hold.
@@ -105,7 +105,7 @@ def matching_rows(table: Any, where: Where, may_be_empty: bool = False) -> BoolA
             for value in set(values)
         }
         rows &= np.array([fits[value] for value in values])
-        if not rows.any() and not may_be_empty:
+        if not rows.any():
             asked = " or ".join(f"{column}={value}" for value in wanted)
             raise DataFileError(
                 f"no row has {asked!r}; column {column!r} holds {', '.join(sorted(fits)[:6])}.",
@@ -115,13 +115,13 @@ def matching_rows(table: Any, where: Where, may_be_empty: bool = False) -> BoolA
 
 
 def kept_rows(
-    table: Any, where: Where, part: str | None = None, may_be_empty: bool = False
+    table: Any, where: Where, part: str | None = None
 ) -> tuple[BoolArray | None, str | None]:
     """Mask of the rows that are read, and which a split column chose, in words; None for all rows.
 
     ``part`` is "train" or "test"; it is not applied where ``where`` names the split column.
     """
-    kept = matching_rows(table, where, may_be_empty) if where else None
+    kept = matching_rows(table, where) if where else None
     split = None if part is None else find_split(table)
     if part is None or split is None or split.name in named_columns(where):
         return kept, None

@@ -766,15 +766,3 @@ def short(value: object) -> str:
     """A value for a message, cut at 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."
-
-
-def is_parquet_folder(source: str) -> bool:
-    """Whether the source is a folder or a pattern with at least one Parquet file, or with no table."""
-    path = Path(source)
-    if not path.is_dir() and (path.exists() or not any(mark in source for mark in "*?[")):
-        return False
-    try:
-        files = find_tables(source)
-    except DataFileError:
-        return True
-    return any(table_suffix(file) == ".parquet" for file in files)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from itertools import islice
 from typing import Any
@@ -16,9 +16,9 @@ from typing import Any
 from joblib import parallel_config
 from joblib._parallel_backends import FallbackToBackend
 from joblib.parallel import ParallelBackendBase, SequentialBackend
+from threadpoolctl import threadpool_limits
 
-from mild.distributed.executors import Submit, result_of
-from mild.distributed.ray_connection import connect, ray_pool
+from mild.distributed.ray_connection import RETRIES, connect, worker_errors
 
 REMEDY = "Run it again, with fewer --jobs or a smaller table."
 
@@ -38,8 +38,8 @@ class RayBackend(ParallelBackendBase):  # type: ignore[misc]
     def __init__(self, ray: Any = None, **options: Any) -> None:
         super().__init__(**options)
         self.ray = ray
-        self._pool = ExitStack()
-        self._submit: Submit
+        self._answers: list[Any] = []
+        # Id of an argument -> the argument, kept so that its id is not used again, and its reference.
         self._references: dict[int, tuple[Any, Any]] = {}
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
@@ -53,46 +53,59 @@ class RayBackend(ParallelBackendBase):  # type: ignore[misc]
         n_jobs = self.effective_n_jobs(n_jobs)
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
-        self._submit = self._pool.enter_context(ray_pool(self.ray, n_jobs, None))
         return n_jobs
 
     def get_nested_backend(self) -> tuple[Any, None]:
         return SequentialBackend(nesting_level=(self.nesting_level or 0) + 1), None
 
     def submit(self, func: Any, callback: Any = None) -> Any:
-        calls = [(function, len(values), list(named)) for function, values, named in func.items]
-        arguments = [v for _, values, named in func.items for v in (*values, *named.values())]
-        future = self._submit(_call, calls, *map(self._sent, arguments))
+        calls = []
+        arguments = []
+        for function, values, named_values in func.items:
+            calls.append((function, len(values), list(named_values)))
+            for value in (*values, *named_values.values()):
+                arguments.append(self._sent(value))
+        task = self.ray.remote(num_cpus=1, max_retries=RETRIES)(run_calls)
+        answer = task.remote(calls, *arguments)
+        self._answers.append(answer)
+        future = answer.future()
         future.add_done_callback(callback)
         return future
 
     def retrieve_result_callback(self, future: Future[Any]) -> Any:
-        return result_of(future, "a fit", REMEDY)
+        with worker_errors(REMEDY):
+            return future.result()
 
     def terminate(self) -> None:
-        self._pool.close()
+        for answer in self._answers:
+            self.ray.cancel(answer)
+        self._answers = []
         self._references = {}
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         self.terminate()
-        if ensure_ready:
-            self.configure(self.parallel.n_jobs, self.parallel)
 
     def _sent(self, value: Any) -> Any:
         """A reference to an array or dataclass, which many calls share; other arguments as they are."""
         if not (hasattr(value, "shape") or is_dataclass(value)):
             return value
         if id(value) not in self._references:
-            # The value is kept, too, so that its id is not used again.
-            self._references[id(value)] = value, self.ray.put(value)
+            self._references[id(value)] = (value, self.ray.put(value))
         return self._references[id(value)][1]
 
 
-def _call(
-    _: None, calls: Sequence[tuple[Callable[..., Any], int, list[str]]], *arguments: Any
-) -> Any:
-    rest = iter(arguments)
-    return [
-        function(*islice(rest, count), **dict(zip(names, rest, strict=False)))
-        for function, count, names in calls
-    ]
+def run_calls(
+    calls: Sequence[tuple[Callable[..., Any], int, list[str]]], *arguments: Any
+) -> list[Any]:
+    """On a worker: make the calls, with one thread for linear algebra.
+
+    A call is a function, the number of its positional arguments and the names of the others.
+    """
+    remaining = iter(arguments)
+    results = []
+    with threadpool_limits(1):
+        for function, count, names in calls:
+            values = list(islice(remaining, count))
+            named_values = dict(zip(names, islice(remaining, len(names)), strict=True))
+            results.append(function(*values, **named_values))
+    return results

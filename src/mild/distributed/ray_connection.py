@@ -1,4 +1,4 @@
-"""Connections to Ray, and pools of Ray tasks."""
+"""Connections to Ray, and actors on it."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ import importlib
 import logging
 import os
 import socket
-import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
-from threadpoolctl import threadpool_limits
-
 from mild.core.threads import cores
-from mild.distributed.executors import Submit
-from mild.errors import InvalidInputError, MissingExtraError, install_hint
+from mild.errors import (
+    DataFileError,
+    InvalidInputError,
+    MissingExtraError,
+    OptionError,
+    check_option,
+    install_hint,
+)
 
 ENGINES = ("local", "ray")
 # Seconds in which an address must accept a connection.
 TIMEOUT = 5.0
 # The first frame of HTTP/2 from client and server.
 SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-# How often a task is repeated whose worker was lost.
+#: How often a task is repeated whose worker was lost.
 RETRIES = 5
-# Seconds after which a task that goes on is cancelled once more.
-CANCEL_SECONDS = 1.0
+# Seconds in which a worker must have started.
+START_SECONDS = 120.0
 # Settings that Ray reads when it is imported, unless the user has set them.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -84,6 +86,17 @@ def connect(address: str | None = None, workers: int | None = None) -> Iterator[
         ray.shutdown()
 
 
+def check_engine(engine: str, address: str | None) -> None:
+    """Refuse an unknown engine, an address without Ray, and a Ray that is not there."""
+    check_option("engine", engine, ENGINES)
+    if engine == "ray":
+        check_ray(address)
+    elif address is not None:
+        raise OptionError(
+            parameter="address", rule="is for the engine ray; leave it out, or use ray."
+        )
+
+
 def check_ray(address: str | None = None) -> None:
     """Refuse a missing package, and an address without a gRPC server, which Ray would try for minutes."""
     if address is not None and address not in ("auto", "local"):
@@ -113,69 +126,86 @@ def check_ray(address: str | None = None) -> None:
         )
 
 
-def waiting_message(ray: Any) -> str | None:
-    """What to tell the user if no processor of the cluster is free."""
-    total = ray.cluster_resources().get("CPU", 0.0)
-    free = ray.available_resources().get("CPU", 0.0)
-    if free >= 1:
-        return None
-    return f"waiting for a processor: the Ray cluster has {total:g} CPUs, {free:g} of them free."
+class ValueActor:
+    """Calls methods of a value, which it fetches when it is first called.
+
+    Ray restarts an actor whose process was lost, and repeats the call: the value is then fetched again.
+    """
+
+    def __init__(self) -> None:
+        self._value: Any = None
+
+    def is_ready(self) -> bool:
+        return True
+
+    def call(self, reference: list[Any], method: str, *arguments: Any) -> Any:
+        """Call a method; ``reference`` is a list, in which Ray leaves a reference as it is."""
+        if self._value is None:
+            ray = importlib.import_module("ray")
+            self._value = ray.get(reference[0])
+        return getattr(self._value, method)(*arguments)
+
+
+@dataclass(frozen=True)
+class RemoteValue:
+    """A value in an actor."""
+
+    actor: Any
+    reference: Any
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Begin a call of a method; gives a reference to its result."""
+        return self.actor.call.remote([self.reference], method, *arguments)
 
 
 @contextmanager
-def ray_pool(ray: Any, workers: int | None, shared: Any) -> Iterator[Submit]:
-    """A pool of tasks, one processor each; one whose worker is lost is repeated. The end cancels the rest.
+def remote_values(ray: Any, value: Any, most: int) -> Iterator[list[RemoteValue]]:
+    """Copies of a value in actors of their own: one per processor, at most ``most``.
 
-    ``workers`` tasks are under way at a time; None for as many as the cluster has processors.
+    At the end all actors are ended, with whatever they are doing.
     """
-    task = ray.remote(num_cpus=1, max_retries=RETRIES)(run_task)
-    reference = ray.put(shared)
-    running: set[Any] = set()
-    is_over = False
-    # A task is started and noted in one step: the end knows all, and none is started behind it.
-    starting = threading.Lock()
-
-    def run(function: Callable[..., Any], *arguments: Any) -> Any:
-        with starting:
-            if is_over:
-                raise CancelledError
-            answer = task.remote(function, reference, *arguments)
-            running.add(answer)
-        try:
-            return ray.get(answer)
-        finally:
-            running.discard(answer)
-
-    # Twice as many as processors, so that none of them waits for the next task.
-    pool = ThreadPoolExecutor(workers or 2 * max(1, int(ray.cluster_resources().get("CPU", 1))))
+    processors = int(ray.cluster_resources().get("CPU", 1))
+    count = max(1, min(most, processors))
+    actor_class = ray.remote(num_cpus=1, max_restarts=RETRIES, max_task_retries=RETRIES)(ValueActor)
+    actors = [actor_class.remote() for _ in range(count)]
     try:
-        yield lambda function, *arguments: pool.submit(run, function, *arguments)
+        answers = [actor.is_ready.remote() for actor in actors]
+        ready, _ = ray.wait(answers, num_returns=count, timeout=START_SECONDS)
+        if not ready:
+            raise InvalidInputError(
+                f"no worker has started on the Ray cluster within {START_SECONDS:.0f} s: none of its "
+                f"{processors} processors is free. Wait until one is, or use another cluster."
+            )
+        reference = ray.put(value)
+        started = []
+        for answer, actor in zip(answers, actors, strict=True):
+            if answer in ready:
+                started.append(RemoteValue(actor, reference))
+            else:
+                # Its processor may never be free.
+                ray.kill(actor)
+        yield started
     finally:
-        with starting:
-            is_over = True
-        pool.shutdown(wait=False, cancel_futures=True)
-        _cancel(ray, running)
-        pool.shutdown(wait=True)
+        for actor in actors:
+            ray.kill(actor)
 
 
-def _cancel(ray: Any, running: set[Any]) -> None:
-    """End tasks; whoever waits for one takes it out of the set.
-
-    Ray ends the worker of a task, and on a busy machine may take that for a loss and repeat the task. So
-    tasks are cancelled until none is left.
-    """
-    while running:
-        for answer in list(running):
-            ray.cancel(answer, force=True)
-        again = time.monotonic() + CANCEL_SECONDS
-        while running and time.monotonic() < again:
-            time.sleep(0.01)
-
-
-def run_task(function: Callable[..., Any], shared: Any, *arguments: Any) -> Any:
-    """On a worker: call the function with one thread for linear algebra."""
-    with threadpool_limits(1):
-        return function(shared, *arguments)
+@contextmanager
+def worker_errors(remedy: str) -> Iterator[None]:
+    """Raise what a worker raised as it was there, and a lost worker as DataFileError with a remedy."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("ray."):
+            raise
+        # Ray wraps what a worker raised.
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, Exception):
+            raise cause from None
+        raise DataFileError(
+            f"a worker of the Ray cluster was lost ({type(error).__name__}), {RETRIES + 1} times in a row; "
+            f"it may be short of memory. {remedy}"
+        ) from error
 
 
 def _no_answer(address: str, reason: str) -> InvalidInputError:

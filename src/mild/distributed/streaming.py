@@ -1,14 +1,13 @@
-"""Route the lines of a stream: answers in order, in bounded memory, on several cores."""
+"""Route the lines of a stream: answers in order, in bounded memory."""
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import sys
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple
@@ -17,12 +16,10 @@ import pyarrow as pa
 
 from mild.artifact import Router
 from mild.core.arrays import FloatArray
-from mild.core.threads import thread_count
 from mild.data.queries import QUERY_NAMES, TEXTS, Recipe, RecipeError, type_name
 from mild.data.selection import Where, matching_rows
 from mild.data.tables import is_string, naming, read_table, table_suffix
 from mild.data.vectors import VECTOR_NAMES, read_vectors
-from mild.distributed.executors import process_pool, result_of
 from mild.errors import (
     DataFileError,
     MildError,
@@ -33,8 +30,8 @@ from mild.errors import (
 )
 from mild.policies import Decisions
 
-# Bytes of a block at most, and bytes from which more is likely to be there: a pipe gives up to 64 KiB.
-BLOCK_BYTES, FULL_BYTES = 256 << 10, 16 << 10
+# Bytes that are read at a time at most.
+BLOCK_BYTES = 256 << 10
 # A longer line is not kept.
 LONGEST_LINE = 32 << 20
 FORMATS = ("auto", "json", "text")
@@ -43,10 +40,6 @@ TABLES = (".csv", ".tsv", ".json", ".parquet")
 # Rows of a table that are turned into lines at a time.
 ROWS = 1000
 BOM = b"\xef\xbb\xbf"
-# Full blocks that are routed before processes are started, which takes a second.
-BEFORE_POOL = 4
-# Blocks under way per process: one at work, one waiting.
-AHEAD = 2
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,6 @@ class Block:
 
     lines: list[bytes | None]
     first: int  # number of the first line, from 1
-    full: bool  # whether more is likely to be there
 
 
 def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
@@ -80,7 +72,7 @@ def read_blocks(stream: Any, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
             rest += first
         if others or (ended and rest):
             whole = bytes(rest) if len(rest) <= LONGEST_LINE else None
-            block = Block([whole, *others[:-1]], number, len(piece) >= FULL_BYTES)
+            block = Block([whole, *others[:-1]], number)
             yield block
             number += len(block.lines)
             rest = bytearray(others[-1] if others else b"")
@@ -336,7 +328,6 @@ def route_stream(
     echo: bool = False,
     skip_bad: bool = False,
     probabilities: bool = False,
-    jobs: int | None = None,
     on_bad: Callable[[int, str], None] = lambda number, reason: None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Routed:
@@ -347,7 +338,6 @@ def route_stream(
     ``echo``, and have each expert's share of the expected reward if ``probabilities``. There are as many
     answers as lines; the expert of a blank line is null. Blank lines and lines that cannot be read are left
     out if ``skip_bad``; ``on_bad`` is called with the number of a line that cannot be read, and the reason.
-    ``jobs`` are processes, by default one per core.
     """
     if router.text is None:
         raise UnsupportedError(
@@ -365,9 +355,9 @@ def route_stream(
     known = router.info.query
     recipe = None if known is None else Recipe.from_dict(known)
     routed.lines = find_format(first.lines, lines, query, router.text.kind == "vectors", recipe)
-    here = LineRouter(router, routed.lines, echo, skip_bad, probabilities)
-    workers = thread_count() if jobs is None else max(1, jobs)
-    for block in _routed_blocks(here, first, blocks, workers):
+    line_router = LineRouter(router, routed.lines, echo, skip_bad, probabilities)
+    for lines_read in itertools.chain([first], blocks):
+        block = line_router.route(lines_read)
         sink.write(block.output)
         # A caller may wait for an answer before the next question.
         sink.flush()
@@ -472,33 +462,3 @@ def _query_columns(router: Router, file: str, query: str | None, where: Where) -
                 vectors = read_vectors(table, name)
                 table = table.set_column(place, name, pa.array(vectors.tolist()))
     return table
-
-
-def _routed_blocks(
-    router: LineRouter, first: Block, blocks: Iterator[Block], workers: int
-) -> Iterator[RoutedBlock]:
-    """Route blocks in this process and, after a few full ones, in several."""
-    yield router.route(first)
-    full = 0
-    while workers == 1 or full < BEFORE_POOL:
-        block = next(blocks, None)
-        if block is None:
-            return
-        full += block.full
-        yield router.route(block)
-    running: deque[Future[RoutedBlock]] = deque()
-    with process_pool(workers, router) as submit:
-        for block in blocks:
-            running.append(submit(LineRouter.route, block))
-            # Where the input pauses, all answers are written.
-            while running and (len(running) >= AHEAD * workers or not block.full):
-                yield _answered(running)
-        while running:
-            yield _answered(running)
-
-
-def _answered(running: deque[Future[RoutedBlock]]) -> RoutedBlock:
-    block: RoutedBlock = result_of(
-        running.popleft(), "a block", "The output is complete up to there. Try --jobs 1."
-    )
-    return block

@@ -93,14 +93,13 @@ class Whole:
     """Statistics over all rows that the targets of a row depend on.
 
     ``counts`` (p,) is the weight of the rows on which each expert is cheapest, ``cost_scale`` the largest
-    possible cost, for complement rewards, and ``total`` the sum of all weighted rewards; None for that of
-    the rows at hand. ``means`` (p,) are the mean costs that decide between equal costs, as in ``label_of``.
+    possible cost, for complement rewards. ``means`` (p,) are the mean costs that decide between equal
+    costs, as in ``label_of``.
     """
 
     margins: FloatArray
     counts: FloatArray
     cost_scale: float | None = None
-    total: float | None = None
     means: FloatArray | None = None
 
 
@@ -145,7 +144,7 @@ def row_targets(
     asked = ~np.isnan(costs)
     p, counts = costs.shape[1], whole.counts
     rewards = raw_rewards(options, costs, whole.cost_scale, counts, whole.means) * weight[:, None]
-    total = float(rewards.sum()) if whole.total is None else whole.total
+    total = float(rewards.sum())
     targets = Targets(
         rewards / total if total > 0 else rewards,
         None if asked.all() else asked,
@@ -227,7 +226,7 @@ def fixed_margins(options: LossParameters, n_experts: int) -> FloatArray | None:
 
 @dataclass(frozen=True)
 class MarginSums:
-    """Sums over rows that theory margins depend on; those of two sets of rows can be added.
+    """Sums over rows that theory margins depend on.
 
     ``mass`` (p,) is the weight with which the rows count for each expert; ``squares`` and ``tops`` are the
     sum over these of the squared feature norm, and its largest; the other fields the same over all rows.
@@ -239,16 +238,6 @@ class MarginSums:
     weight: float = 0.0
     square: float = 0.0
     top: float = 0.0
-
-    def __add__(self, other: MarginSums) -> MarginSums:
-        return MarginSums(
-            self.mass + other.mass,
-            self.squares + other.squares,
-            np.maximum(self.tops, other.tops),
-            self.weight + other.weight,
-            self.square + other.square,
-            max(self.top, other.top),
-        )
 
     def margins(self, options: LossParameters) -> FloatArray:
         """Margins (p,) from these sums."""

@@ -355,8 +355,12 @@ class LinearPath:
         loss = self._row_loss(targets)
         curvature = targets.curvature_of(targets.rewards.sum(axis=0))
         preconditioner = Preconditioner(self.moments, curvature, alpha, fit_intercept)
-        every = LinearObjective(self.X, loss, alpha, fit_intercept, threads)
-        part = self._sample_objective(loss, every)
+        if hasattr(self.X, "objective"):
+            # Features that are spread over several processes sum up the loss there.
+            every = self.X.objective(loss, alpha, fit_intercept)
+        else:
+            every = LinearObjective(self.X, loss, alpha, fit_intercept, threads)
+        part = self._sample_objective(loss, alpha, fit_intercept, threads)
         known = self.solution if part is None else self.sample_solution
         known = known if start is None else start
         few, whole = part or every, part is None
@@ -392,12 +396,15 @@ class LinearPath:
             self._zero_value = few(np.zeros(few.shape))[0]
         return self._zero_value
 
-    def _sample_objective(self, loss: RowLoss, every: LinearObjective) -> LinearObjective | None:
+    def _sample_objective(
+        self, loss: RowLoss, alpha: float, fit_intercept: bool, threads: int
+    ) -> LinearObjective | None:
         """The objective on the sample; None if there is no sample, or it has no rewards."""
         weight = float(loss.rewards[:, self.rows].sum()) if self.sampled else 0.0
         if weight == 0:
             return None
-        return replace(every, X=self.sample, loss=loss.take(self.rows, 1 / weight))
+        sample_loss = loss.take(self.rows, 1 / weight)
+        return LinearObjective(self.sample, sample_loss, alpha, fit_intercept, threads)
 
     def _start(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,8 +56,13 @@ class TrainingQueryIndex:
     @classmethod
     def of(cls, table: OutcomeTable, most: int = MAX_HASHES) -> TrainingQueryIndex:
         """Index of a table's queries."""
-        hashes = np.unique(query_hashes(table))
-        return cls(hashes[:most], hashes.size <= most)
+        return cls.of_hashes(query_hashes(table), most)
+
+    @classmethod
+    def of_hashes(cls, hashes: NDArray[np.uint64], most: int = MAX_HASHES) -> TrainingQueryIndex:
+        """Index of hashes of queries."""
+        different = np.unique(hashes)
+        return cls(different[:most], different.size <= most)
 
     def __add__(self, other: TrainingQueryIndex) -> TrainingQueryIndex:
         hashes = np.union1d(self.hashes, other.hashes)
@@ -85,12 +91,24 @@ class TrainingQueryIndex:
 def query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
     """Hash (n,) of the query of each row."""
     if any(table.queries) or table.vectors is None:
-        texts = (" ".join(text.split()) for text in table.queries)
-        encoded = (text.encode("utf-8", "surrogatepass") for text in texts)
-    else:
-        encoded = (row.tobytes() for row in table.vectors)
-    digests = b"".join(hashlib.blake2b(content, digest_size=8).digest() for content in encoded)
-    return np.frombuffer(digests, "<u8").astype(np.uint64)
+        return text_hashes(table.queries)
+    return vector_hashes(table.vectors)
+
+
+def text_hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
+    """Hash (n,) of each text, whitespace aside."""
+    words = (" ".join(text.split()) for text in texts)
+    return _hashes(text.encode("utf-8", "surrogatepass") for text in words)
+
+
+def vector_hashes(vectors: Iterable[FloatArray]) -> NDArray[np.uint64]:
+    """Hash (n,) of each vector."""
+    return _hashes(vector.tobytes() for vector in vectors)
+
+
+def _hashes(contents: Iterable[bytes]) -> NDArray[np.uint64]:
+    digests = [hashlib.blake2b(content, digest_size=8).digest() for content in contents]
+    return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
 
 
 def without_seen(router: Router, table: OutcomeTable) -> tuple[OutcomeTable, str | None]:

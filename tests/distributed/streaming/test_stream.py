@@ -1,4 +1,4 @@
-"""Lines in, answers out: in order, whoever answers."""
+"""Lines in, answers out, in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from mild.artifact import Router, load
-from mild.distributed import streaming
 from mild.distributed.streaming import route_stream
 from mild.errors import UnsupportedError
 from mild.policies import ConstantPolicy
@@ -20,7 +19,7 @@ from outcome_cases import make_columns
 
 def routed(folder, content, **options):
     sink = io.BytesIO()
-    found = route_stream(load(folder), io.BytesIO(content), sink, **{"jobs": 1, **options})
+    found = route_stream(load(folder), io.BytesIO(content), sink, **options)
     return found, [json.loads(line) for line in sink.getvalue().splitlines()]
 
 
@@ -33,17 +32,6 @@ def test_answers_are_the_router_s_in_the_order_of_the_lines(folders):
     assert found.queries == 300
     assert found.counts == {name: expected.count(name) for name in router.expert_names}
     assert found.lines.kind == "text"
-
-
-def test_several_processes_answer_as_one_does(folders, monkeypatch):
-    monkeypatch.setattr(streaming, "BEFORE_POOL", 1)
-    prompts = make_columns(4000, 1)["prompt"]
-    content = "\n".join(json.dumps({"id": i, "query": p}) for i, p in enumerate(prompts)).encode()
-    alone = routed(folders("regression"), content, block_bytes=4096)
-    together = routed(folders("regression"), content, block_bytes=4096, jobs=2)
-    assert together[1] == alone[1]
-    assert together[0].counts == alone[0].counts
-    assert [answer["id"] for answer in together[1]] == list(range(4000))
 
 
 def test_bad_lines_keep_their_place_and_are_reported(folders):
@@ -96,7 +84,7 @@ def test_one_question_is_answered_before_the_next_is_asked(folders):
     answers, answering = os.pipe()
     folder = folders("linear")
     source, sink = os.fdopen(asking, "rb"), os.fdopen(answering, "wb")
-    worker = threading.Thread(target=lambda: route_stream(load(folder), source, sink, jobs=1))
+    worker = threading.Thread(target=lambda: route_stream(load(folder), source, sink))
     worker.start()
     with os.fdopen(questions, "wb") as ask, os.fdopen(answers, "rb") as hear:
         for _ in range(3):

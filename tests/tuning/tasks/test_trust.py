@@ -82,7 +82,7 @@ def test_a_query_has_one_estimate_wherever_it_is_shown(fitted, name, weight):
         assert shown.max() <= 1
     best = argmax_last(-router.policy.expected_costs(router.features(texts)))
     sink = BytesIO()
-    route_stream(router, BytesIO("\n".join(map(json.dumps, texts)).encode()), sink, jobs=1)
+    route_stream(router, BytesIO("\n".join(map(json.dumps, texts)).encode()), sink)
     lines = [json.loads(line) for line in sink.getvalue().splitlines()]
     table = router.route_table(texts)
     for i, text in enumerate(texts):

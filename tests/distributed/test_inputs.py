@@ -8,7 +8,7 @@ import pytest
 
 from mild.artifact import Router, RouterInfo
 from mild.data.queries import Recipe
-from mild.distributed.batch.inputs import choose_inputs
+from mild.distributed.inputs import choose_inputs
 from mild.errors import DataFileError, InvalidInputError
 from mild.features import VectorFeatures
 from mild.policies import ConstantPolicy
