@@ -488,7 +488,7 @@ REMOVED: tuple[Removed, ...] = (
         "parameter",
         "save_dollars",
         "Use max_dollars, dollars per 1,000 queries.",
-        where=("tune", "with_target"),
+        where=("tune", "Router.with_target"),
     ),
     Removed(
         "parameter",
@@ -500,7 +500,7 @@ REMOVED: tuple[Removed, ...] = (
         "parameter",
         "strong_share",
         "Use max_dollars with prices of 0 for the weak and 1 for the strong expert.",
-        where=("tune", "with_target"),
+        where=("tune", "Router.with_target"),
     ),
     Removed(
         "parameter",
