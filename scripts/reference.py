@@ -69,8 +69,6 @@ class Setting:
 
 def settings_of(kind: Any, defaults: Mapping[str, Any] | None = None) -> list[Setting]:
     """The settings of a model, with what its own ``other_keys`` add; tables within it are left out."""
-    from mild.endpoints.expert import ALIASES, Expert
-
     docs, found = attribute_docs(kind), []
     for name, field in kind.__pydantic_fields__.items():
         if name in getattr(kind, "internal", ()) or table_of(field.annotation) is not None:
@@ -79,10 +77,7 @@ def settings_of(kind: Any, defaults: Mapping[str, Any] | None = None) -> list[Se
         shown = "required" if field.is_required() else _toml(default)
         if name in (defaults or {}):
             shown = f"{shown or 'none'}; collect: {_toml(defaults[name])}"
-        text = docs.get(name, "")
-        if kind is Expert and name in ALIASES:
-            text += f" Also called `{ALIASES[name]}`."
-        found.append(Setting(name, _rule(kind, name), shown, text))
+        found.append(Setting(name, _rule(kind, name), shown, docs.get(name, "")))
     others = getattr(kind, "other_keys", ())
     if isinstance(others, Mapping):
         found += [Setting(name, "true or false" if name == "enabled" else "text", "", text)

@@ -54,6 +54,7 @@ CODES = {
     "unsupported": ("This router cannot do what was asked.", "Use a router that can do it."),
     "missing_extra": ("An optional package is needed.", "Run the `pip install` command of the message."),
     "invalid_artifact": ("A saved router is damaged, or cannot be trusted.", "Save it again."),
+    "old_router": ("A router was saved by mild 0.9 or earlier.", "Train it again, or use mild 0.9."),
     "invalid_data_file": ("A file cannot be read as asked.", "Correct the file, or name its columns."),
     "output_exists": ("Writing would replace what is there.", "Write elsewhere, or add `--overwrite`."),
     "interrupted": ("Ctrl-C.", "Run the command again; the message says what was saved."),

@@ -512,7 +512,7 @@ REMOVED: tuple[Removed, ...] = (
         "parameter",
         "save_dollars",
         "Use max_dollars, dollars per 1,000 queries.",
-        where=("tune", "with_target"),
+        where=("tune", "Router.with_target"),
     ),
     Removed(
         "parameter",
@@ -524,7 +524,7 @@ REMOVED: tuple[Removed, ...] = (
         "parameter",
         "strong_share",
         "Use max_dollars with prices of 0 for the weak and 1 for the strong expert.",
-        where=("tune", "with_target"),
+        where=("tune", "Router.with_target"),
     ),
     Removed(
         "parameter",
@@ -546,6 +546,18 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "setting",
+        "concurrency",
+        "Use `max_in_flight`.",
+        where=("experts",),
+    ),
+    Removed(
+        "setting",
+        "connect_timeout_s",
+        "Use `connect_seconds`.",
+        where=("experts",),
+    ),
+    Removed(
+        "setting",
         "save_dollars",
         "Use max_dollars, dollars per 1,000 requests.",
         where=("routing.target",),
@@ -555,6 +567,12 @@ REMOVED: tuple[Removed, ...] = (
         "strong_share",
         "Use max_dollars with prices of 0 for the weak and 1 for the strong expert in the table.",
         where=("routing.target",),
+    ),
+    Removed(
+        "setting",
+        "timeout_s",
+        "Use `total_seconds`.",
+        where=("experts",),
     ),
 )
 

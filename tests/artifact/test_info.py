@@ -18,7 +18,7 @@ NOTES = {
     "cost": {"words": "error", "beta": None, "price_weight": 2.0, "latency_weight": None},
     "constant": "a",
     "table": {"fingerprint": "0" * 64, "rows": 3, "form": "wide", "explanation": "", "later": 1},
-    "marks_complete": False,
+    "hashes_complete": False,
     "shares": {"rows": 3, "experts": {"a": 1.0, "b": 0.0}},
     "calibration": {"squared_error": [0.2, 0.1], "decides": True, "slopes": [1.0, 1.0]},
     "of a later version": {"deep": [1, 2]},
@@ -67,7 +67,7 @@ def test_what_was_written_is_known_after_loading(tmp_path):
         router(info=RouterInfo(estimator=estimator)), tmp_path / "r", data=([[1.0]], [[0, 1]])
     )
     info = load(folder).info
-    assert (info.kind, info.schema_version, info.mild_version) == ("constant", 1, mild.__version__)
+    assert (info.kind, info.schema_version, info.mild_version) == ("constant", 3, mild.__version__)
     assert info.estimator == estimator
     assert isinstance(info.data, DataInfo)
     assert info.data.rows == 1

@@ -145,10 +145,10 @@ def test_a_huge_integer_is_refused(policies, tmp_path, key, digits):
 
 def test_a_newer_schema_asks_for_an_upgrade(saved, damage):
     change = damage(saved)
-    change.manifest["schema_version"] = 3
+    change.manifest["schema_version"] = 4
     change.manifest["surprise"] = "from the future"
     change.write()
-    assert "written by a newer mild: schema 3, this one reads 2; upgrade" in refusal(saved)
+    assert "written by a newer mild: schema 4, this one reads 3; upgrade" in refusal(saved)
 
 
 MANIFEST_CHANGES = [
@@ -210,7 +210,7 @@ def test_an_unknown_key_is_refused(saved, damage):
     change = damage(saved)
     change.manifest["run_this"] = "os.system"
     change.write()
-    assert "has the key 'run_this', unknown to schema 1" in refusal(saved)
+    assert "has the key 'run_this', unknown to schema 3" in refusal(saved)
 
 
 def test_changed_tensors_do_not_match_their_checksum(saved):

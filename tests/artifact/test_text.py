@@ -136,26 +136,14 @@ def test_a_loaded_router_that_is_saved_again_keeps_its_features(folder, tmp_path
     np.testing.assert_array_equal(again.predict_texts(TEXTS), load(folder).predict_texts(TEXTS))
 
 
-def test_without_features_the_old_schema_is_written_and_with_them_the_new(saved, folder):
-    old = json.loads((saved / "router.json").read_text())
-    assert old["schema_version"] == 1
-    assert "text" not in old
-    new = json.loads((folder / "router.json").read_text())
-    assert new["schema_version"] == 2
-    assert new["text"]["kind"] == "hashing"
-    assert load(folder).info.schema_version == 2
-
-
-def test_the_old_schema_has_no_features(saved, damage):
-    change = damage(saved)
-    change.manifest["text"] = None
-    change.write()
-    assert "has the key 'text', unknown to schema 1" in refusal(saved)
+def test_the_manifest_describes_the_features(saved, folder):
+    assert json.loads((saved / "router.json").read_text())["text"] is None
+    assert json.loads((folder / "router.json").read_text())["text"]["kind"] == "hashing"
 
 
 def test_tensors_of_features_that_nothing_describes_are_refused(folder, damage):
     change = damage(folder)
-    del change.manifest["text"]
+    change.manifest["text"] = None
     change.write()
     assert "tensor 'text." in refusal(folder)
 
@@ -205,9 +193,8 @@ def test_vectors_are_routed_and_texts_refused(tmp_path):
 
 
 TEXT_CHANGES = [
-    ({"kind": "hashing"}, "text must have kind, a string, and settings"),
-    ("hashing", "text must have kind, a string, and settings; got 'hashing'"),
-    (None, "text must have kind, a string, and settings; got None"),
+    ({"kind": "hashing"}, "text must be null or have kind, a string, and settings"),
+    ("hashing", "text must be null or have kind, a string, and settings; got 'hashing'"),
     ({"kind": 3, "settings": {}}, "text.kind must be a string; got 3"),
     ({"kind": "hashing", "settings": [1]}, "text.settings must be an object; got [1]"),
     ({"kind": "magic", "settings": {}}, "text.kind must be one of encoder, hashing"),
@@ -303,7 +290,7 @@ def test_a_router_narrower_than_the_plain_numbers_is_refused(damage, tmp_path):
     folder = save(Router(linear(4), NAMES), tmp_path / "router")
     change = damage(folder)
     settings = {"version": 1, "bits": 20, "first": 1, "last": 1}
-    change.manifest |= {"schema_version": 2, "text": {"kind": "hashing", "settings": settings}}
+    change.manifest |= {"text": {"kind": "hashing", "settings": settings}}
     change.write()
     assert "must have at least 9 features; got 4" in refusal(folder)
 
@@ -404,7 +391,7 @@ class TestEncoder:
             "normalize": True,
             "max_length": 256,
         }
-        change.manifest |= {"schema_version": 2, "text": {"kind": "encoder", "settings": settings}}
+        change.manifest |= {"text": {"kind": "encoder", "settings": settings}}
         change.tensors |= {
             "text.centre": np.zeros(4, np.float32),
             "text.scale": np.ones(1, np.float32),

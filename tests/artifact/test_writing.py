@@ -38,7 +38,7 @@ def test_the_manifest_says_what_the_router_is(router, tmp_path):
     manifest = json.loads((folder / "router.json").read_text())
     assert list(manifest)[:2] == ["format", "schema_version"]
     assert manifest["format"] == "mild-router"
-    assert manifest["schema_version"] == 1
+    assert manifest["schema_version"] == 3
     assert manifest["mild_version"] == mild.__version__
     assert datetime.fromisoformat(manifest["created"]).utcoffset().total_seconds() == 0
     assert manifest["kind"] == "linear"

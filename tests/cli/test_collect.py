@@ -117,7 +117,7 @@ def test_experts_are_chosen_and_a_dry_run_asks_nothing(mild, place):
 
 def test_a_killed_run_goes_on_and_only_what_was_in_flight_is_asked_twice(mild, place):
     with FakeEndpoint(answer=number_of, most_answers=20) as small:
-        place.write(small, concurrency=4, price_per_query=0.01)
+        place.write(small, max_in_flight=4, price_per_query=0.01)
         process = place.start()
         wait_for(small, 21)
         process.send_signal(signal.SIGKILL)
@@ -139,7 +139,7 @@ def test_a_killed_run_goes_on_and_only_what_was_in_flight_is_asked_twice(mild, p
 
 def test_killed_runs_together_stay_below_the_spending_limit(mild, place):
     with FakeEndpoint(answer=number_of, most_answers=5) as small:
-        place.write(small, concurrency=4, price_per_query=0.01)
+        place.write(small, max_in_flight=4, price_per_query=0.01)
         for _ in range(2):
             process = place.start("--max-spend", "0.3")
             wait_for(small, small.most_answers + 1)
@@ -156,7 +156,7 @@ def test_killed_runs_together_stay_below_the_spending_limit(mild, place):
 
 def test_ctrl_c_waits_for_what_is_in_flight_and_writes_the_table(mild, place):
     with FakeEndpoint(answer=number_of, most_answers=5) as small:
-        place.write(small, concurrency=4)
+        place.write(small, max_in_flight=4)
         process = place.start()
         wait_for(small, 6)
         process.send_signal(signal.SIGINT)
@@ -177,7 +177,7 @@ def test_ctrl_c_waits_for_what_is_in_flight_and_writes_the_table(mild, place):
 
 def test_a_second_ctrl_c_drops_what_is_in_flight_and_still_writes_the_table(place):
     with FakeEndpoint(answer=number_of, script=["answer"] * 4 + ["hang"] * 100) as small:
-        place.write(small, concurrency=2, timeout_s=2 * PATIENCE)
+        place.write(small, max_in_flight=2, total_seconds=2 * PATIENCE)
         process = place.start()
         wait_for(small, 6)
         process.send_signal(signal.SIGINT)
@@ -202,7 +202,7 @@ def test_the_secret_is_sent_and_shows_up_nowhere(mild, place):
     ]
     refuse = [("status", 401, {}, f"Incorrect API key provided: {SECRET}")]
     with FakeEndpoint(answer=leak, script=trouble) as small, FakeEndpoint(script=refuse) as large:
-        place.write(small, large, concurrency=1)
+        place.write(small, large, max_in_flight=1)
         runs = [mild(*place.words, "--responses"), mild(*place.words, "--json", "--responses")]
         process = place.start("--overwrite", "--responses")
         out, err = process.communicate(timeout=PATIENCE)

@@ -85,7 +85,7 @@ def test_proxies_are_used_but_not_on_the_way_to_this_machine(ask, monkeypatch):
 @pytest.mark.parametrize("step", ["close", "cut", "hang"])
 def test_what_broke_after_it_was_sent_may_have_been_paid_for(ask, step):
     with FakeEndpoint(script=[step]) as endpoint:
-        run = ask(endpoint.base_url, timeout_s=0.3, price_per_query=0.5)
+        run = ask(endpoint.base_url, total_seconds=0.3, price_per_query=0.5)
     assert (run.lost, run.stopped) == (0.5, None)
 
 

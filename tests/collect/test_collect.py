@@ -33,7 +33,7 @@ def expert(endpoint, **settings):
         "model": "tiny",
         "retries": 2,
         "backoff_s": 0.01,
-        "timeout_s": 20.0,
+        "total_seconds": 20.0,
     }
     usual |= settings
     price = usual.pop("price")
@@ -103,7 +103,7 @@ def test_another_model_system_or_limit_is_another_question(ask):
 )
 def test_trouble_is_asked_again(ask, trouble):
     with FakeEndpoint(script=[trouble, trouble]) as endpoint:
-        (run,) = ask(questions(3), expert(endpoint, concurrency=1))
+        (run,) = ask(questions(3), expert(endpoint, max_in_flight=1))
     assert len(run.answers) == 3
     assert run.attempts == len(endpoint.requests) == 5
     assert sum(run.reasons.values()) == 2
@@ -111,7 +111,7 @@ def test_trouble_is_asked_again(ask, trouble):
 
 def test_an_endpoint_that_hangs_is_left_after_its_time(ask):
     with FakeEndpoint(script=["hang"]) as endpoint:
-        (run,) = ask(questions(2), expert(endpoint, timeout_s=0.3))
+        (run,) = ask(questions(2), expert(endpoint, total_seconds=0.3))
     assert len(run.answers) == 2
     assert run.reasons == {"no reply within 0.3 s": 1}
 
@@ -122,7 +122,7 @@ def test_an_endpoint_that_is_not_there_is_given_up_and_the_others_go_on(ask):
     with FakeEndpoint() as endpoint:
         lost, found = ask(
             questions(12),
-            expert(gone, retries=0, concurrency=1, name="gone"),
+            expert(gone, retries=0, max_in_flight=1, name="gone"),
             expert(endpoint),
         )
     assert lost.failed == lost.asked == 10
@@ -132,7 +132,7 @@ def test_an_endpoint_that_is_not_there_is_given_up_and_the_others_go_on(ask):
 
 def test_attempts_end_and_the_next_run_tries_again(ask):
     with FakeEndpoint(script=[("status", 500, {}, "oops")] * 3) as endpoint:
-        (run,) = ask(questions(2), expert(endpoint, concurrency=1))
+        (run,) = ask(questions(2), expert(endpoint, max_in_flight=1))
         assert (run.asked, run.failed, len(run.answers)) == (2, 1, 1)
         (again,) = ask(questions(2), expert(endpoint))
         assert (again.asked, again.failed, len(again.answers)) == (1, 0, 2)
@@ -146,7 +146,7 @@ def test_a_refusing_endpoint_is_asked_no_more_and_the_others_go_on(ask, status):
         FakeEndpoint() as endpoint,
     ):
         lost, found = ask(
-            questions(30), expert(closed, name="closed", concurrency=2), expert(endpoint)
+            questions(30), expert(closed, name="closed", max_in_flight=2), expert(endpoint)
         )
     assert lost.stopped == f"HTTP {status}: no"
     assert len(closed.requests) <= 2
@@ -155,7 +155,7 @@ def test_a_refusing_endpoint_is_asked_no_more_and_the_others_go_on(ask, status):
 
 def test_a_wrong_question_is_not_asked_again_and_the_others_go_on(ask):
     with FakeEndpoint(script=[("status", 400, {}, "too long")]) as endpoint:
-        (run,) = ask(questions(5), expert(endpoint, concurrency=1))
+        (run,) = ask(questions(5), expert(endpoint, max_in_flight=1))
     assert (run.failed, len(run.answers), run.stopped) == (1, 4, None)
     assert max(endpoint.asked().values()) == 1
 
@@ -163,10 +163,10 @@ def test_a_wrong_question_is_not_asked_again_and_the_others_go_on(ask):
 def test_many_wrong_questions_do_not_close_an_endpoint_that_answers_others(ask):
     refused = [("status", 400, {}, "too long")] * 15
     with FakeEndpoint(script=["answer", *refused]) as endpoint:
-        (run,) = ask(questions(20), expert(endpoint, concurrency=1))
+        (run,) = ask(questions(20), expert(endpoint, max_in_flight=1))
     assert (run.failed, len(run.answers), run.stopped) == (15, 5, None)
     with FakeEndpoint(script=refused) as endpoint:
-        (run,) = ask(questions(20), expert(endpoint, concurrency=1))
+        (run,) = ask(questions(20), expert(endpoint, max_in_flight=1))
     assert (run.failed, len(run.answers)) == (10, 0)
     assert run.stopped.startswith("10 questions in a row had no answer")
 
@@ -174,7 +174,7 @@ def test_many_wrong_questions_do_not_close_an_endpoint_that_answers_others(ask):
 def test_retry_after_holds_all_workers_of_the_endpoint(ask):
     script = [("status", 429, {"Retry-After": "0.6"}, "wait")]
     with FakeEndpoint(script=script, delay=0.05) as endpoint:
-        (run,) = ask(questions(12), expert(endpoint, concurrency=3))
+        (run,) = ask(questions(12), expert(endpoint, max_in_flight=3))
     assert len(run.answers) == 12
     times = [request["time"] for request in endpoint.requests]
     # Those sent before the refusal arrived, then nothing until the time is over.
@@ -185,14 +185,14 @@ def test_retry_after_holds_all_workers_of_the_endpoint(ask):
 
 def test_a_wait_longer_than_allowed_stops_the_expert(ask):
     with FakeEndpoint(script=[("status", 429, {"Retry-After": "3600"}, "later")]) as endpoint:
-        (run,) = ask(questions(5), expert(endpoint, concurrency=1, max_wait_s=10.0))
+        (run,) = ask(questions(5), expert(endpoint, max_in_flight=1, max_wait_s=10.0))
     assert run.stopped == "it asks to wait 3600 s, longer than max_wait_s = 10"
     assert len(endpoint.requests) == 1
 
 
 def test_no_more_are_in_flight_than_allowed(ask):
     with FakeEndpoint(delay=0.03) as endpoint:
-        ask(questions(20), expert(endpoint, concurrency=3))
+        ask(questions(20), expert(endpoint, max_in_flight=3))
     assert endpoint.most_in_flight == 3
 
 
@@ -206,7 +206,7 @@ def test_requests_keep_their_pace(ask):
 def test_tokens_keep_their_pace(ask):
     with FakeEndpoint(usage=(50, 50)) as endpoint:
         start = time.monotonic()
-        limited = expert(endpoint, tokens_per_minute=60_000.0, concurrency=1, max_tokens=50)
+        limited = expert(endpoint, tokens_per_minute=60_000.0, max_in_flight=1, max_tokens=50)
         ask(questions(4), limited)
     # Three times about 100 tokens at 1,000 a second before the fourth.
     assert time.monotonic() - start >= 0.28
@@ -229,7 +229,7 @@ def test_the_spending_limit_holds(ask, limit, concurrency):
     # Every answer costs 0.1 dollars; up to 0.2 are set aside for it.
     price = Price(per_million_in=0.0, per_million_out=10_000.0)
     with FakeEndpoint(usage=(10, 10), delay=0.01) as endpoint:
-        small = expert(endpoint, price=price, max_tokens=20, concurrency=concurrency)
+        small = expert(endpoint, price=price, max_tokens=20, max_in_flight=concurrency)
         (run,) = ask(questions(30), small, max_spend=limit)
         assert 0.1 * endpoint.answered <= limit + 1e-9
         # It stops late: only what one more could have cost is left.
@@ -244,7 +244,7 @@ def test_the_spending_limit_holds(ask, limit, concurrency):
 def test_lost_replies_count_against_the_limit(ask):
     price = Price(per_million_in=0.0, per_million_out=10_000.0)
     with FakeEndpoint(script=["cut"] * 100) as endpoint:
-        small = expert(endpoint, price=price, max_tokens=10, concurrency=1, retries=5)
+        small = expert(endpoint, price=price, max_tokens=10, max_in_flight=1, retries=5)
         (run,) = ask(questions(9), small, max_spend=0.35)
     assert len(endpoint.requests) == 3
     assert run.lost == pytest.approx(0.3)
@@ -267,7 +267,7 @@ def test_an_endpoint_that_counts_more_than_was_thought_possible_is_believed(ask)
     # 10 tokens were allowed; it takes 100 every time.
     price = Price(per_million_in=0.0, per_million_out=1e6)
     with FakeEndpoint(usage=(10, 100)) as endpoint:
-        small = expert(endpoint, price=price, max_tokens=10, concurrency=1)
+        small = expert(endpoint, price=price, max_tokens=10, max_in_flight=1)
         ask(questions(20), small, max_spend=350)
     assert len(endpoint.requests) == 3
 
@@ -320,7 +320,7 @@ def test_stop_does_not_wait_for_the_next_attempt(tmp_path):
 
 def test_reasons_hold_nothing_that_moves_a_cursor(ask):
     with FakeEndpoint(script=[("status", 400, {}, "red\x1b[31m\x07")]) as endpoint:
-        (run,) = ask(questions(2), expert(endpoint, concurrency=1))
+        (run,) = ask(questions(2), expert(endpoint, max_in_flight=1))
     assert run.reasons == {"HTTP 400: red [31m ": 1}
 
 
@@ -387,7 +387,7 @@ def test_samples_count_against_the_limit_and_stop_with_their_expert(ask):
 
 def test_samples_share_the_limits_of_their_expert(ask):
     with FakeEndpoint(delay=0.02) as endpoint:
-        ask(questions(4), expert(endpoint, samples=3, concurrency=2))
+        ask(questions(4), expert(endpoint, samples=3, max_in_flight=2))
         assert endpoint.most_in_flight <= 2
 
 
@@ -414,7 +414,7 @@ def test_log_probabilities_are_kept_where_the_endpoint_tells_them(ask):
     tokens = [{"token": "4", "logprob": -0.5}, {"token": ".", "logprob": -1.5}]
     choice = {"message": {"content": "4."}, "logprobs": {"content": tokens}}
     with FakeEndpoint(script=[("body", {"choices": [choice]})]) as endpoint:
-        asked = expert(endpoint, concurrency=1, extra={"logprobs": True})
+        asked = expert(endpoint, max_in_flight=1, extra={"logprobs": True})
         for _ in range(2):
             (run,) = ask(questions(2), asked)
             found = [run.answers[key].log_probability for key in run.keys]

@@ -24,7 +24,7 @@ temperature = 0
 extra.seed = 1
 price_in = 0.5
 price_out = 1
-concurrency = 2
+max_in_flight = 2
 requests_per_minute = 30
 retries = 0
 

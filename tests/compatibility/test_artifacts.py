@@ -1,4 +1,4 @@
-"""Routers written by mild 0.1.0 load, decide as they did, and are written as they were."""
+"""Routers that were recorded load, decide as they did in mild 0.1.0, and are written as they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands, options and the JSON of mild 0.1.0: all of it is still there."""
+"""Commands, options and JSON are those that were recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the gateway are understood as mild 0.1.0 understood them; mistakes are named as they were."""
+"""Files of the gateway are understood as they were recorded; mistakes are named as they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names on ``mild``: parameters, defaults, methods and values are those of 0.1.0."""
+"""Names on ``mild``: parameters, defaults, methods and values are those that were recorded."""
 
 from __future__ import annotations
 

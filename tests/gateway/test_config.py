@@ -287,7 +287,7 @@ def test_a_mistake_is_named_with_its_line(tmp_path, text, line, key):
         (LEAST + f'api_key = "{SECRET}"\n', "api_key must not be written in this file"),
         (LEAST + "[routing.target]\n", "routing.target must have at least one of keep_"),
         ('litelm = "x"\n' + LEAST, "litelm is unknown; did you mean litellm?"),
-        (LEAST + "timeout = 1\n", "timeout is unknown; did you mean timeout_s?"),
+        (LEAST + "total_second = 1\n", "total_second is unknown; did you mean total_seconds?"),
         (LEAST + "[ledger]\nenabld = true\n", "ledger.enabld is unknown; did you mean enabled?"),
         (
             LEAST + "[server]\nqqq = 1\n",
@@ -303,7 +303,7 @@ def test_a_message_says_the_rule_and_what_was_got(tmp_path, text, said):
 def test_the_known_names_are_those_that_a_file_may_have(tmp_path, text):
     known = refusal(tmp_path, text).partition("the known names are ")[2].rstrip(".").split(", ")
     assert not {"notes", "source", "lines", "name", "secret", "place"} & {*known}
-    assert {"store_file", "litellm", "port"} <= {*known} or {"concurrency", "model"} <= {*known}
+    assert {"store_file", "litellm", "port"} <= {*known} or {"max_in_flight", "model"} <= {*known}
 
 
 def test_a_file_of_litellm_that_is_not_there_is_named(tmp_path):

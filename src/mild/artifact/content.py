@@ -62,7 +62,8 @@ def read_parts(folder: str | os.PathLike[str], version: int | None = None) -> di
         return {**parts, "info": replace(parts["info"], version=number)}
     except (ArtifactError, OSError) as error:
         reason = f"{error.strerror or error}." if isinstance(error, OSError) else error
-        raise ArtifactError(f"cannot load a router from {path}: {reason}") from error
+        code = getattr(error, "code", None)
+        raise ArtifactError(f"cannot load a router from {path}: {reason}", code=code) from error
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -87,14 +88,12 @@ def _read(path: Path) -> dict[str, Any]:
         manifest = read_manifest((path / MANIFEST_FILE).read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise ArtifactError(f"{MANIFEST_FILE} is not UTF-8 text, so it is not JSON.") from error
-    kind, settings, text = manifest["kind"], manifest["settings"], manifest.get("text")
+    kind, settings, text = manifest["kind"], manifest["settings"], manifest["text"]
     content = _content(path / TENSORS_FILE, manifest["sha256"])
     tensors = _tensors(content, manifest["tensors"], text is not None)
     hashes = check_query_hashes(tensors.pop(HASHES_TENSOR, None))
     of_text, of_policy = ({}, tensors) if text is None else split(tensors, TEXT_PREFIX)
     of_novelty, of_policy = split(of_policy, NOVELTY_PREFIX)
-    if "quantiles" in of_novelty:  # of the score that it was before the sum; its levels do not hold
-        of_novelty = {}
     of_calibration, of_policy = split(of_policy, CALIBRATION_PREFIX)
     sizes = {name: manifest[name] for name in ("n_features", "n_experts")}
     check_policy(kind, settings, of_policy, dict(sizes))

@@ -120,13 +120,12 @@ _PARTS: dict[str, type[InfoPart]] = {
     "target": TargetInfo,
     "calibration": CalibrationInfo,
 }
-# The key of ``router.json`` that holds the notes, and the fields of RouterInfo -> their keys there.
+# The key of ``router.json`` that holds the notes, and the fields of RouterInfo that are notes.
 _NOTES_KEY = "notes"
-_NOTES = {
-    **{name: name for name in ("query", "constant", "mean_scores", *_PARTS)},
-    **{name: name for name in ("tradeoffs", "price_head", "verdict", "standard_errors")},
-    "hashes_complete": "marks_complete",
-}
+_NOTES = (
+    "query", "constant", "mean_scores", *_PARTS,
+    "tradeoffs", "price_head", "verdict", "standard_errors", "hashes_complete",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -168,12 +167,12 @@ class RouterInfo:
         """From the notes of an artefact; a note of an unexpected form is kept as it is."""
         known: dict[str, Any] = {}
         other = {key: note for key, note in (notes or {}).items() if note is not None}
-        for name, key in _NOTES.items():
+        for name in _NOTES:
             part = _PARTS.get(name)
             if part is None:
-                known[name] = other.pop(key, None)
-            elif isinstance(other.get(key), Mapping):
-                known[name] = part.from_dict(other.pop(key))
+                known[name] = other.pop(name, None)
+            elif isinstance(other.get(name), Mapping):
+                known[name] = part.from_dict(other.pop(name))
         return cls(**known, other=other)
 
     @classmethod
@@ -186,7 +185,7 @@ class RouterInfo:
             kind = manifest["settings"]["parts"][0]["kind"]
         names = ("mild_version", "created", "schema_version", "tensors")
         return replace(
-            cls.from_notes(manifest.get(_NOTES_KEY)),
+            cls.from_notes(manifest[_NOTES_KEY]),
             data=None if data is None else DataInfo.from_dict(data),
             estimator=EstimatorInfo.from_dict(manifest["estimator"]),
             fingerprint=hashlib.sha256(content.encode()).hexdigest()[:16],
@@ -197,7 +196,7 @@ class RouterInfo:
     @property
     def notes(self) -> dict[str, Any] | None:
         """The notes of an artefact, JSON-ready; None if there are none."""
-        found = {key: getattr(self, name) for name, key in _NOTES.items()}
+        found = {name: getattr(self, name) for name in _NOTES}
         known = {
             key: value.as_dict() if isinstance(value, InfoPart) else value
             for key, value in found.items()

@@ -10,10 +10,8 @@ from mild.artifact.schemas import Rule, check_values, digest, rule, text
 from mild.errors import ArtifactError, counted
 
 FORMAT = "mild-router"
-# The oldest schema that fits is written: 2 where there are text features or notes, else 1.
-SCHEMA_VERSION = 2
-# Keys that schema 1 does not have.
-LATER_KEYS = {"text", "notes"}
+# The one schema that is written and read: that of mild 0.10. Schemas 1 and 2 were those of 0.1 to 0.9.
+SCHEMA_VERSION = 3
 MANIFEST_FILE = "router.json"
 TENSORS_FILE = "tensors.safetensors"
 
@@ -27,7 +25,7 @@ is_count = rule("be a positive integer", lambda value: type(value) is int and va
 # ``estimator`` and ``notes`` are information only. The lists of names are checked with their lengths.
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("format", "mild_version", "created", "kind", "text.kind"), text),
-    **dict.fromkeys(("settings", "tensors", "notes", "text.settings"), is_object),
+    **dict.fromkeys(("settings", "tensors", "text.settings"), is_object),
     **dict.fromkeys(("n_features", "n_experts", "data.rows"), is_count),
     **dict.fromkeys(("sha256", "data.fingerprint"), digest),
     "estimator": rule(
@@ -38,18 +36,18 @@ RULES: dict[str, Rule] = {
         "be null or have fingerprint and rows",
         lambda value: value is None or _has_keys(value, "fingerprint", "rows"),
     ),
+    "notes": rule("be null or an object", lambda value: value is None or isinstance(value, dict)),
     "text": rule(
-        "have kind, a string, and settings", lambda value: _has_keys(value, "kind", "settings")
+        "be null or have kind, a string, and settings",
+        lambda value: value is None or _has_keys(value, "kind", "settings"),
     ),
 }
 KEYS = {name for name in RULES if "." not in name} | {"expert_names", "feature_names"}
 
 
 def manifest_json(fields: Mapping[str, Any]) -> str:
-    """Text of ``router.json``; text features and notes that are None are left out."""
-    known = {name: v for name, v in fields.items() if v is not None or name not in LATER_KEYS}
-    version = SCHEMA_VERSION if LATER_KEYS & set(known) else 1
-    content = {"format": FORMAT, "schema_version": version, **known}
+    """Text of ``router.json``."""
+    content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **fields}
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -68,18 +66,39 @@ def read_manifest(content: str) -> dict[str, Any]:
             f"written by a newer mild: schema {version}, this one reads {SCHEMA_VERSION}; upgrade with "
             f"pip install --upgrade mild-learn."
         )
-    for name in sorted(KEYS - LATER_KEYS - set(fields)):
+    if version < SCHEMA_VERSION:
+        raise _old_router(fields)
+    for name in sorted(KEYS - set(fields)):
         raise ArtifactError(f"{MANIFEST_FILE} must have the key {name!r}; it is missing.")
-    for name in sorted(set(fields) - (KEYS - LATER_KEYS if version == 1 else KEYS)):
+    for name in sorted(set(fields) - KEYS):
         raise ArtifactError(f"{MANIFEST_FILE} has the key {name!r}, unknown to schema {version}.")
     _check(fields)
     for name in ("data", "text"):
-        _check({f"{name}.{key}": value for key, value in (fields.get(name) or {}).items()})
+        _check({f"{name}.{key}": value for key, value in (fields[name] or {}).items()})
     for what, count in (("expert_names", "n_experts"), ("feature_names", "n_features")):
         problem = names_problem(what, fields[what], fields[count])
         if problem is not None and (what == "expert_names" or fields[what] is not None):
             raise ArtifactError(problem)
     return {"format": FORMAT, "schema_version": version, **fields}
+
+
+def check_not_old(content: str) -> None:
+    """Refuse the text of a ``router.json`` of mild 0.1 to 0.9; damaged ones are no matter here."""
+    try:
+        fields = _parse(content)
+    except ArtifactError:
+        return
+    version = fields.get("schema_version")
+    if fields.get("format") == FORMAT and type(version) is int and version < SCHEMA_VERSION:
+        raise _old_router(fields)
+
+
+def _old_router(fields: Mapping[str, Any]) -> ArtifactError:
+    return ArtifactError(
+        f"it was written by mild {fields.get('mild_version')}, and this version reads routers of mild 0.10 "
+        f"only; train it again with `mild tune` or `mild fit`, or use mild 0.9.",
+        code="old_router",
+    )
 
 
 def _check(values: dict[str, Any]) -> None:

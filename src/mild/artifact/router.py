@@ -733,6 +733,7 @@ class Router:
                 "fitted with; give betas, or fit again.",
             )
 
+    @check_arguments
     def with_target(self, target: Target | None = None, **wanted: float) -> Router:
         """The router at the trade-off that meets targets on its held-out rows, as ``max_dollars=2``.
 

@@ -16,18 +16,18 @@ from mild.core.decisions import DECISIONS
 from mild.errors import ArtifactError, counted
 from mild.features import CombinedFeatures, OnnxFeatures
 from mild.features.encoder import POOLINGS
-from mild.features.hashing import LIMITS, VERSION
+from mild.features.hashing import VERSION
 from mild.features.terms import NUMBER_NAMES
 from mild.policies import POLICIES
 from mild.policies.cascade import answer_groups
 
 # Prefix of the text features' tensors among those of the router.
 TEXT_PREFIX = "text."
-# Prefixes of what tells how far expected costs can be trusted. Older artefacts have no such tensors.
+# Prefixes of what tells how far expected costs can be trusted; not every router has such tensors.
 NOVELTY_PREFIX = "novelty."
 CALIBRATION_PREFIX = "calibration."
 # Hashes of the training queries, by which they are recognised later.
-HASHES_TENSOR = "seen.marks"
+HASHES_TENSOR = "query_hashes"
 # Policies may contain policies; mild writes none that is nested deeper than this.
 MAX_DEPTH = 6
 # Below this a float holds every integer exactly.
@@ -485,7 +485,7 @@ TEXT_SCHEMAS = {
             "projection": "n_terms n_projected, int8",
             "centre": "n_features, float32",
             "scale": "n_features, float32, positive",
-            LIMITS: f"2 {len(NUMBER_NAMES)}, float32, optional",  # older artefacts have none
+            "limits": f"2 {len(NUMBER_NAMES)}, float32",
         },
     ),
     "static": Schema(

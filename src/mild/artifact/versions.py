@@ -287,7 +287,10 @@ def _info(place: Path) -> RouterInfo:
         return RouterInfo.from_manifest(read_manifest(content))
     except (OSError, UnicodeDecodeError, ArtifactError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ArtifactError(f"{place} must be the folder of a router: {reason}") from error
+        code = getattr(error, "code", None)
+        raise ArtifactError(
+            f"{place} must be the folder of a router: {reason}", code=code
+        ) from error
 
 
 def _as_saved(folder: Path) -> Versions:
@@ -315,6 +318,7 @@ def _writing(folder: Path, expected: str | None) -> Iterator[Versions]:
             for file in left_behind(folder / VERSIONS_FILE):
                 file.unlink(missing_ok=True)
             known = read_versions(folder)
+            _info(_place(folder, known.serving))  # it must be a router that this version reads
             if expected not in (None, known[known.serving].fingerprint):
                 raise OutputExistsError(
                     f"{folder} must still serve the router {expected}, with which the new one was "

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mild.endpoints.config_file import ConfigFile
-from mild.endpoints.expert import ALIASES, Expert, is_name, is_secret_header
+from mild.endpoints.expert import Expert, is_name, is_secret_header
 from mild.endpoints.secrets import Secret, SecretError, secret_from_environment, secret_from_file
 
 _PROGRAM = (
     "command", "price_in", "price_out", "price_per_query", "requests_per_minute", "retries",
-    "backoff_s", "max_in_flight", "total_seconds", "concurrency", "timeout_s",
-    "samples",
+    "backoff_s", "max_in_flight", "total_seconds", "samples",
 )  # fmt: skip
 
 
@@ -62,7 +61,7 @@ def read_expert(
     if base is not None:
         usual = {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
     for key, value in usual.items():
-        if key not in data and ALIASES.get(key) not in data:
+        if key not in data:
             data[key] = value
     data |= {"name": name, "place": config.place(location)}
     if base is not None and isinstance(table.get("breaker"), dict):
@@ -83,7 +82,7 @@ def _check_kind(
     if base is not None:
         return
     if "command" in table:
-        known = {field.name for field in dataclasses.fields(Expert)} | set(ALIASES.values())
+        known = {field.name for field in dataclasses.fields(Expert)}
         for key in table.keys() & known - {*_PROGRAM}:
             config.add((*location, key), "must not be given for an expert that is a command")
         return

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
 from mild.endpoints.config_file import CONFIG, Amount, Flag, Positive, Rule, Text, problem, whole
@@ -34,12 +34,6 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 # Carried by settings of their own, or by the protocol itself.
 _SECRET_HEADERS = ("authorization", "api-key", "x-api-key", "proxy-authorization", "cookie")
 _OWN_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection")
-# Fields and the other names that a file may have for them.
-ALIASES = {
-    "max_in_flight": "concurrency",
-    "connect_seconds": "connect_timeout_s",
-    "total_seconds": "timeout_s",
-}
 _ANTHROPIC_VERSION = "2023-06-01"
 _BODY_FIELDS = ("model", "messages", "temperature", "stream", "n", "max_tokens")
 # Larger files of a command are not looked into.
@@ -120,10 +114,6 @@ def _plain_json(extra: dict[str, Any]) -> dict[str, Any]:
     return extra
 
 
-def _alias(name: str, default: Any) -> Any:
-    return Field(default=default, validation_alias=AliasChoices(name, ALIASES[name]))
-
-
 _Variable = Annotated[
     str,
     Rule("must be the name of an environment variable, not the key itself", _VARIABLE.fullmatch),
@@ -163,7 +153,6 @@ class Expert:
     """
 
     internal: ClassVar = ("name", "secret", "place")
-    other_keys: ClassVar = tuple(ALIASES.values())
     name: str
     base_url: Annotated[str, Rule("must be text in quotes"), AfterValidator(check_base_url)] = ""
     """Address of the endpoint, before `/chat/completions` or `/messages`."""
@@ -220,19 +209,19 @@ class Expert:
     """Longest answer. The gateway reserves this much money where a request names no limit; `mild
     collect` asks for at most this many tokens.
     """
-    max_in_flight: Annotated[int, whole(1)] | None = _alias("max_in_flight", None)
+    max_in_flight: Annotated[int, whole(1)] | None = None
     """Requests at a time. Without it, no limit."""
     requests_per_minute: Positive | None = None
     """Requests per minute. Without it, no limit."""
     tokens_per_minute: Positive | None = None
     """Only `mild collect`: tokens per minute. Without it, no limit."""
-    connect_seconds: Positive = _alias("connect_seconds", 5.0)
+    connect_seconds: Positive = 5.0
     """Time to get a connection."""
     first_byte_seconds: Positive = 60.0
     """Time to the first byte of the answer."""
     idle_seconds: Positive = 60.0
     """Longest pause between two parts of the answer."""
-    total_seconds: Positive = _alias("total_seconds", 600.0)
+    total_seconds: Positive = 600.0
     """Longest time of one attempt, from the connection to the last byte."""
     retries: Annotated[int, whole(0, 10)] = 1
     """Further attempts at this expert before the next one is asked."""

@@ -36,9 +36,8 @@ from mild.features.terms import (
 
 # Version of the terms, hashes and numbers: an artefact of another version means other features.
 VERSION = 1
-TENSORS = ("terms", "weights", "projection", "centre", "scale")
-# Range of the plain numbers. Older artefacts do not have this tensor; their numbers are not clipped.
-LIMITS = "limits"
+# The last one is the range of the plain numbers, which are clipped to it.
+TENSORS = ("terms", "weights", "projection", "centre", "scale", "limits")
 RANGES = {
     "dimensions": (1, 4096),
     "max_terms": (1, 1 << 24),
@@ -136,9 +135,10 @@ class HashingFeatures(TextFeatures):
         projection, rounding = _rounded(self._directions(sample, terms, weights))
         width = projection.shape[1] + len(NUMBER_NAMES)
         learned = (terms, weights * rounding, projection)
-        self._install(*learned, np.zeros(width), np.ones(width))
+        limits = np.stack([counts.low, counts.high])
+        self._install(*learned, np.zeros(width), np.ones(width), limits)
         centre, scale = _scales(self._rows(sample), projection.shape[1])
-        self._install(*learned, centre, scale, np.stack([counts.low, counts.high]))
+        self._install(*learned, centre, scale, limits)
         return self
 
     def _directions(
@@ -229,9 +229,8 @@ class HashingFeatures(TextFeatures):
     def state(self) -> tuple[Settings, Tensors]:
         self._check_fitted()
         settings = {name: int(getattr(self, name)) for name in ("bits", "first", "last")}
-        tensors = {name: getattr(self, f"_{name}") for name in (*TENSORS, LIMITS)}
-        known = {name: array for name, array in tensors.items() if array is not None}
-        return {"version": VERSION, **settings}, known
+        tensors = {name: getattr(self, f"_{name}") for name in TENSORS}
+        return {"version": VERSION, **settings}, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]]) -> Self:
@@ -244,7 +243,7 @@ class HashingFeatures(TextFeatures):
         return features
 
     def _install(
-        self, terms: Any, weights: Any, projection: Any, centre: Any, scale: Any, limits: Any = None
+        self, terms: Any, weights: Any, projection: Any, centre: Any, scale: Any, limits: Any
     ) -> None:
         self._terms = np.ascontiguousarray(terms, np.int32)
         self._index = index_of(self._terms, self.bits)
@@ -253,7 +252,7 @@ class HashingFeatures(TextFeatures):
         self._centre = np.ascontiguousarray(centre, np.float32)
         self._scale = np.ascontiguousarray(scale, np.float32)
         self._inverse_scale = 1 / self._scale
-        self._limits = None if limits is None else np.ascontiguousarray(limits, np.float32)
+        self._limits = np.ascontiguousarray(limits, np.float32)
 
     def _rows(self, texts: Sequence[str]) -> Rows:
         result = np.empty((len(texts), self.n_features_), np.float32)
@@ -284,8 +283,7 @@ class HashingFeatures(TextFeatures):
         norms = np.sqrt(np.add.reduce(dense * dense, axis=1, keepdims=True))
         dense /= np.maximum(norms, TINY)
         numbers = count_numbers(buffer)
-        if self._limits is not None:
-            numbers = np.minimum(np.maximum(numbers, self._limits[0]), self._limits[1])
+        numbers = np.minimum(np.maximum(numbers, self._limits[0]), self._limits[1])
         rows[:, width:] = numbers
         rows -= self._centre
         rows *= self._inverse_scale
