@@ -391,6 +391,7 @@ class OutcomeTable:
         Examples
         --------
         >>> import pyarrow as pa
+        >>> from mild.data import read_outcomes
         >>> columns = {"age": [40.0, 50.0], "length": [1.0, 2.0], "cost__a": [0, 1], "cost__b": [1, 0]}
         >>> read_outcomes(pa.table(columns)).with_features(["length"]).vectors
         array([[1.],
