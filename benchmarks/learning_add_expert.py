@@ -24,7 +24,6 @@ import numpy as np
 import mild
 from benchmarks.measure import environment
 from experiments.records import commit
-from mild.policies import OrderedPolicy
 from mild.policies.adding import Labels, extended
 from mild.routers import CostRegressionRouter
 from mild.routers.cost_models import PricedRouter
@@ -121,19 +120,16 @@ def added_split(job: tuple[str, float | None, str, int, int]) -> list[dict[str, 
 
 def from_scratch(policy: Any, labels: Labels, kind: str) -> Any:
     """The policy with a head of the new expert that is fitted on its labels only, of the same strength."""
-    if policy.kind == "ordered":
-        order = np.append(policy.order, policy.n_experts)
-        return OrderedPolicy(order, from_scratch(policy.inner, labels, kind))
     alpha = ROUTERS[kind]["alpha"]
     if kind == "priced":
         router: Any = PricedRouter(alpha=alpha)
         own = router.fit(labels.X, labels.errors[:, None], prices=[labels.price]).policy_
     else:
         own = CostRegressionRouter(alpha).fit(labels.X, labels.costs[:, None]).policy_
-    names = own.tensor_names
-    return replace(
-        policy, **{n: np.concatenate([getattr(policy, n), getattr(own, n)]) for n in names}
-    )
+    arrays = {n: np.concatenate([getattr(policy, n), getattr(own, n)]) for n in own.tensor_names}
+    if policy.ranks is not None:
+        arrays["ranks"] = np.append(policy.ranks, policy.n_experts)
+    return replace(policy, **arrays)
 
 
 def show_added(content: dict[str, Any]) -> None:

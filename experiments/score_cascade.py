@@ -77,16 +77,15 @@ class ScoreCascadePolicy(Policy):
             chosen[confidence[:, expert] >= self.thresholds[place]] = expert
         return chosen
 
-    def without(self, expert: int) -> ScoreCascadePolicy:
-        keep = self._kept(expert)
-        position = int(np.flatnonzero(self.order == expert)[0])
-        order = np.delete(self.order, position)
+    def with_experts(self, experts: IntArray) -> ScoreCascadePolicy:
+        kept = np.isin(self.order, experts)
+        new_index = {expert: index for index, expert in enumerate(experts.tolist())}
         names = ("coef", "intercept") if self.columns is None else ("columns",)
         return replace(
             self,
-            order=order - (order > expert),
-            thresholds=np.delete(np.append(self.thresholds, 0.0), position)[:-1],
-            **{name: getattr(self, name)[keep] for name in names},
+            order=np.array([new_index[expert] for expert in self.order[kept].tolist()]),
+            thresholds=np.append(self.thresholds, 0.0)[kept][:-1],
+            **{name: getattr(self, name)[experts] for name in names},
         )
 
 

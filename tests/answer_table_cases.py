@@ -15,10 +15,10 @@ from mild.routers.cascade import CascadeRouter
 from mild.routers.linear import LinearRouter
 from mild.tuning.fitting import contents
 
-NAMES = ["small", "other", "large"]
-RIGHT = {"small": 0.8, "other": 0.75, "large": 0.95}
-PRICES = {"small": 0.001, "other": 0.001, "large": 0.02}
-SECONDS = {"small": 0.2, "other": 0.4, "large": 2.0}
+NAMES = ["little", "other", "strong"]
+RIGHT = {"little": 0.8, "other": 0.75, "strong": 0.95}
+PRICES = {"little": 0.001, "other": 0.001, "strong": 0.02}
+SECONDS = {"little": 0.2, "other": 0.4, "strong": 2.0}
 
 
 def answer_columns(rows: int = 300, seed: int = 0) -> dict[str, list[object]]:

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
-EXPERTS = ["adder", "poet", "cook"]
+EXPERTS = ["adder", "cook", "poet"]
 TOPICS = [
     "add sum plus minus digits number seven twelve product divide",
-    "rhyme verse stanza metaphor sonnet lyric line poem moon sorrow",
     "boil salt butter flour oven stir simmer onion recipe bake",
+    "rhyme verse stanza metaphor sonnet lyric line poem moon sorrow",
 ]
 FILLER = ["please", "tell", "me", "what", "the", "and", "about", "with", "now"]
 

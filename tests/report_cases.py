@@ -14,7 +14,7 @@ from mild.metrics.outcomes import Outcomes
 from mild.policies import LinearCostPolicy, PricedPolicy
 from mild.tuning.tasks import Task
 
-NAMES = ["small", "medium", "large"]
+NAMES = ["little", "middle", "strong"]
 PRICES = (0.001, 0.004, 0.02)
 
 

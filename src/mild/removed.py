@@ -480,6 +480,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "names",
+        "Pass `ranks`, such as those of `mild.core.costs.expert_ranks(mean_scores, mean_prices)`.",
+        where=("best_constant", "common_constant"),
+    ),
+    Removed(
+        "parameter",
         "order",
         "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
         where=("CascadeRouter",),
@@ -504,6 +510,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "prices",
+        "Pass `ranks`, such as those of `mild.core.costs.expert_ranks(mean_scores, mean_prices)`.",
+        where=("best_constant", "common_constant"),
+    ),
+    Removed(
+        "parameter",
         "resume",
         "A neural router is trained in one run.",
         where=("NeuralRouter",),
@@ -513,6 +525,12 @@ REMOVED: tuple[Removed, ...] = (
         "save_dollars",
         "Use max_dollars, dollars per 1,000 queries.",
         where=("tune", "Router.with_target"),
+    ),
+    Removed(
+        "parameter",
+        "scores",
+        "Pass `ranks`, such as those of `mild.core.costs.expert_ranks(mean_scores, mean_prices)`.",
+        where=("best_constant", "common_constant"),
     ),
     Removed(
         "parameter",

@@ -21,7 +21,6 @@ from mild.policies import (
     LinearPolicy,
     MixedPolicy,
     NearestPolicy,
-    OrderedPolicy,
     PerceptronPolicy,
     PricedPolicy,
     StackPolicy,
@@ -77,8 +76,10 @@ def make_policies(dtype=np.float64):
         ClusterPolicy(draw(4, N_FEATURES), draw(4), np.abs(draw(4, N_EXPERTS))),
     ]
     made = {policy.kind: policy for policy in policies}
-    order = np.roll(np.arange(N_EXPERTS), 1)
-    made["ordered"] = OrderedPolicy(order, linear)
+    # Policies that decide by ranks are saved with these.
+    ranks = np.roll(np.arange(N_EXPERTS), 1)
+    for kind in ("linear", "linear_costs", "blend"):
+        made[kind] = made[kind].with_ranks(ranks)
     made["cascade"] = CascadePolicy(
         "number", [[0, 1], [2]], 0.8, agreement(dtype), regression, draw(7), made["priced"], 0.9
     )

@@ -34,7 +34,7 @@ def test_held_out_inputs_that_are_all_alike_make_every_other_one_novel(novelty):
 
 
 def test_without_an_expert_its_mean_is_gone(novelty):
-    np.testing.assert_array_equal(novelty.without(1).means, [[0.2, 0.6]])
+    np.testing.assert_array_equal(novelty.with_experts(np.array([0, 2])).means, [[0.2, 0.6]])
 
 
 def test_unseen_shares_count_the_terms_that_no_training_text_has():

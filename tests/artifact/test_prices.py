@@ -21,7 +21,7 @@ def test_betas_by_name_are_those_in_the_order_of_the_experts(folders):
     router = load(folders("priced"))
     X = np.random.default_rng(0).normal(size=(50, router.n_features))
     named = router.with_prices({"cook": 2.0, "adder": 1.0})
-    ordered = router.with_prices([1.0, 0.0, 2.0], 1.0)
+    ordered = router.with_prices([1.0, 2.0, 0.0], 1.0)
     np.testing.assert_array_equal(named.expected_costs(X), ordered.expected_costs(X))
 
 

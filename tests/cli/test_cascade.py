@@ -29,7 +29,7 @@ def test_evaluate_prints_the_steps_and_both_verdicts(mild, router, table):
     done = mild("evaluate", table, "--router", router)
     assert done.code == 0, done.err
     assert "steps of the cascade" in done.out
-    assert "1. small + other" in done.out
+    assert "1. little + other" in done.out
     assert "router without answers" in done.out
     assert "the mean loss of the cascade is" in done.out
     assert "asked" in done.out
@@ -66,13 +66,13 @@ def test_compare_has_a_row(mild, table):
 
 def test_explain_shows_what_would_be_accepted_and_the_path(mild, router):
     shown = mild("explain", router, "What is 2 + 2?").out
-    assert "small and other are asked" in shown
-    assert "If small and other agree (as in" in shown
-    answers = json.dumps({"small": "4", "other": "5", "large": "4"})
+    assert "little and other are asked" in shown
+    assert "If little and other agree (as in" in shown
+    answers = json.dumps({"little": "4", "other": "5", "strong": "4"})
     done = mild("explain", router, "What is 2 + 2?", "--answers", answers, "--json").json()
     assert [step["accepted"] for step in done["path"]] == [False, True]
     told = mild("explain", router, "What is 2 + 2?", "--answers", answers).out
-    assert "Asked large: small and large agree ('4', as in" in told
+    assert "Asked strong: little and strong agree ('4', as in" in told
 
 
 @pytest.mark.parametrize(

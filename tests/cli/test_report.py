@@ -29,7 +29,9 @@ def outcomes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("outcomes")
     parquet.write_table(whole.slice(0, 200), folder / "old.parquet")
     parquet.write_table(whole, folder / "all.parquet")
-    parquet.write_table(whole.drop_columns(["score__small", "cost__small"]), folder / "two.parquet")
+    parquet.write_table(
+        whole.drop_columns(["score__little", "cost__little"]), folder / "two.parquet"
+    )
     return folder
 
 
@@ -159,7 +161,7 @@ def test_wrong_words_are_said(mild, router, outcomes, tmp_path, words, said):
 
 
 def test_options_of_a_table_need_one(mild, router, tmp_path):
-    for words in (["--where", "a=b"], ["--group", "a"], ["--beta", "small=1"]):
+    for words in (["--where", "a=b"], ["--group", "a"], ["--beta", "little=1"]):
         done = mild("report", router, "--out", tmp_path / "a.html", *words)
         assert done.code == 1
         assert "--table" in done.err

@@ -14,9 +14,11 @@ import oracles
 from mild.core.costs import (
     ALL_REWARDS,
     cheapest,
+    cheapest_expected,
     cheapest_of,
     cost_matrix,
     costs_from_correctness,
+    expert_ranks,
     reward_distribution,
     rewards,
     weighted_costs,
@@ -217,20 +219,33 @@ def test_cheapest_takes_the_lowest_index_on_ties_and_the_decision_the_highest() 
     np.testing.assert_array_equal(cheapest(many), expected)
 
 
-def test_ties_of_cost_go_to_price_score_and_name_in_turn() -> None:
+def test_ties_of_cost_go_to_price_and_rank_in_turn() -> None:
     nan = np.nan
     costs = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [nan, 2.0, 2.0]])
     prices = np.array([[3.0, 1.0, 1.0], [nan, 5.0, 0.0], [0.0, nan, nan]])
-    scores = -np.array([[0.0, 1.0, 0.5], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     assert cheapest_of(costs).tolist() == [0, 0, 1]
     assert cheapest_of(costs, prices=prices).tolist() == [1, 1, 1]
-    assert cheapest_of(costs, prices=prices, scores=scores).tolist() == [2, 1, 2]
-    assert cheapest_of(costs, scores=scores).tolist() == [0, 0, 2]
-    assert cheapest_of(costs, names=["c", "b", "a"]).tolist() == [2, 1, 2]
-    assert cheapest_of(costs, prices=[1, 1, 0], names=["c", "b", "a"]).tolist() == [2, 1, 2]
+    assert cheapest_of(costs, prices=prices, ranks=[0, 2, 1]).tolist() == [2, 1, 2]
+    assert cheapest_of(costs, ranks=[2, 1, 0]).tolist() == [2, 1, 2]
+    assert cheapest_of(costs, prices=[1, 1, 0], ranks=[2, 1, 0]).tolist() == [2, 1, 2]
     near = np.array([[0.3, 0.1 + 0.2 - 1e-15]])
     assert cheapest_of(near, tolerance=1e-12).tolist() == [0]
     assert cheapest_of(near).tolist() == [int(near[0, 1] < near[0, 0])]
+
+
+def test_experts_are_ranked_by_score_then_price_then_index() -> None:
+    scores = np.array([0.5, 0.7, 0.7, np.nan, 0.7 + 1e-16, 0.9])
+    prices = np.array([0.0, 2.0, 1.0, 0.0, 2.0, 9.0])
+    assert expert_ranks(scores, prices).tolist() == [4, 2, 1, 5, 3, 0]
+    assert expert_ranks(scores).tolist() == [4, 1, 2, 5, 3, 0]
+    assert expert_ranks(np.array([0.5, 0.5]), np.array([np.nan, 1.0])).tolist() == [1, 0]
+
+
+def test_expected_costs_that_tie_go_to_the_lowest_rank() -> None:
+    costs = np.array([[0.2, 0.2 + 1e-16, 0.3], [0.2, 0.2, 0.2], [0.5, 0.4, 0.3]])
+    assert cheapest_expected(costs).tolist() == [1, 2, 2]
+    assert cheapest_expected(costs, np.array([0, 1, 2])).tolist() == [0, 0, 2]
+    assert cheapest_expected(costs, np.array([2, 1, 0])).tolist() == [1, 2, 2]
 
 
 cost_tables = st.integers(2, 5).flatmap(

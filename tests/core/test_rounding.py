@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from mild.core.rounding import ESTIMATES, cheapest_expected, first_least, is_less, tie_ranks
+from mild.core.costs import cheapest_expected
+from mild.core.rounding import ESTIMATES, first_least, is_less, tie_ranks
 
 NUMBERS = st.lists(st.integers(-20, 20), min_size=1, max_size=12)
 

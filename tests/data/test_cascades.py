@@ -25,7 +25,7 @@ RUN = CascadeRun(
 
 
 def table(**changes: object) -> OutcomeTable:
-    names = ["small", "middle", "large"]
+    names = ["little", "middle", "strong"]
     fields: dict[str, object] = {"prices": PRICES, "latencies": SECONDS, **changes}
     return OutcomeTable(["a", "b", "c"], names, SCORES, columns=pa.table({}), **fields)  # type: ignore[arg-type]
 
@@ -46,7 +46,7 @@ def test_every_expert_that_was_asked_is_paid_and_parallel_ones_take_the_time_of_
 
 
 def test_the_cost_adds_what_asking_each_expert_costs() -> None:
-    terms = CostTerms({"small": 0.1, "middle": 0.2, "large": 0.4}, 0.01, 0.5)
+    terms = CostTerms({"little": 0.1, "middle": 0.2, "strong": 0.4}, 0.01, 0.5)
     assert_allclose(
         cascade_costs(table(), terms, RUN),
         [0.3 + 0.03 + 0.15, 0.7 + 0.13 + 1.1, 1 + 0.4 + 0.1 + 1.0],

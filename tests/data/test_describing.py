@@ -25,6 +25,11 @@ def make(scores, prices=None):
     return read_outcomes(pa.table(columns))
 
 
+def column(report, key):
+    """One figure of every expert, by name."""
+    return {expert["name"]: expert[key] for expert in report["experts"]}
+
+
 cell = st.one_of(st.sampled_from([0.0, 1.0, 0.5, 0.25]), st.just(math.nan))
 
 
@@ -53,7 +58,10 @@ def test_every_share_is_that_of_counting_row_by_row(rows, data):
     assert report["all_right"] == pytest.approx(everyone / n)
     assert report["all_wrong"] == pytest.approx(nobody / n)
     assert report["some_right"] == pytest.approx(1 - (everyone + nobody) / n, abs=1e-12)
-    for k, expert in enumerate(report["experts"]):
+    accuracies = [expert["accuracy"] for expert in report["experts"]]
+    assert accuracies == sorted(accuracies, reverse=True)
+    for expert in report["experts"]:
+        k = int(expert["name"])
         assert expert["only_right"] == pytest.approx(only[k] / n)
         known = [row[k] for row in rows if not math.isnan(row[k])]
         assert expert["asked"] == len(known)
@@ -81,22 +89,22 @@ def test_yardsticks_are_those_of_the_metrics():
 def test_prices_say_who_is_cheapest_where_the_cost_does_not():
     table = make([[1, 1], [1, 1], [0, 1]], prices=[[0.2, 0.1], [0.1, 0.2], [0.1, 0.2]])
     report = table.describe().as_dict()
-    assert [expert["cheapest_and_right"] for expert in report["experts"]] == [1 / 3, 2 / 3]
-    assert report["experts"][0]["mean_price"] == pytest.approx(0.4 / 3)
+    assert column(report, "cheapest_and_right") == {"0": 1 / 3, "1": 2 / 3}
+    assert column(report, "mean_price")["0"] == pytest.approx(0.4 / 3)
     table = make([[1, 1], [0, 1]], prices=[[np.nan, 0.5], [np.nan, 0.25]])
     report = table.describe().as_dict()
-    assert [expert["mean_price"] for expert in report["experts"]] == [None, 0.375]
+    assert column(report, "mean_price") == {"0": None, "1": 0.375}
     assert report["experts"][0]["mean_latency"] is None
 
 
 def test_ties_of_the_oracle_go_to_the_lower_price_then_to_the_higher_score():
     tied = make([[1, 1], [0, 0], [1, 0]], prices=[[0.2, 0.1], [0.2, 0.1], [0.2, 0.1]])
     report = tied.describe().as_dict()
-    assert [expert["oracle_share"] for expert in report["experts"]] == [1 / 3, 2 / 3]
+    assert column(report, "oracle_share") == {"0": 1 / 3, "1": 2 / 3}
     # A right answer for 0.5 and half of one for nothing have the same loss.
     soft = make([[0.5, 1.0], [0.5, 1.0]])
     report = soft.describe(beta={"1": 0.5}).as_dict()
-    assert [expert["oracle_share"] for expert in report["experts"]] == [0, 1]
+    assert column(report, "oracle_share") == {"0": 0, "1": 1}
     assert report["oracle"] == {"cost": 0.5, "accuracy": 1.0}
 
 

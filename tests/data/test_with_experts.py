@@ -11,11 +11,13 @@ from mild.errors import InvalidInputError
 from outcome_cases import EXPERTS, make_columns
 
 
-def test_columns_come_in_the_router_s_order():
+def test_experts_are_selected_and_stay_sorted():
     table = read_outcomes(pa.table(make_columns(10, prices=True)))
-    found = table.with_experts(["cook", "adder"])
-    np.testing.assert_array_equal(found.scores, table.scores[:, [2, 0]])
-    np.testing.assert_array_equal(found.prices, table.prices[:, [2, 0]])
+    found = table.with_experts(["poet", "adder"])
+    assert found.expert_names == ["adder", "poet"]
+    np.testing.assert_array_equal(found.scores, table.scores[:, [0, 2]])
+    np.testing.assert_array_equal(found.prices, table.prices[:, [0, 2]])
+    assert table.with_experts(EXPERTS[::-1]) is table
     assert table.with_experts(EXPERTS) is table
 
 

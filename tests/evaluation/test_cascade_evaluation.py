@@ -53,7 +53,7 @@ def test_every_call_is_paid_for(
     assert_allclose(own["loss"], (1 - scores + 5 * paid).mean())
     summary = judged.figures.summary
     assert_allclose(summary["loss"], own["loss"])
-    assert summary["constant_expert"] == NAMES.index("large")
+    assert summary["constant_expert"] == NAMES.index("strong")
     gain = summary["constant_loss"] - summary["loss"]
     assert_allclose(summary["headroom_captured"], gain / summary["headroom"])
     assert_allclose(judged.figures.router_price, own["dollars_per_1000"])
@@ -73,7 +73,7 @@ def test_it_is_compared_with_the_best_constant_and_with_the_router_without_answe
     assert_allclose(
         cascade["direct"]["estimate"], lines["router"]["loss"] - lines["direct"]["loss"]
     )
-    assert judged.verdict.constant == "large"
+    assert judged.verdict.constant == "strong"
     assert_allclose(judged.verdict.estimate, lines["router"]["loss"] - lines["best_single"]["loss"])
     first, second = judged.sentences
     assert first.startswith("Routing pays: the mean loss of the cascade is ")
@@ -87,7 +87,7 @@ def test_the_steps_say_where_rows_end(
 ) -> None:
     found = json.loads(json.dumps(judged.as_dict()))["cascade"]
     first, last = found["steps"]
-    assert first["experts"] == ["small", "other"]
+    assert first["experts"] == ["little", "other"]
     assert (first["rows"], last["rows"]) == (agreed.sum(), (~agreed).sum())
     assert_allclose(first["accuracy"], test_table.scores[agreed, 0].mean())
     assert_allclose(last["accuracy"], test_table.scores[~agreed, 2].mean())
@@ -112,7 +112,9 @@ def test_rows_with_an_unknown_outcome_of_an_expert_are_left_out(
 
 
 def test_a_table_without_answers_is_refused_with_the_remedy(router: Router) -> None:
-    with pytest.raises(InvalidInputError, match=r"'small', 'other', 'large'\. .*answer__<expert>"):
+    with pytest.raises(
+        InvalidInputError, match=r"'little', 'other', 'strong'\. .*answer__<expert>"
+    ):
         mild.evaluate(router, answer_table(50, answers=False))
     table = answer_table(50)
     names = [name for name in table.columns.column_names if name != "answer__other"]
@@ -132,13 +134,13 @@ def test_the_report_shows_the_steps(judged: Evaluation) -> None:
     document = json.loads(json.dumps(judged.document(queries=3)))
     page = render(document)
     assert "Steps of the cascade" in page
-    assert "1. small + other" in page
+    assert "1. little + other" in page
     assert "not judged" in page
     assert "gave the answer of" in page
     assert "router without answers" in page
     points = {point["name"]: point for point in document["frontier"]["points"]}
     assert_allclose(points["router"]["dollars"], judged.figures.router_price)
-    assert_allclose(points["large"]["shares"], [0, 0, 1])
+    assert_allclose(points["strong"]["shares"], [0, 0, 1])
     assert points["router without answers"]["kind"] == "operating"
     assert document["calibration"] is None
     assert 'id="steps"' not in render({**document, "cascade": None})

@@ -56,7 +56,7 @@ def test_the_figures_by_hand():
     assert document["figures"]["loss"] == pytest.approx(1 / 6)
     assert document["figures"]["shares"] == pytest.approx([1 / 2, 1 / 3, 1 / 6])
     assert document["figures"]["recall"] == [1, pytest.approx(2 / 3), None]
-    assert document["verdict"]["constant"] == "large"
+    assert document["verdict"]["constant"] == "strong"
     assert document["verdict"]["estimate"] == pytest.approx(1 / 6 - 1 / 3)
     assert [row["row"] for row in document["regrets"]["rows"]] == [5]
 

@@ -210,7 +210,7 @@ def test_plots_are_displays_that_draw_on_given_axes(judged):
         assert display.figure_ is figure
         assert ax.get_xlabel()
     drawn = [text.get_text() for text in axes[0].texts]
-    assert drawn == ["smollm2", "gemma3", "rules"]
+    assert drawn == ["gemma3", "rules", "smollm2"]
     shares = [bar.get_width() for bar in axes[2].patches[:3]]
     assert shares == pytest.approx(judged.figures.summary["shares"])
     fresh = judged.plot_frontier()

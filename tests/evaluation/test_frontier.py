@@ -32,9 +32,9 @@ def test_constants_router_and_oracle_stand_where_they_should():
     assert [
         (p["name"], p["quality"], round(p["dollars"], 6)) for p in of_kind(found, "constant")
     ] == [
-        ("small", 0.5, 1.0),
-        ("medium", 0.75, 4.0),
-        ("large", 1.0, 20.0),
+        ("little", 0.5, 1.0),
+        ("middle", 0.75, 4.0),
+        ("strong", 1.0, 20.0),
     ]
     (router,) = of_kind(found, "router")
     assert (router["quality"], router["dollars"]) == (1.0, pytest.approx(6.5))
@@ -45,12 +45,12 @@ def test_constants_router_and_oracle_stand_where_they_should():
 
 def test_what_nothing_beats_is_marked_and_the_oracle_never_is():
     found = frontier(gathered(make_table(SCORES), [0, 0, 1, 2]))
-    assert [p["name"] for p in found["points"] if p["efficient"]] == ["small", "medium", "router"]
+    assert [p["name"] for p in found["points"] if p["efficient"]] == ["little", "middle", "router"]
 
 
 def test_without_prices_asking_is_the_axis_and_without_both_there_is_none():
     table = make_table(SCORES, prices=None)
-    asked = frontier(gathered(table, [0] * 4, beta={"medium": 0.1, "large": 0.3}))
+    asked = frontier(gathered(table, [0] * 4, beta={"middle": 0.1, "strong": 0.3}))
     assert asked["axis"] == "asking"
     assert [round(p["asking"], 9) for p in of_kind(asked, "constant")] == [0, 0.1, 0.3]
     bare = frontier(gathered(table, [0] * 4))
@@ -61,7 +61,7 @@ def test_without_prices_asking_is_the_axis_and_without_both_there_is_none():
 
 
 def test_seconds_are_the_axis_where_only_they_are_known():
-    names = ["small", "medium", "large"]
+    names = ["little", "middle", "strong"]
     slow = {f"latency_ms__{name}": [100.0 * (k + 1)] * 4 for k, name in enumerate(names)}
     found = frontier(gathered(make_table(SCORES, prices=None, **slow), [0] * 4))
     assert found["axis"] == "seconds"
@@ -120,7 +120,7 @@ def test_the_weight_it_was_trained_with_is_taken_off():
 
 def test_where_asking_costs_betas_the_sweep_multiplies_them():
     table = make_table(SCORES, prices=None)
-    beta = {"small": 0.0, "medium": 0.05, "large": 0.15}
+    beta = {"little": 0.0, "middle": 0.05, "strong": 0.15}
     X = 1 - table.scores + [0.0, 0.05, 0.15]
     seen = gathered(table, cost_router().predict(X), beta=beta)
     assert seen.chosen.tolist() == [0, 0, 1, 2]
@@ -145,13 +145,13 @@ def test_no_prices_and_nothing_to_ask_for_is_no_sweep():
 
 
 def solved(target, certified=None, guarantee=None):
-    return TargetInfo(target, guarantee, 1.0, None, True, certified, "large", "Said.")
+    return TargetInfo(target, guarantee, 1.0, None, True, certified, "strong", "Said.")
 
 
 def limits(rows, target):
     known, names = rows.outcomes, rows.expert_names
     judged = target_of_choices(
-        known.scores, known.prices, rows.chosen, names.index("large"), names, target
+        known.scores, known.prices, rows.chosen, names.index("strong"), names, target
     )
     return target_limits(solved(target), judged)
 
@@ -167,7 +167,9 @@ def limits(rows, target):
 def test_limits_of_a_target_are_those_of_the_best_expert_on_these_rows(
     target, quality, dollars, kept
 ):
-    rows = gathered(make_table(SCORES), [0, 0, 1, 2])  # quality 1 for $6.50; large alone: 1 for $20
+    rows = gathered(
+        make_table(SCORES), [0, 0, 1, 2]
+    )  # quality 1 for $6.50; strong alone: 1 for $20
     found = limits(rows, target)
     assert (found["quality"], found["dollars"], found["kept"]) == (quality, dollars, kept)
 

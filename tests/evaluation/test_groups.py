@@ -34,7 +34,7 @@ def test_differences_by_hand_from_gain_to_loss():
     assert (first["asked"], first["share"]) == ("b", 1)
 
 
-def test_small_groups_are_merged_and_one_alone_keeps_its_name():
+def test_little_groups_are_merged_and_one_alone_keeps_its_name():
     evidence, labels = two_groups()
     labels = [f"tiny {i}" if i < 10 else label for i, label in enumerate(labels)]
     found = groups(evidence, "source", labels, 0, 0.95)

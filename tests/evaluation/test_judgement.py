@@ -2,7 +2,7 @@ import pytest
 
 from report_cases import cost_router, document_of, expect, make_table
 
-# The best constant is large: two errors in eight, small and medium make four.
+# The best constant is strong: two errors in eight, little and middle make four.
 SCORES = [
     [1, 0, 1], [1, 0, 1], [1, 0, 0], [1, 0, 0], [0, 1, 1], [0, 1, 1], [0, 1, 1], [0, 1, 1],
 ]  # fmt: skip
@@ -18,7 +18,7 @@ def judge(chosen, scores=SCORES, groups=None):
 
 def test_the_verdict_is_on_router_minus_best_constant():
     verdict, figures = judge([0, 0, 0, 0, 1, 1, 1, 1])
-    assert verdict["constant"] == "large"
+    assert verdict["constant"] == "strong"
     assert verdict["estimate"] == -0.25
     assert verdict["low"] < -0.25 < verdict["high"]
     assert (verdict["pays"], verdict["rows"]) == (None, 8)
@@ -26,7 +26,7 @@ def test_the_verdict_is_on_router_minus_best_constant():
     assert figures["constant_loss"] == 0.25
     assert figures["oracle_loss"] == 0
     assert figures["headroom_captured"] == 1
-    # Half of the rows to small, half to medium: 0.5 each, dealt at random.
+    # Half of the rows to little, half to middle: 0.5 each, dealt at random.
     assert figures["shuffled_control"] == 0.5
     assert figures["constant_losses"] == [0.5, 0.5, 0.25]
 

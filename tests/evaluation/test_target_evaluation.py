@@ -11,23 +11,23 @@ import mild
 from mild.artifact.info import TargetInfo
 from mild.report import render
 
-NAMES = ["small", "large"]
+NAMES = ["little", "strong"]
 FAST = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3}
 
 
 def outcomes(n, seed, right=0.95):
     rng = np.random.default_rng(seed)
     easy = rng.random(n) < 0.6
-    small = np.where(easy, rng.random(n) < 0.85, rng.random(n) < 0.1)
+    little = np.where(easy, rng.random(n) < 0.85, rng.random(n) < 0.1)
     words = np.where(easy, "add the numbers", "prove the theorem")
     return mild.read_outcomes(
         pa.table(
             {
                 "prompt": [f"{word} {seed} {i}" for i, word in enumerate(words)],
-                "correct__small": small.astype(float),
-                "correct__large": (rng.random(n) < right).astype(float),
-                "cost__small": np.full(n, 0.0005),
-                "cost__large": rng.gamma(5.0, 0.002, n),
+                "correct__little": little.astype(float),
+                "correct__strong": (rng.random(n) < right).astype(float),
+                "cost__little": np.full(n, 0.0005),
+                "cost__strong": rng.gamma(5.0, 0.002, n),
                 "subject": np.where(easy, "sums", "proofs"),
             }
         )
@@ -68,11 +68,11 @@ def test_the_target_is_the_headline_where_the_loss_would_say_the_contrary(judged
 def test_the_reference_is_that_of_the_tuning_not_the_best_of_these_rows(router):
     rows = outcomes(400, 2, right=0.3)
     found = mild.evaluate(router, rows)
-    assert found.verdict.constant == "small"
-    assert found.verdict.target.reference == "large"
+    assert found.verdict.constant == "little"
+    assert found.verdict.target.reference == "strong"
     assert found.verdict.target.quality_kept.estimate > 1
     baselines = {row["key"]: row["expert"] for row in found.figures.baselines}
-    assert baselines["fit_constant"] == "large"
+    assert baselines["fit_constant"] == "strong"
     means = found.document()["figures"]["means"]
     assert means["reference"]["quality"] == pytest.approx(rows.scores[:, 1].mean())
 
@@ -120,7 +120,7 @@ def test_a_report_says_which_prices_the_loss_leaves_out(router, test_rows):
     assert "Dollars are not part of the loss" in render(document)
     weighed = mild.fit(outcomes(300, 0), price_weight=1.0)
     assert mild.evaluate(weighed, test_rows).document()["prices_unused"] is None
-    # The frontier has the large expert's quality for less: the saving is that of its points.
+    # The frontier has the strong expert's quality for less: the saving is that of its points.
     always = replace(router, info=replace(router.info, target=None))
     points = mild.evaluate(always, test_rows).document()
     own = next(p for p in points["frontier"]["points"] if p["kind"] == "router")

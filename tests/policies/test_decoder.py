@@ -116,7 +116,8 @@ def test_the_hinge_puts_all_mass_on_the_largest_score():
 
 
 def test_without_an_expert_the_others_keep_their_margins():
-    decoder = Decoder(np.array([0.5, 1.0, 2.0]), "argmax", 0.5).without(1)
+    decoder = Decoder(np.array([0.5, 1.0, 2.0]), "argmax", 0.5)
+    decoder = decoder.with_experts(np.array([0, 2]))
     assert_array_equal(decoder.margins, [0.5, 2.0])
     assert decoder.rule == "argmax"
     assert decoder.surrogate.tau == 0.5

@@ -20,7 +20,6 @@ from mild.policies import (
     LinearPolicy,
     MixedPolicy,
     NearestPolicy,
-    OrderedPolicy,
     PerceptronPolicy,
     PricedPolicy,
     StackPolicy,
@@ -31,6 +30,9 @@ from mild.policies.base import BLOCK
 from mild.policies.cascade import AgreementTable
 
 D, P = 4, 3
+
+
+RANKED = ("linear", "linear_costs", "clusters", "nearest", "constant", "priced", "blend", "mixed")
 
 
 def make(dtype=np.float64):
@@ -83,11 +85,72 @@ def make(dtype=np.float64):
     codes, scores = np.array([[0, 0, 0], [0, 0, 1], [0, 1, -1]]), rng.uniform(size=(3, P))
     table = AgreementTable.of_rows(codes, scores.astype(dtype), np.ones(3, dtype))
     policies["cascade"] = CascadePolicy("number", [[0, 1], [2]], 0.5, table, linear)
-    policies["ordered"] = OrderedPolicy(np.roll(np.arange(P), 1), linear)
+    for name in RANKED:
+        policies[f"{name}-ranked"] = policies[name].with_ranks(np.array([2, 0, 1]))
     return policies
 
 
 KINDS = pytest.mark.parametrize("kind", list(make()))
+
+
+@KINDS
+@pytest.mark.parametrize("order", [[2, 0, 1], [1, 0, 2]])
+def test_in_another_order_of_its_experts_a_policy_decides_the_same(kind, order):
+    policy, order = make()[kind], np.array(order)
+    other, X = policy.with_experts(order), inputs()
+    # Where everything is 0, many policies have ties.
+    X[::2] = 0
+    assert_array_equal(order[other.predict(X)], policy.predict(X))
+    assert order[other.decide_one(X[0])] == policy.decide_one(X[0])
+    assert_allclose(other.predict_proba(X), policy.predict_proba(X)[:, order], atol=1e-12)
+    settings, tensors = other.state()
+    copy = POLICIES[other.kind].from_state(settings, tensors)
+    assert_array_equal(copy.predict(X), other.predict(X))
+
+
+def tied(ranks):
+    """Policies of two kinds for which experts 0 and 1 tie, with ranks."""
+    coef, intercept = np.zeros((P, D)), np.array([0.1, 0.1, 0.5])
+    costs = LinearCostPolicy(coef, intercept)
+    decoders = [Decoder(np.ones(P), "argmax", "logistic")]
+    decoders.append(Decoder(np.array([0.5, 0.5, 1.0]), "stationary", "logistic"))
+    scores = [LinearPolicy(coef, -intercept, decoder) for decoder in decoders]
+    return [policy.with_ranks(ranks) for policy in (costs, *scores)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"), [(None, 1), ([0, 1, 2], 0), ([1, 0, 2], 1), ([2, 1, 0], 1)]
+)
+def test_of_experts_that_tie_the_lowest_rank_is_chosen(ranks, expected):
+    X = inputs()
+    for policy in tied(None if ranks is None else np.array(ranks)):
+        assert_array_equal(policy.predict(X), expected)
+        assert_array_equal(policy.decide(X).chosen, expected)
+        assert policy.decide_one(X[0]) == expected
+        assert_array_equal(policy.predict(np.tile(X, (100, 1))), expected)
+        assert_array_equal(policy.without(2).predict(X), expected)
+
+
+def test_ranks_reach_the_policies_that_decide():
+    ranks = np.array([0, 1, 2])
+    costs, scores, _ = tied(None)
+    flat = PricedPolicy(
+        np.zeros((P, D)), np.full(P, 0.1), np.zeros((P, D)), np.zeros(P), np.zeros(P), 0.5, "ridge"
+    )
+    around = [
+        StandardizedPolicy(np.zeros(D), np.ones(D), costs),
+        TradeoffPolicy(scores, flat),
+        StackPolicy([costs], LinearCostPolicy(np.zeros((P, P)), np.array([0.1, 0.1, 0.5]))),
+        MixedPolicy(np.eye(P), np.zeros(P), costs),
+        BlendPolicy([costs], np.ones(1), np.ones(1)),
+    ]
+    for policy in around:
+        assert_array_equal(policy.predict(inputs()), 1)
+        ranked = policy.with_ranks(ranks)
+        assert_array_equal(ranked.ranks, ranks)
+        assert_array_equal(ranked.predict(inputs()), 0)
+    heads = TradeoffPolicy(scores, flat).with_ranks(ranks).with_prices(price_weight=1.0)
+    assert_array_equal(heads.predict(inputs()), 0)
 
 
 def inputs(n=60, dtype=np.float64):

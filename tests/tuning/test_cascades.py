@@ -11,14 +11,13 @@ from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
 from mild.errors import MildError, UnsupportedError
-from mild.policies import CascadePolicy, OrderedPolicy, PricedPolicy
+from mild.policies import CascadePolicy, PricedPolicy
 from mild.policies.cascade import AgreementTable
 from mild.routers import ConstantRouter
 from mild.routers.cascade import CascadeCandidate
 from mild.tuning.cascades import (
     CascadeOutcomes,
     FittedCascades,
-    as_given,
     fit_cascades,
     price_weights,
 )
@@ -255,7 +254,7 @@ def test_a_cascade_in_another_order_of_experts_does_the_same(tmp_path):
     )
     X = rng.normal(size=(300, 2))
     first = fitted.run(X, table.answers.of_experts(order))
-    Router(as_given(fitted, order, OrderedPolicy(order, heads)), NAMES).save(tmp_path / "r")
+    Router(fitted.with_experts(places), NAMES).save(tmp_path / "r")
     second = mild.load(tmp_path / "r").policy.run(X, table.answers)
     assert 0 < (first.step == 0).mean() < 1
     assert (order[first.expert] == second.expert).all()

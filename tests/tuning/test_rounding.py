@@ -26,7 +26,7 @@ from mild.features import HashingFeatures
 from mild.routers.search import RouterCV
 
 UNITS = 2
-NAMES = ["small", "medium", "large"]
+NAMES = ["little", "middle", "strong"]
 PRICES = [0.001, 0.004, 0.02]
 WORDS = ["red", "blue", "green", "tree", "house", "river", "sun", "moon", "bread", "water", "stone"]
 OBJECTIVES = {

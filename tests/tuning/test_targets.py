@@ -402,5 +402,5 @@ def test_a_target_names_the_expert_that_has_no_price(task, fitted):
     prices = task.table.prices.copy()
     prices[:, 1] = np.nan
     bare = replace(task, table=replace(task.table, prices=prices))
-    with pytest.raises(ValueError, match=r"'poet' has none. Fill them in, or leave the expert out"):
+    with pytest.raises(ValueError, match=r"'cook' has none. Fill them in, or leave the expert out"):
         with_price_heads(fitted, bare, tasks.search_folds(task, 3), Target(max_dollars=1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -141,9 +142,10 @@ def _intended(facts: Mapping[str, str], info: RouterInfo) -> list[str]:
 def _experts(names: Sequence[str], info: RouterInfo) -> list[str]:
     shares = {} if info.shares is None else info.shares.experts
     scores = info.mean_scores if isinstance(info.mean_scores, Mapping) else {}
+    by_score = sorted(names, key=lambda name: -scores.get(name, -math.inf))
     rows = [
         f"| {plain(name)} | {_number(scores.get(name))} | {_number(shares.get(name))} |"
-        for name in names
+        for name in by_score
     ]
     return [
         "| expert | mean score in training | share of the router's choices in training |",

@@ -47,7 +47,7 @@ def router_facts(
         "cascade": cascade and cascade_words(cascade, expert_names),
         "gate": cascade and ("counts of agreement" if cascade.gate is None else "linear"),
         "answers": cascade and f"{cascade.answer_kind}, compared {KINDS[cascade.answer_kind]}",
-        **_policy_settings((cascade.direct if cascade else policy).shown_settings),
+        **_policy_settings((cascade.direct if cascade else policy).state()[0]),
         "margins in use": margins and dict(zip(expert_names, margins, strict=True)),
         "calibration": _calibration(info),
         "novel inputs": _novel_inputs(novelty, expert_names),

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mild.core.arrays import BoolArray, FloatArray
+from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.policies.base import blocks
 
 # Shares of the held-out inputs at which the score is stored.
@@ -54,9 +54,9 @@ class Novelty:
         """Whether (n,) a score is beyond the 99th percentile of the held-out inputs."""
         return np.asarray(scores > np.interp(NOVEL, LEVELS, self.score_quantiles))
 
-    def without(self, expert: int) -> Novelty:
-        """The same with one expert removed."""
-        return replace(self, means=np.delete(self.means, expert, axis=1))
+    def with_experts(self, experts: IntArray) -> Novelty:
+        """The same for some of the experts, by index, or for all of them in another order."""
+        return replace(self, means=self.means[:, experts])
 
     def tensors(self) -> dict[str, FloatArray]:
         """Arrays by name."""

@@ -28,6 +28,7 @@ from mild.artifact.info import CostInfo, RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.costs import best_first
 from mild.errors import UnsupportedError, check_arguments, check_option, counted
 from mild.features import TextFeatures
 from mild.features.base import is_table
@@ -108,7 +109,7 @@ class Router:
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of the policy."""
-        return self.policy.shown_settings
+        return self.policy.state()[0]
 
     @property
     def facts(self) -> dict[str, str]:
@@ -133,14 +134,18 @@ class Router:
         Examples
         --------
         >>> router.as_dict()["experts"]
-        ['small', 'large']
+        ['large', 'small']
         """
-        info, names = self.info, self.expert_names
+        info, names, ranks = self.info, self.expert_names, self.policy.ranks
+        ordered_names = names
+        if ranks is not None:
+            ordered_names = [names[k] for k in best_first(ranks)]
         steps = self.cascade and [[names[k] for k in step] for step in self.cascade.steps]
         return {
-            "kind": self.policy.shown.kind,
+            "kind": self.policy.kind,
             "parts": self.policy.parts,
             "experts": names,
+            "best_first": ordered_names,
             "steps": steps,
             "margins": self.margins,
             "settings": self.settings,
@@ -301,7 +306,7 @@ class Router:
         --------
         >>> X = router.features(["What is 3 + 3?", "Who wrote Emma?"])
         >>> router.decision_function(X).argmax(axis=1)
-        array([0, 1])
+        array([1, 0])
         """
         return self._collect("decision_function", X)
 
@@ -341,7 +346,7 @@ class Router:
         Examples
         --------
         >>> router.decide(router.features(["What is 3 + 3?", "Who wrote Emma?"])).chosen
-        array([0, 1])
+        array([1, 0])
         """
         inputs = self._check_inputs(X)
         self._check_finite(inputs, 0)
@@ -362,7 +367,7 @@ class Router:
         --------
         >>> X = router.features(["What is 3 + 3?", "Who wrote Emma?"])
         >>> router.decide_features(X).chosen
-        array([0, 1])
+        array([1, 0])
         """
         found = self.policy.decide(X)
         if found.costs is None:
@@ -384,7 +389,7 @@ class Router:
         --------
         >>> x = router.features(["Who wrote Emma?"])[0]
         >>> router.decide_one(x)
-        1
+        0
         """
         return self.policy.decide_one(x)
 
@@ -402,7 +407,7 @@ class Router:
         Examples
         --------
         >>> router.decide_text("Who wrote Emma?")
-        1
+        0
         """
         return self.policy.decide_one(self._text_step().transform_one(text))
 
@@ -440,7 +445,7 @@ class Router:
         Examples
         --------
         >>> router.predict_texts(["What is 3 + 3?", "Who wrote Emma?"])
-        array([0, 1])
+        array([1, 0])
         """
         step = self._text_step()
         if isinstance(texts, (str, bytes)) or is_table(texts) or not isinstance(texts, Iterable):
@@ -575,7 +580,7 @@ class Router:
         Examples
         --------
         >>> router.estimate(["Who wrote Emma?"]).costs.round(1)
-        array([[1. , 0.1]], dtype=float32)
+        array([[0.1, 1. ]], dtype=float32)
         """
         step, X, known = self._text_step(), self.features(texts), self.novelty
         costs = trusted = self.decide_features(X).costs
@@ -659,18 +664,22 @@ class Router:
             )
         index = self.expert_names.index(expert) if isinstance(expert, str) else int(expert)
         policy = self.policy.without(index)
-        names = [name for k, name in enumerate(self.expert_names) if k != index]
-        novelty = None if self.novelty is None else self.novelty.without(index)
-        pair = self.calibration
-        left = None if pair is None else (np.delete(pair[0], index), np.delete(pair[1], index))
+        left = self._with_experts(np.delete(np.arange(self.policy.n_experts), index), policy)
         # Target and verdict are those of all experts. One that is met by always asking one of them
         # says how its costs are meant, too, and stays.
         target = self.info.target
         kept = target if target is not None and target.expert is not None else None
-        info = replace(self.info, target=kept, verdict=None)
-        return replace(
-            self, policy=policy, expert_names=names, novelty=novelty, calibration=left, info=info
-        )
+        return replace(left, info=replace(self.info, target=kept, verdict=None))
+
+    def _with_experts(self, experts: IntArray, policy: Policy) -> Router:
+        """The router with a policy of these experts, by index."""
+        novelty, pair = self.novelty, self.calibration
+        if novelty is not None:
+            novelty = novelty.with_experts(experts)
+        if pair is not None:
+            pair = pair[0][experts], pair[1][experts]
+        names = [self.expert_names[expert] for expert in experts]
+        return replace(self, policy=policy, expert_names=names, novelty=novelty, calibration=pair)
 
     def with_prices(
         self,
@@ -960,7 +969,7 @@ class Router:
     def __repr__(self) -> str:
         source = "" if self.text is None else f"{self.text.kind} "
         return (
-            f"Router({self.policy.shown.kind}, {self.n_features} {source}features, "
+            f"Router({self.policy.kind}, {self.n_features} {source}features, "
             f"experts {', '.join(self.expert_names)})"
         )
 
@@ -1041,3 +1050,18 @@ def _as_texts(texts: Any) -> Any:
     """A column of pyarrow as a list; other texts, and tables, as they are."""
     to_list = hasattr(texts, "to_pylist") and not is_table(texts)
     return texts.to_pylist() if to_list else texts
+
+
+def in_order_of(router: Router, expert_names: Sequence[str]) -> Router:
+    """The same router with its experts in the order of their names in a table, which has all of them.
+
+    >>> from mild.policies import ConstantPolicy
+    >>> router = Router(ConstantPolicy(np.array([0.5, 0.2]), 1), ["small", "large"])
+    >>> in_order_of(router, ["large", "medium", "small"])
+    Router(constant, 1 features, experts large, small)
+    """
+    index_of = {name: index for index, name in enumerate(router.expert_names)}
+    experts = np.array([index_of[name] for name in expert_names if name in index_of])
+    if (np.diff(experts) > 0).all():
+        return router
+    return router._with_experts(experts, router.policy.with_experts(experts))

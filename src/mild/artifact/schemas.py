@@ -90,13 +90,6 @@ def named_expert(value: Any, sizes: dict[str, int]) -> str | None:
     return None if value is None else integer(0, sizes.get("n_experts", LARGEST) - 1)(value, sizes)
 
 
-def expert_order(value: Any, sizes: dict[str, int]) -> str | None:
-    if not are_integers(value) or not value or sorted(value) != list(range(len(value))):
-        return "name every expert once, from 0"
-    count = sizes.setdefault("n_experts", len(value))
-    return None if count == len(value) else f"have {count} experts"
-
-
 def steps(value: Any, sizes: dict[str, int]) -> str | None:
     count = sizes.get("n_experts", LARGEST)
     if isinstance(value, list) and value and all(are_integers(step) and step for step in value):
@@ -134,7 +127,8 @@ class Schema:
     """Rules of the settings and the tensors of one kind.
 
     A tensor is described by its dimensions, names of sizes and numbers, and then by its dtype ("float32" or
-    "float64" where none is given), "optional", "positive", "not negative", "may be NaN" or "not empty".
+    "float64" where none is given), "optional", "positive", "not negative", "may be NaN", "not empty" or
+    "ranks", which are each number from 0 on once.
     """
 
     settings: Mapping[str, Rule] = field(default_factory=dict)
@@ -213,6 +207,8 @@ def tensor_problem(array: NDArray[Any], description: str, sizes: dict[str, int])
         return f"be positive; got {array.min():g}"
     if "not negative" in words and not (array >= 0).all():
         return f"be non-negative; got {array.min():g}"
+    if "ranks" in words and sorted(array.tolist()) != list(range(len(array))):
+        return f"have every rank from 0 on once; got {array.tolist()}"
     return "have at least one row; got none" if "not empty" in words and not len(array) else None
 
 
@@ -385,7 +381,7 @@ def _schema(what: str, kind: object, schemas: Mapping[str, Schema]) -> Schema:
 def _perceptron_tensors(settings: dict[str, Any]) -> dict[str, str]:
     layers = settings["layers"]
     widths = ["n_features", *(f"width_{layer}" for layer in range(layers - 1)), "n_experts"]
-    shapes = dict(MARGINS)
+    shapes = MARGINS | RANKS
     for k in range(layers):
         shapes |= {f"weight_{k}": f"{widths[k + 1]} {widths[k]}", f"bias_{k}": widths[k + 1]}
     return shapes
@@ -416,18 +412,20 @@ AGREEMENT = {
     "accuracy": "{}, not negative",
 }
 LINEAR = {"coef": "n_experts n_features", "intercept": "n_experts"}
+RANKS = {"ranks": "n_experts, optional, ranks"}
 MARGINS = {"margins": "n_experts, positive"}
 DECODER: dict[str, Rule] = {"decision": choice(DECISIONS), "surrogate": surrogate}
 POLICY_SCHEMAS = {
-    "linear": Schema(DECODER, LINEAR | MARGINS),
-    "linear_costs": Schema({}, LINEAR),
+    "linear": Schema(DECODER, LINEAR | MARGINS | RANKS),
+    "linear_costs": Schema({}, LINEAR | RANKS),
     "clusters": Schema(
         {},
         {
             "coef": "n_clusters n_features, not empty",
             "intercept": "n_clusters",
             "costs": "n_clusters n_experts",
-        },
+        }
+        | RANKS,
     ),
     # More layers than any router has would take long to list.
     "perceptron": Schema({**DECODER, "layers": integer(1, 1000)}, _perceptron_tensors),
@@ -438,14 +436,18 @@ POLICY_SCHEMAS = {
             "costs": "n_stored n_experts, may be NaN",
             "weights": "n_stored, not negative",
             "centre": "n_features, optional",  # sparse inputs are not centred
-        },
+        }
+        | RANKS,
     ),
-    "constant": Schema({"n_features": width, "named": named_expert}, {"mean_costs": "n_experts"}),
+    "constant": Schema(
+        {"n_features": width, "named": named_expert}, {"mean_costs": "n_experts"} | RANKS
+    ),
     "priced": Schema(
         dict.fromkeys(("price_weight", "error_scale"), amount)
         | {"kind_of_error": choice(("ridge", "logistic"))},
         {f"{head}_{name}": LINEAR[name] for head in ("error", "price") for name in LINEAR}
-        | {"betas": "n_experts, not negative"},
+        | {"betas": "n_experts, not negative"}
+        | RANKS,
     ),
     "cascade": Schema(
         {"answer_kind": choice(KINDS), "steps": steps, "threshold": probability}
@@ -456,15 +458,17 @@ POLICY_SCHEMAS = {
     "standardized": Schema(
         {}, {"mean": "n_features", "scale": "n_features, positive"}, parts=(1, 1)
     ),
-    "ordered": Schema({"order": expert_order}, parts=(1, 1)),
     "blend": Schema(
         {},
         dict.fromkeys(("weights", "levels"), "n_parts, not negative")
-        | {"calibration": "2 n_experts, optional"},
+        | {"calibration": "2 n_experts, optional"}
+        | RANKS,
         parts=(1, math.inf),
     ),
     "stack": Schema(parts=(2, math.inf)),
-    "mixed": Schema({}, {"coef": "n_experts n_mixed", "intercept": "n_experts"}, parts=(1, 1)),
+    "mixed": Schema(
+        {}, {"coef": "n_experts n_mixed", "intercept": "n_experts"} | RANKS, parts=(1, 1)
+    ),
     "tradeoff": Schema(parts=(2, 2)),
 }
 

@@ -12,6 +12,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import (
     INTERRUPTED,
+    best_experts_first,
     emit,
     fixed,
     note,
@@ -197,6 +198,12 @@ def _show_details(found: Comparison) -> None:
     }
     print_table(
         f"how often {chosen.label} asks each expert",
-        {"expert": found.expert_names}
-        | {name: [percent(float(value)) for value in values] for name, values in columns.items()},
+        best_experts_first(
+            {"expert": found.expert_names}
+            | {
+                name: [percent(float(value)) for value in values]
+                for name, values in columns.items()
+            },
+            found.best_first,
+        ),
     )

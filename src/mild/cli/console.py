@@ -256,6 +256,19 @@ def percent(value: float | None) -> str:
     return "–" if value is None or not math.isfinite(value) else f"{100 * value:.1f} %"
 
 
+def best_experts_first(
+    columns: Mapping[str, Sequence[str]], best_first: Sequence[str]
+) -> dict[str, list[str]]:
+    """Columns with a row per expert, whose names are in column "expert", in the order of ``best_first``.
+
+    >>> best_experts_first({"expert": ["a", "b"], "share": ["0.2", "0.8"]}, ["b", "a"])
+    {'expert': ['b', 'a'], 'share': ['0.8', '0.2']}
+    """
+    names = list(columns["expert"])
+    order = [names.index(name) for name in best_first]
+    return {header: [cells[row] for row in order] for header, cells in columns.items()}
+
+
 def print_table(
     title: str, columns: Mapping[str, Sequence[str]], left: Collection[str] = ()
 ) -> None:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say, try_writing
+from mild.cli.console import (
+    best_experts_first,
+    emit,
+    fixed,
+    note,
+    percent,
+    print_facts,
+    print_table,
+    say,
+    try_writing,
+)
 from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
 from mild.errors import OptionError
 from mild.money import amount
@@ -132,7 +142,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
         columns["$ per 1,000"] = [
             "–" if math.isnan(value) else amount(value) for value in dollars["experts"]
         ]
-    print_table("experts", columns)
+    print_table("experts", best_experts_first(columns, report["best_first"]))
     if dollars is not None:
         from mild.evaluation.figures import ORACLE_NOTE
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, print_facts, print_table, say
+from mild.cli.console import best_experts_first, emit, fixed, note, print_facts, print_table, say
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def _show_router(report: Mapping[str, Any], facts: Mapping[str, str]) -> None:
     if report["margins"] is not None:
         margins = [f"{margin:.4g}" for margin in report["margins"]]
     indices = [str(index) for index in range(len(names))]
-    print_table("experts", {"expert": names, "index": indices, "margin": margins})
+    columns = {"expert": names, "index": indices, "margin": margins}
+    print_table("experts", best_experts_first(columns, report["best_first"]))
     tensors = report["tensors"].values()
     columns = {
         "tensor": list(report["tensors"]),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, note, print_table, progress_bar, say
+from mild.cli.console import best_experts_first, emit, note, print_table, progress_bar, say
 from mild.cli.evaluate import print_evaluation
 from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import OptionError
@@ -114,5 +114,6 @@ def _show(result: dict[str, Any]) -> None:
     print_evaluation(training, f"on {where} training row{'' if one else 's'} (optimistic)")
     if result["margins"] is not None:
         margins = [f"{margin:.4g}" for margin in result["margins"]]
-        print_table("margins", {"expert": training["experts"], "margin": margins})
+        columns = {"expert": training["experts"], "margin": margins}
+        print_table("margins", best_experts_first(columns, training["best_first"]))
     say(f"Saved to {result['router']}.")

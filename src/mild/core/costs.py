@@ -6,7 +6,7 @@ expert was never asked; its reward is 0 and it takes no part in the row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,7 @@ from mild.core.arrays import (
     float_vector,
     invalid,
 )
-from mild.core.rounding import tie_ranks
+from mild.core.rounding import ESTIMATES, tie_ranks
 from mild.errors import check_option
 
 REWARDS = ("others", "complement", "contrast")
@@ -227,7 +227,7 @@ def label_of(array: FloatArray, means: FloatArray | None) -> IntArray:
     if means is None:
         return cheapest_of(array)
     tolerance = max(ROUNDING, 8 * float(np.finfo(array.dtype).eps))
-    return cheapest_of(array, prices=tie_ranks(means), tolerance=tolerance)
+    return cheapest_of(array, ranks=tie_ranks(means), tolerance=tolerance)
 
 
 def mean_known_costs(array: FloatArray, weight: FloatArray | None = None) -> FloatArray:
@@ -239,37 +239,92 @@ def mean_known_costs(array: FloatArray, weight: FloatArray | None = None) -> Flo
     return np.divide(total, mass, out=np.full(len(mass), np.nan), where=mass > 0)
 
 
+def expert_ranks(mean_scores: FloatArray, mean_prices: FloatArray | None = None) -> IntArray:
+    """Rank (n_experts,) of each expert where costs tie: of the experts that tie, the lowest rank wins.
+
+    The expert with the higher mean score comes first, then the one with the lower mean price, then the one
+    of lower index, which in a table is the first by name. Unknown means come last.
+
+    Parameters
+    ----------
+    mean_scores, mean_prices : (n_experts,), over the training rows
+
+    Examples
+    --------
+    >>> expert_ranks(np.array([0.5, 0.8, 0.8]), np.array([1.0, 3.0, 2.0]))
+    array([2, 1, 0])
+    """
+    falling_scores = np.nan_to_num(-rounded(mean_scores), nan=np.inf)
+    rising_prices = np.zeros(len(mean_scores))
+    if mean_prices is not None:
+        rising_prices = np.nan_to_num(rounded(mean_prices), nan=np.inf)
+    best_first = np.lexsort((rising_prices, falling_scores))
+    return np.argsort(best_first)
+
+
+def best_first(ranks: IntArray) -> list[int]:
+    """Indices of the experts in the order in which tables for reading list them: the best one first.
+
+    >>> best_first(np.array([2, 0, 1]))
+    [1, 2, 0]
+    """
+    indices: list[int] = np.argsort(ranks).tolist()
+    return indices
+
+
+def rounded(means: FloatArray) -> FloatArray:
+    """Means (n_experts,) to twelve digits: sums over rows in another order differ in the last ones."""
+    return np.array([float(f"{mean:.12g}") for mean in means])
+
+
+def cheapest_expected(costs: FloatArray, ranks: IntArray | None = None) -> IntArray:
+    """Index (n,) of the least of the expected costs (n, p) of each row.
+
+    Expected costs tie if they differ by rounding. The lowest of the ranks (p,) then wins; without ranks it
+    is the highest index.
+
+    Examples
+    --------
+    >>> costs = np.array([[0.2, 0.1, 0.1 + 1e-16], [0.1, 0.2, 0.3]])
+    >>> cheapest_expected(costs), cheapest_expected(costs, np.array([1, 0, 2]))
+    (array([2, 0]), array([1, 0]))
+    """
+    least = costs.min(axis=1, keepdims=True)
+    size = np.maximum(np.abs(costs), np.abs(least))
+    tied = costs - least <= ESTIMATES * size
+    if ranks is None:
+        return costs.shape[1] - 1 - tied[:, ::-1].argmax(axis=1)
+    return np.where(tied, ranks, len(ranks)).argmin(axis=1)
+
+
 def cheapest_of(
     array: FloatArray,
     *,
     prices: ArrayLike | None = None,
-    scores: ArrayLike | None = None,
-    names: Sequence[str] | None = None,
+    ranks: ArrayLike | None = None,
     tolerance: float = 0.0,
 ) -> IntArray:
-    """Index (n_samples,) of the cheapest asked expert per row: the one rule for ties of cost.
+    """Index (n_samples,) of the cheapest asked expert per row.
 
-    Among experts that tie, the one with the lowest price is taken, then the one with the highest score,
-    then the first by name, then the lowest index; each of these only if it is given. The paper's rule is
-    the lowest index. An unknown price or score comes last. Nothing is validated.
+    Among experts that tie, the one with the lowest price is taken, then the one with the lowest rank, then
+    the lowest index; prices and ranks only if they are given. The paper's rule is the lowest index. An
+    unknown price comes last. Nothing is validated.
 
     Parameters
     ----------
     array : (n_samples, n_experts) costs, or some of their rows, where a column may be all NaN
-    prices, scores : (n_samples, n_experts), or (n_experts,) if they are the same for all rows
-    names : (n_experts,) names of the experts
+    prices : (n_samples, n_experts), or (n_experts,) if they are the same for all rows
+    ranks : (n_experts,), as ``expert_ranks`` gives them
     tolerance : costs tie with the least one up to ``tolerance * max(1, least)``
 
     Examples
     --------
     >>> costs = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
-    >>> cheapest_of(costs), cheapest_of(costs, prices=[2, 1, 1]), cheapest_of(costs, scores=[0, 0, 1])
-    (array([0, 0]), array([1, 1]), array([0, 2]))
+    >>> cheapest_of(costs), cheapest_of(costs, prices=[2, 1, 1]), cheapest_of(costs, ranks=[2, 1, 0])
+    (array([0, 0]), array([1, 1]), array([1, 2]))
     """
     known = np.where(np.isnan(array), np.inf, array)
-    places = None if names is None else np.argsort(np.argsort(names, kind="stable"))
-    falling = None if scores is None else -np.asarray(scores, dtype=np.float64)
-    rules = [rule for rule in (prices, falling, places) if rule is not None]
+    rules = [rule for rule in (prices, ranks) if rule is not None]
     if not rules and tolerance == 0:
         return np.argmin(known, axis=1)
     least = known.min(axis=1, keepdims=True)

@@ -36,13 +36,20 @@ MANY = 28
 WORTH = 0.5
 
 
-def argmax_last(values: FloatArray) -> IntArray:
-    """Index of the largest entry per row, ties to the highest index (the paper's rule)."""
+def argmax_last(values: FloatArray, order: IntArray | None = None) -> IntArray:
+    """Index of the largest entry per row, ties to the highest index (the paper's rule).
+
+    With an ``order`` (p,) of the indices, ties go to the last one in that order.
+    """
+    if order is not None:
+        return order[argmax_last(values[:, order])]
     return values.shape[1] - 1 - values[:, ::-1].argmax(axis=1)
 
 
-def argmax_last_experts_first(values: FloatArray) -> IntArray:
+def argmax_last_experts_first(values: FloatArray, order: IntArray | None = None) -> IntArray:
     """``argmax_last`` of values stored experts first, (p, m)."""
+    if order is not None:
+        return order[argmax_last_experts_first(values[order])]
     if values.shape[1] < LONG:
         return len(values) - 1 - np.argmax(values[::-1], axis=0)
     best = values[0].copy()
@@ -97,9 +104,16 @@ def decide(
 
 
 def stationary_choice(
-    scores: FloatArray, margins: FloatArray, groups: list[MarginGroup], surrogate: Surrogate
+    scores: FloatArray,
+    margins: FloatArray,
+    groups: list[MarginGroup],
+    surrogate: Surrogate,
+    order: IntArray | None = None,
 ) -> IntArray:
-    """Expert of each column of scores stored experts first, (p, m), without validation."""
+    """Expert of each column of scores stored experts first, (p, m), without validation.
+
+    Ties are those of ``argmax_last``.
+    """
     p, m = scores.shape
     few = deciding_anchors(groups, surrogate, scores.dtype)
     size = rows_at_once(p, groups, surrogate)
@@ -114,7 +128,7 @@ def stationary_choice(
         else:
             shifted = part - part.max(axis=0)
             masses = anchored_distribution(shifted, margins, groups, few, surrogate.tau)
-        result[rows] = argmax_last_experts_first(masses)
+        result[rows] = argmax_last_experts_first(masses, order)
     return result
 
 

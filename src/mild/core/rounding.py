@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import IntArray
 
 #: Relative differences that are rounding: of means and sums of outcomes, which are exact to some 15
 #: digits, and of estimates that were learned from features in single precision.
@@ -68,17 +68,3 @@ def first_least(values: ArrayLike, tolerance: float = OUTCOMES) -> int:
     1
     """
     return int(np.argmin(tie_ranks(values, tolerance)))
-
-
-def cheapest_expected(costs: FloatArray) -> IntArray:
-    """Index (n,) of the least of the expected costs (n, p) of each row, ties to the highest index.
-
-    Expected costs tie if they differ by rounding.
-
-    >>> cheapest_expected(np.array([[0.2, 0.1, 0.1 + 1e-16], [0.1, 0.2, 0.3]]))
-    array([2, 0])
-    """
-    least = costs.min(axis=1, keepdims=True)
-    size = np.maximum(np.abs(costs), np.abs(least))
-    tied = costs - least <= ESTIMATES * size
-    return costs.shape[1] - 1 - tied[:, ::-1].argmax(axis=1)

@@ -12,7 +12,7 @@ import numpy as np
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.core.answers import KINDS, Answers
 from mild.core.arrays import BoolArray, FloatArray
-from mild.core.costs import cheapest_of
+from mild.core.costs import best_first, cheapest_of
 from mild.data.cost_terms import CostTerms, KnownOutcomes
 from mild.data.data_quality import Finding
 from mild.errors import counted
@@ -23,7 +23,13 @@ from mild.metrics import (
     share_entropy,
 )
 from mild.metrics.curves import prices_unused
-from mild.metrics.outcomes import TIES, Outcomes, is_graded, mean_scores, quality_name
+from mild.metrics.outcomes import (
+    TIES,
+    Outcomes,
+    is_graded,
+    quality_name,
+    ranks_in,
+)
 from mild.money import amount
 
 #: A soft score from here on counts as a right answer.
@@ -138,11 +144,11 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
 
     The content has the table's fingerprint, the cost, rows, form, explanation, findings and
 
-    - experts: for each its name, rows ``asked``, ``accuracy`` (mean score), ``mean_price`` in dollars,
-      ``mean_latency`` in seconds, ``mean_cost``, ``cheapest_and_right`` (share of the rows on which it
-      is right and costs least to ask among the right ones; None where asking costs nothing and no price
-      is known), ``only_right`` (share of the rows on which it alone is right) and ``oracle_share``.
-      Ties go to the lower price, if known, then to the higher mean score, then by name
+    - experts, the best mean score first: for each its name, rows ``asked``, ``accuracy`` (mean score),
+      ``mean_price`` in dollars, ``mean_latency`` in seconds, ``mean_cost``, ``cheapest_and_right`` (share
+      of the rows on which it is right and costs least to ask among the right ones; None where asking costs
+      nothing and no price is known), ``only_right`` (share of the rows on which it alone is right) and
+      ``oracle_share``. Ties go to the lower price, if known, then to the higher mean score, then by name
     - compared: ``rows`` in which every expert was asked, and the ``rule`` in words
     - oracle, best_constant, headroom: mean costs and accuracies over these rows, for means over different
       rows cannot be compared; None, but for the expert of the lowest mean cost, where cells are missing
@@ -171,10 +177,8 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
     enough = bool(complete.all()) or int(complete.sum()) >= MIN_COMPLETE_ROWS
     rows = complete if enough else known_rows
     prices = None if table.prices is None else table.prices[rows]
-    means = mean_scores(table.quality)
-    outcomes = Outcomes(
-        costs[rows], scores[rows], prices, mean_scores=means, expert_names=table.expert_names
-    )
+    ranks = ranks_in(table.quality, table.prices)
+    outcomes = Outcomes(costs[rows], scores[rows], prices, ranks=ranks)
     perfect = outcomes.oracle()
     shares = expert_shares(perfect, len(table.expert_names))
     oracle: dict[str, Any] = {"cost": None, "accuracy": None}
@@ -209,7 +213,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
         "explanation": table.explanation,
         "experts": [
             {
-                "name": name,
+                "name": table.expert_names[k],
                 "asked": int(asked[:, k].sum()),
                 "accuracy": accuracy[k],
                 "mean_price": mean_prices[k],
@@ -219,7 +223,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
                 "only_right": float(alone[:, k].mean()) if has_scores else None,
                 "oracle_share": float(shares[k]),
             }
-            for k, name in enumerate(table.expert_names)
+            for k in best_first(ranks)
         ],
         "compared": {"rows": int(complete.sum()), "rule": "rows in which every expert was asked"},
         "oracle": oracle,
@@ -331,8 +335,8 @@ def _cheapest_and_right(
             return None
         asking = table.prices
     candidates = np.where(right & ~np.isnan(asking), asking, np.inf)
-    means = mean_scores(table.scores)
-    lowest = cheapest_of(candidates, scores=means, names=table.expert_names)[:, None]
+    ranks = ranks_in(table.scores, table.prices)
+    lowest = cheapest_of(candidates, ranks=ranks)[:, None]
     return np.isfinite(candidates) & (np.arange(candidates.shape[1]) == lowest)
 
 

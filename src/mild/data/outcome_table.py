@@ -19,6 +19,7 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray, check_integer, inv
 from mild.data.cost_terms import CostTerms
 from mild.data.data_quality import Finding, duplicate_groups, examine, row_number
 from mild.data.describing import Description, describe
+from mild.data.expert_order import name_order
 from mild.data.formats.base import ANSWER, CORRECT, LATENCY, LOGPROB, PRICE, SCORE
 from mild.data.number_tables import (
     NumberColumns,
@@ -44,12 +45,13 @@ KIND_SAMPLE = 2_000
 class OutcomeTable:
     """The outcome of each query with each expert; every row has a score.
 
-    ``mild.read_outcomes`` makes one from a file or a frame.
+    ``mild.read_outcomes`` makes one from a file or a frame. A table sorts its experts by name, whatever
+    order they are given in; numbers in names are compared as numbers.
 
     Attributes
     ----------
     queries : (n,) texts; empty ones where the table has vectors and no query
-    expert_names : (p,) different names
+    expert_names : (p,) different names, sorted
     scores : (n, p) float64 in [0, 1], NaN where an expert was never asked, and everywhere in a table of
         numbers, which has ``given_costs`` instead
     prices : (n, p) dollars per query, NaN where unknown; None if there are none
@@ -77,13 +79,13 @@ class OutcomeTable:
     ...     "correct__small": [1, 1, 0, 0], "correct__large": [1, 0, 1, 1],
     ... }))
     >>> table
-    OutcomeTable(4 queries, 2 experts: small, large)
+    OutcomeTable(4 queries, 2 experts: large, small)
     >>> train, test = table.split(test_size=0.5, random_state=0)
     >>> train.rows, test.rows
     (2, 2)
     >>> table.costs(beta={"large": 0.25})[:2]
-    array([[0.  , 0.25],
-           [0.  , 1.25]])
+    array([[0.25, 0.  ],
+           [1.25, 0.  ]])
     """
 
     queries: list[str]
@@ -136,6 +138,16 @@ class OutcomeTable:
                [1., 0.]])
         """
         return number_table(array_columns(X, costs, expert_names, feature_names))
+
+    def __post_init__(self) -> None:
+        order = name_order(self.expert_names)
+        if order == list(range(len(order))):
+            return
+        object.__setattr__(self, "expert_names", [self.expert_names[index] for index in order])
+        for name in ("scores", "prices", "latencies", "given_costs"):
+            values = getattr(self, name)
+            if values is not None:
+                object.__setattr__(self, name, values[:, order])
 
     def __repr__(self) -> str:
         experts = listed(self.expert_names, 4)
@@ -320,7 +332,7 @@ class OutcomeTable:
         return self._carry(table, lambda answers: answers.take(index))
 
     def with_experts(self, names: Sequence[str]) -> OutcomeTable:
-        """The table with these experts, in this order, and the findings about them.
+        """The table with these experts only, and the findings about them.
 
         Rows in which none of them was asked are left out.
 
@@ -337,7 +349,7 @@ class OutcomeTable:
         >>> table.with_experts(["large"])
         OutcomeTable(40 queries, 1 expert: large, with prices)
         """
-        if list(names) == self.expert_names:
+        if set(names) == set(self.expert_names):
             return self
         missing = [name for name in names if name not in self.expert_names]
         if missing:
@@ -346,27 +358,28 @@ class OutcomeTable:
                 f"{listed(missing, 6)}, only {listed(self.expert_names, 6)}.",
                 parameter="table",
             )
-        order = [self.expert_names.index(name) for name in names]
-        asked = self.asked[:, order].any(axis=1)
+        kept = [index for index, name in enumerate(self.expert_names) if name in names]
+        asked = self.asked[:, kept].any(axis=1)
         if not asked.any():
             raise InvalidInputError(
                 "the table has no row in which the router's experts were asked.", parameter="table"
             )
         table = self if asked.all() else self.take(asked)
-        scores = table.scores[:, order]
+        scores = table.scores[:, kept]
         prices, latencies, given_costs = (
-            None if values is None else values[:, order]
+            None if values is None else values[:, kept]
             for values in (table.prices, table.latencies, table.given_costs)
         )
+        kept_names = [self.expert_names[index] for index in kept]
         findings = []
         if given_costs is None:
             findings = examine(
-                table.queries, names, scores, prices, table.has_queries, table.row_numbers
+                table.queries, kept_names, scores, prices, table.has_queries, table.row_numbers
             )
         left = [name for name in self.expert_names if name not in names]
         chosen = replace(
             table,
-            expert_names=list(names),
+            expert_names=kept_names,
             scores=scores,
             prices=prices,
             latencies=latencies,
@@ -374,7 +387,7 @@ class OutcomeTable:
             findings=tuple(findings),
             given_costs=given_costs,
         )
-        return table._carry(chosen, lambda answers: answers.of_experts(order))
+        return table._carry(chosen, lambda answers: answers.of_experts(kept))
 
     def with_features(self, names: Sequence[str] | None) -> OutcomeTable:
         """The table of numbers with these features, in this order.
@@ -443,37 +456,6 @@ class OutcomeTable:
             found.append(padded[:, places])
         return found
 
-    def in_order(self, order: IntArray) -> OutcomeTable:
-        """The table with its experts in another order (n_experts,) of their indices.
-
-        Parameters
-        ----------
-        order : (n_experts,) array of indices
-
-        Returns
-        -------
-        OutcomeTable
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> table.in_order(np.array([1, 0])).expert_names
-        ['large', 'small']
-        """
-        prices, latencies, given_costs = (
-            None if values is None else values[:, order]
-            for values in (self.prices, self.latencies, self.given_costs)
-        )
-        table = replace(
-            self,
-            expert_names=[self.expert_names[k] for k in order],
-            scores=self.scores[:, order],
-            prices=prices,
-            latencies=latencies,
-            given_costs=given_costs,
-        )
-        return self._carry(table, lambda answers: answers.of_experts(order.tolist()))
-
     @property
     def has_queries(self) -> bool:
         """Whether there are texts, and not only vectors."""
@@ -504,8 +486,8 @@ class OutcomeTable:
         Examples
         --------
         >>> table.costs(price_weight=10)[[0, 39]]
-        array([[0.01, 0.1 ],
-               [1.01, 0.1 ]])
+        array([[0.1 , 0.01],
+               [0.1 , 1.01]])
         """
         return CostTerms(beta, price_weight, latency_weight).costs(self)
 
@@ -530,7 +512,7 @@ class OutcomeTable:
 
         Examples
         --------
-        >>> large = table.describe(price_weight=10).as_dict()["experts"][1]
+        >>> large = table.describe(price_weight=10).as_dict()["experts"][0]
         >>> round(large["mean_cost"], 2)
         0.1
         """
@@ -714,7 +696,7 @@ class OutcomeTable:
         Examples
         --------
         >>> list(table.wide_columns())[:3]
-        ['prompt', 'subject', 'correct__small']
+        ['prompt', 'subject', 'correct__large']
         """
         if self.given_costs is not None:
             return self._number_columns(self.given_costs)

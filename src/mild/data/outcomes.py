@@ -23,6 +23,7 @@ from mild.data.data_quality import (
     examine,
     unasked_rows,
 )
+from mild.data.expert_order import name_order
 from mild.data.formats import FORMATS, check_options, read_format
 from mild.data.formats.base import (
     ANSWER,
@@ -150,7 +151,7 @@ def read_outcomes(
     "read as wide: 2 experts, 2 queries; the query is column 'prompt'."
     >>> table.scores
     array([[ 1.,  1.],
-           [ 0., nan]])
+           [nan,  0.]])
     """
     options = ReadArguments(
         *(form, query, experts, scores, prices, latencies, vectors, choices, tokens, where),
@@ -213,6 +214,8 @@ def build_outcomes(
     all_experts = list(layout.scores)
     if options.experts is not None:
         layout = layout.of(match_experts(options.experts, list(layout.scores)))
+    found_names = list(layout.scores)
+    layout = layout.of([found_names[index] for index in name_order(found_names)])
     row_numbers = None
     if table.num_rows == rows_before:
         row_numbers = None if kept is None else np.flatnonzero(kept)

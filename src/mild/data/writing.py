@@ -136,8 +136,8 @@ def write_outcomes(
     >>> table = read_outcomes(pa.table({"query": ["a"], "weak": [False], "strong": [True]}))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     print(write_outcomes(table, Path(folder) / "wide.csv").read_text(), end="")
-    "prompt","correct__weak","correct__strong"
-    "a",0,1
+    "prompt","correct__strong","correct__weak"
+    "a",1,0
     """
     target = check_output(path, overwrite)
     return write_columns(table.wide_columns(), target, overwrite)

@@ -47,7 +47,7 @@ from mild.routers.linear import LinearRouter
 from mild.routers.objective import LinearObjective, RowLoss, add_penalty, single_blas_thread
 from mild.routers.solver import SAMPLE, sample_rows
 from mild.tuning.fit import FittedData
-from mild.tuning.fitting import Fitted, make_step, router_of, set_order, task_info
+from mild.tuning.fitting import Fitted, make_step, router_of, settle_ties, task_info
 from mild.tuning.tasks import Progress, Task, check_rows, make_task
 from mild.tuning.training_rows import TrainingQueryIndex, text_hashes, vector_hashes
 
@@ -89,9 +89,7 @@ def fit_dataset(
     step = make_step(head.table, text)
     task = read_task(dataset, head, terms)
     data = locate_rows(dataset, head, task, reads_vectors=step.kind == "vectors")
-    order = task.fitting_order
-    task = task.in_order(order)
-    set_order(unfitted, order)
+    settle_ties(unfitted)
     scaled = step.kind == "vectors" if standardize is None else standardize
     with sharded_rows(data, address) as rows:
         _report(progress, 0, "learning the features")
@@ -510,7 +508,7 @@ def fit_router(router: LinearRouter, features: ShardedFeatures, task: Task) -> N
     router.n_experts_ = task.costs.shape[1]
     router.expert_names_ = task.table.expert_names
     router.n_features_in_ = n_features
-    router.policy_ = router._fit(X, task.costs, None)
+    router.policy_ = router._fit(X, task.costs, None).with_ranks(task.ranks)
 
 
 def _sample_task(task: Task, contents: Any, rows: IntArray) -> Task:
@@ -520,7 +518,13 @@ def _sample_task(task: Task, contents: Any, rows: IntArray) -> Task:
         table = replace(table, queries=contents)
     else:
         table = replace(table, vectors=contents)
-    return replace(task, table=table, costs=task.costs[rows], groups=table.groups(None))
+    return replace(
+        task,
+        table=table,
+        costs=task.costs[rows],
+        groups=table.groups(None),
+        training_ranks=task.ranks,
+    )
 
 
 def _fitted_data(
@@ -543,14 +547,14 @@ def _fitted_data(
     sample_features = step.vectorize(contents)
     sampled = router_of(Fitted(model, step, sample_features), sample_task)
     info = replace(
-        task_info(task.as_given()),
+        task_info(task),
         estimator=sampled.info.estimator,
         data=DataInfo(fingerprint(sample_features, task.costs), task.table.rows),
         hashes_complete=query_index.complete,
         shares=sampled.info.shares,
     )
     saved = replace(sampled, query_hashes=query_index.hashes, info=info)
-    return FittedData(saved, sample_features, sample_task.as_given())
+    return FittedData(saved, sample_features, sample_task)
 
 
 def _report(progress: Progress | None, done: int, message: str) -> None:

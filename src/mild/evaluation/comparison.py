@@ -47,21 +47,20 @@ from mild.metrics.outcomes import (
     Outcomes,
     baselines,
     is_graded,
-    mean_scores,
     quality_name,
+    ranks_in,
 )
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.policies import CascadePolicy, CascadeRun
 from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.cascades import checked_answers
-from mild.tuning.fitting import fit_labels, make_step, reordered_params, table_step
+from mild.tuning.fitting import fit_labels, make_step, table_step
 from mild.tuning.tasks import (
     Progress,
     Task,
     check_folds,
     fewer_folds,
-    fitting_order,
     make_task,
     parallel_jobs,
     possible_folds,
@@ -113,6 +112,7 @@ class Context:
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
     answered: tuple[Task, Split] | None = None  # whose answers a cascade reads
     search: Any = field(default_factory=_default_search)  # RouterCV, for the method "tune"
+    ranks: IntArray | None = None  # (n_experts,) which decide ties between experts
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
 
@@ -254,12 +254,10 @@ def run_method(
     X_train: Any,
     train_costs: Any,
     X_test: Any,
-    order: IntArray | None = None,
 ) -> Choices:
-    """Fit a method on training rows and let it choose on test rows.
+    """Fit a method on training rows and let it choose on test rows."""
+    from mild.routers.base import NamedCosts
 
-    It is fitted on the experts in an ``order`` of their indices, by default as they are.
-    """
     start = time.perf_counter()
     try:
         with warnings.catch_warnings():
@@ -269,15 +267,12 @@ def run_method(
                 return _run_cascade(*context.answered, X_train, X_test)
             router = method.build(context)
             labels = fit_labels(router, context.groups)
-            costs = train_costs if order is None else train_costs[:, order]
+            costs = NamedCosts.of(train_costs, (), context.ranks)
             router.fit(X_train, costs, **labels)
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
-    found = getattr(router, "best_params_", {})
-    if order is not None:
-        chosen, found = order[chosen], reordered_params(found, np.argsort(order))
-    found = as_python(found)
+    found = as_python(getattr(router, "best_params_", {}))
     if hasattr(router, "best_family_"):
         found = {"family": router.best_family_, **found}
     return Choices(chosen, found, time.perf_counter() - start)
@@ -374,17 +369,15 @@ class ComparedRows:
     largest: float | None = None  # largest possible cost, for complement rewards
     task: Task | None = None  # whose answers a cascade reads; None if there are none
 
-    def order(self, train: IntArray) -> IntArray:
-        """The order of the experts in which methods are fitted on training rows."""
-        prices = self.outcomes.prices
-        quality = self._quality[train]
-        return fitting_order(self.expert_names, quality, None if prices is None else prices[train])
+    def ranks(self, split: Split) -> IntArray:
+        """Ranks (n_experts,) of the experts by the training rows of a split."""
+        known = self.outcomes.take(split.train)
+        return ranks_in(known.quality, known.prices)
 
     def tested(self, split: Split, choices: Mapping[str, Choices]) -> Outcomes:
         """The test rows of a split, whose ties the training rows decide; with those of a cascade."""
-        taken, task = self.outcomes.take(split.test), self.task
-        means, names = mean_scores(self._quality[split.train]), self.expert_names
-        taken = replace(taken, mean_scores=means, expert_names=names)
+        task = self.task
+        taken = replace(self.outcomes.take(split.test), ranks=self.ranks(split))
         run = choices["cascade"].run if "cascade" in choices else None
         if run is None or task is None:
             return taken
@@ -398,11 +391,6 @@ class ComparedRows:
         if answers is None or not answers.ever_agree:
             return False
         return all((answers.codes[split.train] >= 0).any() for split in splits)
-
-    @property
-    def _quality(self) -> FloatArray:
-        scores = self.outcomes.scores
-        return -self.outcomes.costs if scores is None else scores
 
 
 def task_rows(
@@ -506,6 +494,7 @@ class Comparison:
     chosen : key of the method that the verdict is about
     verdict : whether routing pays
     expert_names : names of the experts
+    best_first : the same, the highest mean score first, as tables list them
     oracle : mean cost of the cheapest expert of every test row
     oracle_shares : (n_experts,) how often each expert is the cheapest; ties as in
         ``Outcomes.oracle``
@@ -539,6 +528,7 @@ class Comparison:
     chosen: str
     verdict: metrics.Verdict
     expert_names: tuple[str, ...]
+    best_first: tuple[str, ...]
     oracle: float
     oracle_shares: FloatArray
     baselines: list[dict[str, Any]]
@@ -581,6 +571,7 @@ class Comparison:
             "statement": self.verdict.as_dict(),
             "chosen": self.chosen,
             "experts": list(self.expert_names),
+            "best_first": list(self.best_first),
             "oracle": self.oracle,
             "oracle_shares": self.oracle_shares.tolist(),
             "baselines": self.baselines,
@@ -834,13 +825,13 @@ def compare_methods(
             )
         drawn = groups[split.train]
         answered = (rows.task, split) if reads and rows.task is not None else None
-        contexts.append(Context(inner, rows.largest, seed, jobs, drawn, answered, search))
-    orders = [rows.order(split.train) for split in splits]
+        about = (drawn, answered, search, rows.ranks(split))
+        contexts.append(Context(inner, rows.largest, seed, jobs, *about))
     results: list[SplitResult] = []
     tested: list[Outcomes] = []
     interrupted = False
     try:
-        for choices in _run_splits(inputs, array, splits, methods, contexts, report, orders):
+        for choices in _run_splits(inputs, array, splits, methods, contexts, report):
             split = splits[len(results)]
             known = rows.tested(split, choices)
             results.append(SplitResult(known.costs, groups[split.test], choices))
@@ -866,6 +857,7 @@ def compare_methods(
         chosen=chosen,
         verdict=_verdict(lines, chosen, rows, len(splits), confidence),
         expert_names=tuple(rows.expert_names),
+        best_first=tuple(rows.expert_names[k] for k in rows.outcomes.best_first()),
         oracle=float(np.mean([metrics.oracle_loss(one.experts.costs) for one in tested])),
         oracle_shares=np.mean(
             [metrics.expert_shares(best, array.shape[1]) for best in perfect],
@@ -892,7 +884,6 @@ def _run_splits(
     methods: Sequence[Method],
     contexts: Sequence[Context],
     report: Progress,
-    orders: Sequence[IntArray | None],
 ) -> Iterator[dict[str, Choices]]:
     """What every method chooses in one split after the other.
 
@@ -902,22 +893,21 @@ def _run_splits(
     """
     total = len(splits) * len(methods)
     if len(splits) == 1 or effective_n_jobs(contexts[0].jobs) == 1:
-        every = zip(splits, contexts, orders, strict=True)
-        for number, (split, context, order) in enumerate(every):
+        for number, (split, context) in enumerate(zip(splits, contexts, strict=True)):
 
             def done(count: int, method: Method, before: int = number) -> None:
                 text = f"split {before + 1}, {method.label}"
                 report(before * len(methods) + count, total, text)
 
-            yield _run_split(inputs, costs, split, methods, context, order, done)
+            yield _run_split(inputs, costs, split, methods, context, done)
         return
     parts = [
         [method for method in methods if method.needs == needs]
         for needs in dict.fromkeys(method.needs for method in methods)
     ]
     stream = Parallel(n_jobs=contexts[0].jobs, return_as="generator")(
-        delayed(_in_worker)(inputs, costs, split, part, replace(context, jobs=None), order)
-        for split, context, order in zip(splits, contexts, orders, strict=True)
+        delayed(_in_worker)(inputs, costs, split, part, replace(context, jobs=None))
+        for split, context in zip(splits, contexts, strict=True)
         for part in parts
     )
     try:
@@ -950,14 +940,13 @@ def _run_split(
     split: Split,
     methods: Sequence[Method],
     context: Context,
-    order: IntArray | None,
     done: Callable[[int, Method], None] = lambda count, method: None,
 ) -> dict[str, Choices]:
     X_train, X_test = inputs.features(split.train, split.test)
     choices: dict[str, Choices] = {}
     for method in methods:
         train_costs = costs[split.train]
-        choices[method.key] = run_method(method, context, X_train, train_costs, X_test, order)
+        choices[method.key] = run_method(method, context, X_train, train_costs, X_test)
         done(len(choices), method)
     return choices
 
@@ -1076,8 +1065,8 @@ def _verdict(
     if row.price is not None and constant.price is not None:
         dollars = row.price - constant.price
     estimate, low, high = row.difference or (0.0, 0.0, 0.0)
-    # Of several that are the best constant equally often, the first by name.
-    expert = int(cheapest_of(-constant.shares[None], names=compared.expert_names)[0])
+    # Of several that are the best constant equally often, the first one.
+    expert = int(cheapest_of(-constant.shares[None])[0])
     return metrics.Verdict(
         estimate=estimate,
         low=low,

@@ -13,6 +13,7 @@ import numpy as np
 
 from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table
+from mild.artifact.router import in_order_of
 from mild.artifact.sources import source_of
 from mild.artifact.versions import find_version
 from mild.core.arrays import as_python, check_integer, invalid
@@ -36,7 +37,7 @@ from mild.report import (
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import table_features
 from mild.tuning.tasks import make_task
-from mild.tuning.training_rows import scores_at_fit, terms_of, without_seen
+from mild.tuning.training_rows import terms_of, without_seen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -446,6 +447,7 @@ def _known_rows(
         router = replace(router, expert_names=table.expert_names)
     others = [name for name in table.expert_names if name not in router.expert_names]
     table = table.with_experts(router.expert_names)
+    router = in_order_of(router, table.expert_names)
     if others:
         notes.append(f"left out because the router does not know them: {', '.join(others)}.")
     whole, sentence = table, None
@@ -456,7 +458,7 @@ def _known_rows(
     terms = asked
     if fitted is not None and not asked.stated and table.given_costs is None:
         terms = fitted
-    task = replace(make_task(table, terms, groups), training_scores=scores_at_fit(router))
+    task = replace(make_task(table, terms, groups), training_ranks=router.policy.ranks)
     notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
         router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)

@@ -41,6 +41,7 @@ class RoutingFigures:
     """Figures of choices on rows with known outcomes."""
 
     expert_names: Sequence[str]
+    best_first: list[str]  # the same, the highest mean score first, as tables list them
     rows: BoolArray  # (n_samples,) mask of the rows that are compared
     summary: dict[str, Any]  # figures of ``mild.metrics.summary``
     constant_losses: FloatArray  # (n_experts,) mean loss of always choosing the same expert
@@ -68,6 +69,7 @@ class RoutingFigures:
         found: dict[str, Any] = {
             "rows": len(self.rows),
             "experts": list(self.expert_names),
+            "best_first": self.best_first,
             "summary": self.summary,
             "constant_losses": self.constant_losses,
             "baselines": self.baselines,
@@ -166,6 +168,7 @@ def routing_figures(
         verdict = replace(verdict, target=judged)
     return RoutingFigures(
         expert_names,
+        [expert_names[k] for k in known_rows.best_first()],
         rows,
         figures.as_dict(),
         constant_losses(known_rows.experts.costs),

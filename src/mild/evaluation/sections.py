@@ -15,8 +15,8 @@ from mild import metrics
 from mild.artifact.info import EstimatorInfo, TargetInfo
 from mild.artifact.targets import Target
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import ALL_REWARDS, rewards
-from mild.core.rounding import cheapest_expected, is_less, tie_ranks
+from mild.core.costs import ALL_REWARDS, cheapest_expected, rewards
+from mild.core.rounding import is_less, tie_ranks
 from mild.data import duplicate_groups
 from mild.errors import UnsupportedError, check_option
 from mild.metrics import TargetVerdict
@@ -77,8 +77,7 @@ class RoutedRows:
 
     def least(self, values: FloatArray) -> IntArray:
         """Expert (n_samples,) of the least of values (n_samples, n_experts)."""
-        named = self.outcomes.expert_names is not None
-        return self.outcomes.least(values) if named else cheapest_expected(values)
+        return cheapest_expected(values, self.outcomes.ranks)
 
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""

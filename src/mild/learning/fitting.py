@@ -135,6 +135,7 @@ def fit_candidate(
         (extra / dollar if dollar else 0 * extra).astype(kind),
         dollar,
         "ridge",
+        ranks=router.policy.ranks,
     )
     return learned_router(router, policy, errors, X)
 

@@ -18,7 +18,8 @@ from mild.core.arrays import (
     float_matrix,
     invalid,
 )
-from mild.core.rounding import OUTCOMES, cheapest_expected, first_least, tie_ranks
+from mild.core.costs import cheapest_expected
+from mild.core.rounding import OUTCOMES, first_least, tie_ranks
 from mild.errors import ArtifactError
 from mild.metrics.routing import expert_shares
 from mild.metrics.rows import known_rows, number_vector
@@ -152,17 +153,20 @@ def prices_unused(about: str) -> str:
 
 
 def tradeoff_choices(
-    expected_errors: FloatArray, expected_prices: FloatArray, weights: ArrayLike
+    expected_errors: FloatArray,
+    expected_prices: FloatArray,
+    weights: ArrayLike,
+    ranks: IntArray | None = None,
 ) -> IntArray:
     """Expert (n_samples, m) of least expected error plus t times expected price, for each of m weights t.
 
-    Ties, up to rounding, go to the highest index, as of every router.
+    Ties are those of ``cheapest_expected``.
 
     >>> tradeoff_choices(np.array([[0.1, 0.4]]), np.array([[2.0, 1.0]]), [0.0, 1.0])
     array([[0, 1]])
     """
     columns = [
-        cheapest_expected(expected_errors + t * expected_prices) for t in np.asarray(weights)
+        cheapest_expected(expected_errors + t * expected_prices, ranks) for t in np.asarray(weights)
     ]
     return np.column_stack(columns) if columns else np.empty((len(expected_errors), 0), np.intp)
 

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import ROUNDING, cheapest_of, mean_known_costs
+from mild.core.costs import (
+    ROUNDING,
+    best_first,
+    cheapest_of,
+    expert_ranks,
+    mean_known_costs,
+    rounded,
+)
 from mild.metrics.routing import best_constant, expert_shares
 
 #: How ``Outcomes.oracle`` decides between experts of equal loss, for people.
@@ -24,10 +31,7 @@ class Outcomes:
     scores: FloatArray | None = None  # 1 for a right answer
     prices: FloatArray | None = None  # dollars
     latencies: FloatArray | None = None  # seconds
-    mean_scores: FloatArray | None = (
-        None  # (n_experts,) over the rows of the fit, which decide ties
-    )
-    expert_names: Sequence[str] | None = None  # which decide ties in the end
+    ranks: IntArray | None = None  # (n_experts,) which decide ties; None where indices do
     # (n_samples,) expert whose answer is given, where the last column is a cascade and no expert
     given: IntArray | None = None
     asked: BoolArray | None = None  # (n_samples, n_experts) which experts that cascade asks
@@ -61,32 +65,30 @@ class Outcomes:
     def oracle(self) -> IntArray:
         """Expert (n_samples,) of least loss in every row.
 
-        Ties go to the lower price in that row, then to the higher mean score in training, then by name, so
-        that they do not depend on the order of the experts.
+        Ties go to the lower price in that row, then to the lower rank.
         """
         known = self.experts
         return known.least(known.costs, known.prices)
 
     def best_constant(self) -> int:
-        """The expert of least mean loss; ties are decided as those of ``oracle``, by the mean prices."""
-        return best_constant(self.experts.costs, **self.mean_ties).expert
+        """The expert of least mean loss; ties go to the lower rank."""
+        return best_constant(self.experts.costs, ranks=self.ranks).expert
+
+    def best_first(self) -> list[int]:
+        """Indices of the experts by mean score, the best one first; without scores by mean loss."""
+        known = self.experts
+        return best_first(ranks_in(known.quality, known.prices))
 
     @property
-    def mean_ties(self) -> dict[str, Any]:
-        """What decides between experts with equal means, as arguments of ``cheapest_of``."""
-        prices = self.experts.prices
-        prices = None if prices is None else rounded(mean_known_costs(prices))
-        return {"prices": prices, "scores": self.mean_scores, "names": self.expert_names}
+    def quality(self) -> FloatArray:
+        """What is better the higher it is (n_samples, n_experts): scores, or minus the costs."""
+        if self.scores is None:
+            return -self.costs
+        return self.scores
 
     def least(self, values: FloatArray, prices: FloatArray | None = None) -> IntArray:
-        """Expert (n,) of the least of values (n, n_experts); ties by price, mean score and name."""
-        return cheapest_of(
-            values,
-            prices=prices,
-            scores=self.mean_scores,
-            names=self.expert_names,
-            tolerance=ROUNDING,
-        )
+        """Expert (n,) of the least of values (n, n_experts); ties go by price, then by rank."""
+        return cheapest_of(values, prices=prices, ranks=self.ranks, tolerance=ROUNDING)
 
     def means(self, chosen: IntArray) -> dict[str, float | None]:
         """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices.
@@ -140,14 +142,21 @@ def quality_name(graded: bool) -> str:
     return "mean score" if graded else "accuracy"
 
 
+def ranks_in(scores: FloatArray, prices: FloatArray | None) -> IntArray:
+    """Rank (n_experts,) of each expert by its outcomes (n_samples, n_experts): see ``expert_ranks``.
+
+    >>> ranks_in(np.array([[0.0, 1.0, 1.0]]), np.array([[1.0, 3.0, 2.0]]))
+    array([2, 1, 0])
+    """
+    mean_prices = None
+    if prices is not None:
+        mean_prices = mean_known_costs(prices)
+    return expert_ranks(mean_known_costs(scores), mean_prices)
+
+
 def mean_scores(scores: FloatArray) -> FloatArray:
     """Mean score (n_experts,) of each expert, rounded so that equal ones tie; NaN if it was never asked."""
     return rounded(mean_known_costs(scores))
-
-
-def rounded(means: FloatArray) -> FloatArray:
-    """Means (n_experts,) to twelve digits: sums over rows in another order differ in the last ones."""
-    return np.array([float(f"{mean:.12g}") for mean in means])
 
 
 def mean_known(values: FloatArray) -> float | None:

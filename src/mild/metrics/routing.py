@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_labels, invalid
 from mild.core.costs import ROUNDING, cheapest_of, mean_known_costs
+from mild.errors import check_arguments
 from mild.metrics.rows import evaluated_costs, known_rows, number_vector, row_weights
 
 Weights: TypeAlias = ArrayLike | None
@@ -150,19 +151,19 @@ def constant_losses(costs: ArrayLike, sample_weight: Weights = None) -> FloatArr
     return mean_known_costs(array, row_weights(sample_weight, len(array)))
 
 
+@check_arguments
 def best_constant(
-    costs: ArrayLike, sample_weight: Weights = None, **ties: ArrayLike | None
+    costs: ArrayLike, sample_weight: Weights = None, ranks: ArrayLike | None = None
 ) -> BestConstant:
     """The expert of least mean cost, ``argmin_k constant_losses_k``, ties to the lowest index.
 
     With NaN costs, experts asked about easier rows look better than they are: see ``common_constant``.
-    ``ties`` may be ``prices``, ``scores`` and ``names`` (n_experts,), which then decide, in this order.
 
     Parameters
     ----------
     costs : (n_samples, n_experts) array; NaN where an expert was never asked
     sample_weight : (n_samples,) array of non-negative numbers, optional
-    ties : ``prices``, ``scores`` and ``names`` (n_experts,), which decide between equal means
+    ranks : (n_experts,) array; of experts with equal means, that of the lowest rank is taken
 
     Returns
     -------
@@ -174,9 +175,8 @@ def best_constant(
     BestConstant(expert=1, cost=0.5)
     """
     losses = constant_losses(costs, sample_weight)
-    rules: dict[str, Any] = ties
     # Means that differ by rounding tie: which is less would depend on the processor.
-    expert = int(cheapest_of(losses[None], **rules, tolerance=ROUNDING)[0])
+    expert = int(cheapest_of(losses[None], ranks=ranks, tolerance=ROUNDING)[0])
     return BestConstant(expert, float(losses[expert]))
 
 
@@ -434,8 +434,9 @@ def common_rows(costs: ArrayLike, chosen: ArrayLike | None = None) -> CommonRows
     return CommonRows(np.ones(len(full), dtype=bool), False, asked)
 
 
+@check_arguments
 def common_constant(
-    costs: ArrayLike, sample_weight: Weights = None, **ties: ArrayLike | None
+    costs: ArrayLike, sample_weight: Weights = None, ranks: ArrayLike | None = None
 ) -> int:
     """The expert of least mean cost on the rows of ``common_rows``, ties as in ``best_constant``.
 
@@ -443,7 +444,7 @@ def common_constant(
     ----------
     costs : (n_samples, n_experts) array; NaN where an expert was never asked
     sample_weight : (n_samples,) array of non-negative numbers, optional
-    ties : ``prices``, ``scores`` and ``names`` (n_experts,), which decide between equal means
+    ranks : (n_experts,) array; of experts with equal means, that of the lowest rank is taken
 
     Returns
     -------
@@ -459,7 +460,7 @@ def common_constant(
     weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight is None or weight[rows].any():
         array, weight = array[rows], None if weight is None else weight[rows]
-    return best_constant(array, weight, **ties).expert
+    return best_constant(array, weight, ranks).expert
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,6 @@ from mild.policies.cascade import Accept, Ask, CascadePolicy, CascadeRun, cascad
 from mild.policies.compose import (
     BlendPolicy,
     MixedPolicy,
-    OrderedPolicy,
     StackPolicy,
     StandardizedPolicy,
     TradeoffPolicy,
@@ -41,7 +40,6 @@ __all__ = [
     "LinearPolicy",
     "MixedPolicy",
     "NearestPolicy",
-    "OrderedPolicy",
     "PerceptronPolicy",
     "Policy",
     "PricedPolicy",

@@ -10,7 +10,7 @@ import numpy as np
 from mild.core.arrays import FloatArray, IntArray
 from mild.errors import UnsupportedError
 from mild.policies.base import Policy
-from mild.policies.compose import MixedPolicy, OrderedPolicy, StandardizedPolicy, TradeoffPolicy
+from mild.policies.compose import MixedPolicy, StandardizedPolicy, TradeoffPolicy
 from mild.policies.costs import ConstantPolicy, LinearCostPolicy, PricedPolicy
 
 # Variances of the weights of the mixture, times the number of experts, and shares of the variance of the
@@ -37,12 +37,10 @@ class Labels:
 
 
 def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
-    """The policy with one more expert, the last, and the standard error of its mean cost."""
-    if isinstance(policy, OrderedPolicy):
-        known = labels.known_errors[:, policy.order], labels.known_costs[:, policy.order]
-        labels = replace(labels, known_errors=known[0], known_costs=known[1])
-        inner, deviation = extended(policy.inner, labels)
-        return OrderedPolicy(np.append(policy.order, policy.n_experts), inner), deviation
+    """The policy with one more expert, the last, and the standard error of its mean cost.
+
+    Where the policy has ranks, the new expert loses ties.
+    """
     if isinstance(policy, StandardizedPolicy):
         X, reference = policy.prepare(labels.X), policy.prepare(labels.reference)
         inner, deviation = extended(policy.inner, replace(labels, X=X, reference=reference))
@@ -61,7 +59,8 @@ def extended(policy: Policy, labels: Labels) -> tuple[Policy, float]:
     own, estimates = policy.expected_costs(labels.X), policy.expected_costs(labels.reference)
     weights, constant, deviation = mix(own, estimates, labels.known_costs, labels.costs)
     if not isinstance(policy, LinearCostPolicy):
-        policy = MixedPolicy(np.eye(policy.n_experts), np.zeros(policy.n_experts), policy)
+        p = policy.n_experts
+        policy = MixedPolicy(np.eye(p), np.zeros(p), policy, ranks=policy.ranks)
     coef, intercept = weights @ policy.coef, weights @ policy.intercept + constant
     return _with_rows(policy, coef=coef, intercept=intercept), deviation
 
@@ -134,6 +133,8 @@ def _with_heads(
 
 def _with_rows(policy: Any, **rows: Any) -> Policy:
     """The policy with one more row of some of its arrays, in their own precision."""
+    if policy.ranks is not None:
+        rows["ranks"] = policy.n_experts
     changed = {}
     for name, row in rows.items():
         before = getattr(policy, name)

@@ -6,20 +6,18 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
-from mild.core.costs import reward_distribution
+from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.costs import cheapest_expected, reward_distribution
 from mild.core.costs import rewards as make_rewards
-from mild.core.decisions import argmax_last
-from mild.core.rounding import cheapest_expected
 from mild.core.surrogates import Surrogate
 from mild.core.threads import thread_count
 from mild.errors import InvalidInputError, UnsupportedError
-from mild.policies.decoder import Decoder
+from mild.policies.decoder import Decoder, ranks_of
 
 # Rows per block, so that the block and its scores stay in cache.
 BLOCK = 16384
@@ -81,13 +79,37 @@ class Policy(ABC):
         """Expert of each row."""
 
     @abstractmethod
+    def with_experts(self, experts: IntArray) -> Policy:
+        """The policy for some of its experts, by index, or for all of them in another order."""
+
     def without(self, expert: int) -> Policy:
         """The policy with one expert removed; the others keep their order."""
+        if not 0 <= expert < self.n_experts:
+            raise invalid("expert", f"must be an index in [0, {self.n_experts}); got {expert}.")
+        if self.n_experts == 1:
+            raise InvalidInputError(
+                "a router must keep at least one expert; this one has one.", parameter="expert"
+            )
+        return self.with_experts(np.delete(np.arange(self.n_experts), expert))
+
+    @property
+    def ranks(self) -> IntArray | None:
+        """Rank (n_experts,) of each expert: of experts that tie, the lowest is chosen (``expert_ranks``).
+
+        None where indices decide.
+        """
+        return None
+
+    def with_ranks(self, ranks: IntArray | None) -> Policy:
+        """The policy that decides ties by these ranks; itself if it has no ties to decide."""
+        return self
 
     def state(self) -> tuple[Settings, Tensors]:
         """JSON-ready settings and arrays from which ``from_state`` builds the policy again."""
         settings = {name: getattr(self, name) for name in self.setting_names}
         tensors = {name: dense(getattr(self, name)) for name in self.tensor_names}
+        if self.ranks is not None:
+            tensors["ranks"] = stored_ranks(self.ranks)
         return (
             {key: x.tolist() if isinstance(x, np.ndarray) else x for key, x in settings.items()},
             {name: tensor for name, tensor in tensors.items() if tensor is not None},
@@ -105,16 +127,6 @@ class Policy(ABC):
     def parts(self) -> list[str]:
         """Kinds of this policy and of the policies inside, outermost first."""
         return [self.kind]
-
-    @property
-    def shown(self) -> Policy:
-        """The policy whose kind is shown to people: itself, unless it only orders experts."""
-        return self
-
-    @property
-    def shown_settings(self) -> Settings:
-        """The settings that are shown to people, with the experts as they know them."""
-        return self.shown.state()[0]
 
     @property
     def margins(self) -> FloatArray | None:
@@ -197,19 +209,6 @@ class Policy(ABC):
         """
         raise UnsupportedError(f"a {self.kind} router has no expected costs to calibrate.")
 
-    def _check_drop(self, expert: int) -> int:
-        if not 0 <= expert < self.n_experts:
-            raise invalid("expert", f"must be an index in [0, {self.n_experts}); got {expert}.")
-        if self.n_experts == 1:
-            raise InvalidInputError(
-                "a router must keep at least one expert; this one has one.", parameter="expert"
-            )
-        return expert
-
-    def _kept(self, expert: int) -> BoolArray:
-        """(n_experts,) mask of the other experts."""
-        return np.arange(self.n_experts) != self._check_drop(expert)
-
 
 class ScorePolicy(Policy):
     """Scores experts and decodes the scores; the decoder is part of the state."""
@@ -265,15 +264,27 @@ class ScorePolicy(Policy):
         scores = self.decision_function(X)
         shares = self.decoder.distribution(scores)
         values, by = (scores, "score") if self.decoder.by_argmax else (shares, "probability")
-        return Decisions(argmax_last(values), shares, None, values, by)
+        return Decisions(self.decoder.largest(values), shares, None, values, by)
 
     @property
     def margins(self) -> FloatArray:
         return self.decoder.margins
 
+    @property
+    def ranks(self) -> IntArray | None:
+        return self.decoder.ranks
+
+    def with_ranks(self, ranks: IntArray | None) -> Self:
+        if ranks is self.ranks:
+            return self
+        return self._with_decoder(self.decoder.with_ranks(ranks))
+
     def with_decision(self, rule: str) -> Self:
+        return self._with_decoder(self.decoder.with_rule(rule))
+
+    def _with_decoder(self, decoder: Decoder) -> Self:
         changed = copy.copy(self)
-        changed.decoder = Decoder(self.decoder.margins, rule, self.decoder.surrogate)
+        changed.decoder = decoder
         return changed
 
     def network_weights(self) -> dict[str, Any]:
@@ -284,7 +295,8 @@ class ScorePolicy(Policy):
         settings, tensors = super().state()
         surrogate = self.decoder.surrogate
         decoder = {"decision": self.decoder.rule, "surrogate": [surrogate.form, surrogate.tau]}
-        return {**decoder, **settings}, {**tensors, "margins": self.decoder.margins}
+        tensors["margins"] = self.decoder.margins
+        return {**decoder, **settings}, tensors
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
@@ -297,14 +309,19 @@ class ScorePolicy(Policy):
         """The decoder that ``state`` wrote."""
         form, tau = settings["surrogate"]
         margins = tensors["margins"].astype(np.float64)
-        return Decoder(margins, settings["decision"], Surrogate(form, float(tau)))
+        surrogate = Surrogate(form, float(tau))
+        return Decoder(margins, settings["decision"], surrogate, loaded_ranks(tensors))
 
 
+@dataclass(eq=False)
 class CostPolicy(Policy):
-    """Chooses the least expected cost, ties up to rounding to the highest index.
+    """Chooses the least expected cost; among costs that tie up to rounding, the lowest rank.
 
     Scores are minus expected costs, so that where costs tie the choice need not have the largest score.
     """
+
+    # (n_experts,), as ``expert_ranks`` gives them; None for the highest index
+    ranks: IntArray | None = field(default=None, kw_only=True)
 
     @abstractmethod
     def expected_costs(self, X: Any) -> FloatArray: ...
@@ -319,7 +336,21 @@ class CostPolicy(Policy):
         costs = self.expected_costs(X)
         values = -costs
         shares = self.distribution_of(costs)
-        return Decisions(cheapest_expected(costs), shares, costs, values, "expected cost")
+        chosen = cheapest_expected(costs, self.ranks)
+        return Decisions(chosen, shares, costs, values, "expected cost")
+
+    @classmethod
+    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
+        return super().from_state(settings, tensors).with_ranks(loaded_ranks(tensors))
+
+    def with_ranks(self, ranks: IntArray | None) -> Self:
+        if ranks is self.ranks:
+            return self
+        return replace(self, ranks=ranks)
+
+    def _ranks_of(self, experts: IntArray) -> IntArray | None:
+        """Ranks of some of the experts among each other, by index."""
+        return ranks_of(self.ranks, experts, np.arange(self.n_experts)[::-1])
 
     def distribution_of(self, costs: FloatArray) -> FloatArray:
         """Reward distribution (``others``) of expected costs (n, n_experts); uniform where all are 0."""
@@ -329,7 +360,19 @@ class CostPolicy(Policy):
         return distribution
 
     def predict(self, X: Any) -> IntArray:
-        return in_blocks(lambda block: cheapest_expected(self.expected_costs(block)), X)
+        return in_blocks(lambda block: cheapest_expected(self.expected_costs(block), self.ranks), X)
+
+
+def stored_ranks(ranks: IntArray) -> FloatArray:
+    """Ranks as they are written to a file."""
+    return ranks.astype(np.float64)
+
+
+def loaded_ranks(tensors: Mapping[str, Any]) -> IntArray | None:
+    """Ranks among the tensors of a file; None if there are none."""
+    if "ranks" not in tensors:
+        return None
+    return np.asarray(tensors["ranks"], np.intp)
 
 
 def is_saved(policy: object) -> bool:

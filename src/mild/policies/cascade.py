@@ -346,21 +346,28 @@ class CascadePolicy(Policy, kind="cascade"):
     ) -> Policy:
         raise only_direct("the prices", "price_weight" if betas is None else "beta")
 
-    def without(self, expert: int) -> Policy:
-        """The cascade without an expert; the direct policy where nobody is left to ask."""
-        self._check_drop(expert)
-        kept = [k for k, one in enumerate(self.order) if one != expert]
-        direct = self.direct.without(expert)
+    def with_experts(self, experts: IntArray) -> Policy:
+        """The cascade of these experts; the direct policy where nobody is left to ask."""
+        new_index = {expert: index for index, expert in enumerate(experts.tolist())}
+        kept = [place for place, expert in enumerate(self.order) if expert in new_index]
+        direct = self.direct.with_experts(experts)
         if not kept:
             return direct
-        steps = [[k - (k > expert) for k in step if k != expert] for step in self.steps]
+        steps = [[new_index[k] for k in step if k in new_index] for step in self.steps]
         return replace(
             self,
             steps=[step for step in steps if step],
             table=self.table.of(kept),
             direct=direct,
-            heads=None if self.heads is None else self.heads.without(expert),
+            heads=None if self.heads is None else self.heads.with_experts(experts),
         )
+
+    @property
+    def ranks(self) -> IntArray | None:
+        return self.direct.ranks
+
+    def with_ranks(self, ranks: IntArray | None) -> CascadePolicy:
+        return replace(self, direct=self.direct.with_ranks(ranks))
 
     @property
     def parts(self) -> list[str]:

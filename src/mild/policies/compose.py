@@ -1,16 +1,16 @@
-"""Policies made of policies: other inputs, other experts' order, a blend of costs, and a stack."""
+"""Policies made of policies: other inputs, a blend of costs, and a stack."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray, IntArray, float_vector
+from mild.core.arrays import FloatArray, IntArray
 from mild.errors import UnsupportedError
 from mild.policies.base import (
     POLICIES,
@@ -21,6 +21,8 @@ from mild.policies.base import (
     Tensors,
     dense,
     in_blocks,
+    loaded_ranks,
+    stored_ranks,
 )
 from mild.policies.costs import LinearCostPolicy
 
@@ -63,6 +65,10 @@ class WrapperPolicy(Policy):
         return self.deciding.margins
 
     @property
+    def ranks(self) -> IntArray | None:
+        return self.deciding.ranks
+
+    @property
     def has_errors(self) -> bool:
         return self.deciding.has_errors
 
@@ -103,8 +109,11 @@ class InnerPolicy(WrapperPolicy):
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> Policy:
         return self._around(self.inner.calibrated(slopes, offsets))
 
-    def without(self, expert: int) -> Policy:
-        return self._around(self.inner.without(expert))
+    def with_experts(self, experts: IntArray) -> Policy:
+        return self._around(self.inner.with_experts(experts))
+
+    def with_ranks(self, ranks: IntArray | None) -> Policy:
+        return self._around(self.inner.with_ranks(ranks))
 
 
 @dataclass(eq=False)
@@ -148,121 +157,6 @@ class StandardizedPolicy(InnerPolicy, kind="standardized"):
 
 
 @dataclass(eq=False)
-class OrderedPolicy(InnerPolicy, kind="ordered"):
-    """Decides as ``inner``, whose experts are in another order: its k-th is expert ``order[k]`` here.
-
-    A router of a table is fitted on experts in an order of their own, so that neither its fit nor its ties
-    depend on the order of the columns; its users know the experts in the order of the columns.
-
-    >>> from mild.policies import ConstantPolicy
-    >>> policy = OrderedPolicy(np.array([1, 0]), ConstantPolicy(np.array([0.2, 0.5]), 1))
-    >>> policy.predict(np.zeros((1, 1))), policy.expected_costs(np.zeros((1, 1)))
-    (array([1]), array([[0.5, 0.2]]))
-    """
-
-    order: IntArray
-    inner: Policy
-
-    def __post_init__(self) -> None:
-        self.order = np.asarray(self.order, dtype=np.intp)
-        self.places = np.argsort(self.order)  # of each expert here, in the inner policy
-        super().__post_init__()
-
-    @property
-    def shown(self) -> Policy:
-        return self.inner.shown
-
-    @property
-    def shown_settings(self) -> Settings:
-        return self._as_known(self.inner.shown_settings)
-
-    def _as_known(self, settings: Settings) -> Settings:
-        """Settings of the inner policy, or of its parts, with its experts as they are known here."""
-        found = dict(settings)
-        if found.get("named") is not None:
-            found["named"] = int(self.order[found["named"]])
-        if found.get("order") is not None:
-            found["order"] = self.order[found["order"]].tolist()
-        if found.get("columns") is not None:
-            found["columns"] = np.asarray(found["columns"])[self.places].tolist()
-        if "parts" in found:
-            found["parts"] = [
-                {**part, "settings": self._as_known(part["settings"])} for part in found["parts"]
-            ]
-        return found
-
-    def decision_function(self, X: Any) -> FloatArray:
-        return self.inner.decision_function(X)[:, self.places]
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        return self.inner.predict_proba(X)[:, self.places]
-
-    def predict(self, X: Any) -> IntArray:
-        return self.order[self.inner.predict(X)]
-
-    def predict_checked(self, X: Any, check: Callable[[Any, int], None]) -> IntArray:
-        return self.order[self.inner.predict_checked(X, check)]
-
-    def decide_one(self, x: FloatArray) -> int:
-        return int(self.order[self.inner.decide_one(x)])
-
-    def decide(self, X: Any) -> Decisions:
-        found, places = self.inner.decide(X), self.places
-        return Decisions(
-            self.order[found.chosen],
-            found.probabilities[:, places],
-            None if found.costs is None else found.costs[:, places],
-            found.values[:, places],
-            found.by,
-        )
-
-    def slopes(self, x: FloatArray, chosen: int, other: int) -> FloatArray | None:
-        return self.inner.slopes(x, int(self.places[chosen]), int(self.places[other]))
-
-    def expected_costs(self, X: Any) -> FloatArray:
-        return self.inner.expected_costs(X)[:, self.places]
-
-    def expected_errors(self, X: Any) -> FloatArray:
-        return self.inner.expected_errors(X)[:, self.places]
-
-    def expected_prices(self, X: Any) -> FloatArray:
-        return self.inner.expected_prices(X)[:, self.places]
-
-    @property
-    def margins(self) -> FloatArray | None:
-        margins = self.inner.margins
-        return None if margins is None else margins[self.places]
-
-    @property
-    def parts(self) -> list[str]:
-        return self.inner.parts
-
-    def with_prices(
-        self, betas: Sequence[float] | None = None, price_weight: float | None = None
-    ) -> Policy:
-        if betas is not None:
-            betas = float_vector("betas", betas, self.n_experts)[self.order].tolist()
-        return super().with_prices(betas, price_weight)
-
-    def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> Policy:
-        return super().calibrated(slopes[self.order], offsets[self.order])
-
-    def without(self, expert: int) -> OrderedPolicy:
-        place = int(self.places[self._check_drop(expert)])
-        order = np.delete(self.order, place)
-        return OrderedPolicy(order - (order > expert), self.inner.without(place))
-
-    def state(self) -> tuple[Settings, Tensors]:
-        settings, tensors = nested([self.inner])
-        return {"order": self.order.tolist(), **settings}, tensors
-
-    @classmethod
-    def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        (inner,) = unnested(settings, tensors)
-        return cls(np.asarray(settings["order"]), inner)
-
-
-@dataclass(eq=False)
 class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
     """Decides as ``inner``; under other prices as ``heads``, which estimate error and price apart."""
 
@@ -282,8 +176,11 @@ class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
     def with_decision(self, rule: str) -> Policy:
         return self.inner.with_decision(rule)
 
-    def without(self, expert: int) -> TradeoffPolicy:
-        return TradeoffPolicy(self.inner.without(expert), self.heads.without(expert))
+    def with_experts(self, experts: IntArray) -> TradeoffPolicy:
+        return TradeoffPolicy(self.inner.with_experts(experts), self.heads.with_experts(experts))
+
+    def with_ranks(self, ranks: IntArray | None) -> TradeoffPolicy:
+        return TradeoffPolicy(self.inner.with_ranks(ranks), self.heads.with_ranks(ranks))
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
@@ -322,9 +219,12 @@ class StackPolicy(WrapperPolicy, kind="stack"):
     def parts(self) -> list[str]:
         return [self.kind, *_kinds([*self.members, self.final])]
 
-    def without(self, expert: int) -> StackPolicy:
-        """The members keep every expert; only the final policy drops one."""
-        return replace(self, final=self.final.without(expert))
+    def with_experts(self, experts: IntArray) -> StackPolicy:
+        """The members keep every expert; only the final policy has these."""
+        return replace(self, final=self.final.with_experts(experts))
+
+    def with_ranks(self, ranks: IntArray | None) -> StackPolicy:
+        return replace(self, final=self.final.with_ranks(ranks))
 
     def state(self) -> tuple[Settings, Tensors]:
         return nested([*self.members, self.final])
@@ -375,23 +275,25 @@ class BlendPolicy(CostPolicy, kind="blend"):
             slopes, offsets = slopes * before[0], slopes * before[1] + offsets
         return replace(self, calibration=np.stack([slopes, offsets]).astype(self.weights.dtype))
 
-    def without(self, expert: int) -> BlendPolicy:
+    def with_experts(self, experts: IntArray) -> BlendPolicy:
         kept = self.calibration
         if kept is not None:
-            kept = np.delete(kept, expert, axis=1)
-        members = [member.without(expert) for member in self.members]
-        return replace(self, members=members, calibration=kept)
+            kept = kept[:, experts]
+        members = [member.with_experts(experts) for member in self.members]
+        return replace(self, members=members, calibration=kept, ranks=self._ranks_of(experts))
 
     def state(self) -> tuple[Settings, Tensors]:
         own = {"weights": self.weights, "levels": self.levels}
         if self.calibration is not None:
             own["calibration"] = self.calibration
+        if self.ranks is not None:
+            own["ranks"] = stored_ranks(self.ranks)
         return nested(self.members, **own)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
         own = tensors["weights"], tensors["levels"], tensors.get("calibration")
-        return cls(unnested(settings, tensors), *own)
+        return cls(unnested(settings, tensors), *own, ranks=loaded_ranks(tensors))
 
 
 @dataclass(eq=False)
@@ -414,11 +316,15 @@ class MixedPolicy(LinearCostPolicy, kind="mixed"):
         return [self.kind, *self.inner.parts]
 
     def state(self) -> tuple[Settings, Tensors]:
-        return nested([self.inner], coef=self.coef, intercept=self.intercept)
+        own = {"coef": self.coef, "intercept": self.intercept}
+        if self.ranks is not None:
+            own["ranks"] = stored_ranks(self.ranks)
+        return nested([self.inner], **own)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        return cls(tensors["coef"], tensors["intercept"], *unnested(settings, tensors))
+        (inner,) = unnested(settings, tensors)
+        return cls(tensors["coef"], tensors["intercept"], inner, ranks=loaded_ranks(tensors))
 
 
 def believed_costs(policy: Policy, X: Any) -> FloatArray:

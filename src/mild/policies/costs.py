@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray, check_strength, float_vector
-from mild.core.rounding import ESTIMATES, OUTCOMES, first_least
+from mild.core.costs import cheapest_expected
+from mild.core.rounding import OUTCOMES
 from mild.policies.base import CostPolicy, Decisions, blocks, dense
+from mild.policies.decoder import ranks_of
 
 # Every STRIDE-th distance is looked at first, to rule out most of the others.
 STRIDE = 16
@@ -22,7 +24,10 @@ SPARE = 32
 
 @dataclass(eq=False)
 class ConstantPolicy(CostPolicy, kind="constant"):
-    """Always the same expert: ``named``, or that of least mean cost."""
+    """Always the same expert: ``named``, or that of least mean cost.
+
+    Without ranks, ties go to the lowest index.
+    """
 
     mean_costs: FloatArray
     n_features: int
@@ -35,7 +40,8 @@ class ConstantPolicy(CostPolicy, kind="constant"):
     def __post_init__(self) -> None:
         self.n_experts = self.mean_costs.size
         if self.named is None:
-            self.expert = first_least(self.mean_costs, ESTIMATES)
+            ranks = np.arange(self.n_experts) if self.ranks is None else self.ranks
+            self.expert = int(cheapest_expected(self.mean_costs[None], ranks)[0])
         else:
             self.expert = self.named
 
@@ -56,12 +62,12 @@ class ConstantPolicy(CostPolicy, kind="constant"):
     def decide_one(self, x: FloatArray) -> int:
         return self.expert
 
-    def without(self, expert: int) -> ConstantPolicy:
-        self._check_drop(expert)
-        named = self.named
-        if named is not None:
-            named = None if named == expert else named - (named > expert)
-        return replace(self, mean_costs=np.delete(self.mean_costs, expert), named=named)
+    def with_experts(self, experts: IntArray) -> ConstantPolicy:
+        named = None
+        if self.named is not None and self.named in experts:
+            named = int(np.flatnonzero(experts == self.named)[0])
+        ranks = ranks_of(self.ranks, experts, np.arange(self.n_experts))
+        return replace(self, mean_costs=self.mean_costs[experts], named=named, ranks=ranks)
 
 
 @dataclass(eq=False)
@@ -88,9 +94,9 @@ class LinearCostPolicy(CostPolicy, kind="linear_costs"):
         coef, intercept = scaled_head(self.coef, self.intercept, slopes, offsets)
         return replace(self, coef=coef, intercept=intercept)
 
-    def without(self, expert: int) -> LinearCostPolicy:
-        keep = self._kept(expert)
-        return replace(self, coef=self.coef[keep], intercept=self.intercept[keep])
+    def with_experts(self, experts: IntArray) -> LinearCostPolicy:
+        coef, intercept = self.coef[experts], self.intercept[experts]
+        return replace(self, coef=coef, intercept=intercept, ranks=self._ranks_of(experts))
 
 
 @dataclass(eq=False)
@@ -122,8 +128,8 @@ class ClusterPolicy(CostPolicy, kind="clusters"):
         # The memberships of an input add up to 1.
         return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
 
-    def without(self, expert: int) -> ClusterPolicy:
-        return replace(self, costs=self.costs[:, self._kept(expert)])
+    def with_experts(self, experts: IntArray) -> ClusterPolicy:
+        return replace(self, costs=self.costs[:, experts], ranks=self._ranks_of(experts))
 
 
 @dataclass(eq=False)
@@ -194,9 +200,9 @@ class PricedPolicy(CostPolicy, kind="priced"):
             price_weight=weight,
         )
 
-    def without(self, expert: int) -> PricedPolicy:
-        keep = self._kept(expert)
-        return replace(self, **{name: getattr(self, name)[keep] for name in self.tensor_names})
+    def with_experts(self, experts: IntArray) -> PricedPolicy:
+        heads = {name: getattr(self, name)[experts] for name in self.tensor_names}
+        return replace(self, **heads, ranks=self._ranks_of(experts))
 
 
 class Distances(NamedTuple):
@@ -326,9 +332,8 @@ class NearestPolicy(CostPolicy, kind="nearest"):
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> NearestPolicy:
         return replace(self, costs=(slopes * self.costs + offsets).astype(self.costs.dtype))
 
-    def without(self, expert: int) -> NearestPolicy:
-        self._check_drop(expert)
-        return replace(self, costs=np.delete(self.costs, expert, axis=1))
+    def with_experts(self, experts: IntArray) -> NearestPolicy:
+        return replace(self, costs=self.costs[:, experts], ranks=self._ranks_of(experts))
 
 
 def scaled_head(

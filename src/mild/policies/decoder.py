@@ -23,11 +23,22 @@ LONGEST = 40
 class Decoder:
     """Turns scores into choices and distributions; precomputes what depends on the margins only.
 
-    Margins (n_experts,) and surrogate are those of training; the rule is "stationary" or "argmax".
+    Margins (n_experts,) and surrogate are those of training; the rule is "stationary" or "argmax". Of
+    experts that tie, that of the lowest of the ``ranks`` (n_experts,) is chosen; without ranks, that of the
+    highest index.
     """
 
-    def __init__(self, margins: FloatArray, rule: str, surrogate: object) -> None:
+    def __init__(
+        self, margins: FloatArray, rule: str, surrogate: object, ranks: IntArray | None = None
+    ) -> None:
         self.margins = margins
+        self.ranks = ranks
+        self._best_first = np.arange(margins.size)[::-1]
+        self._best_last: IntArray | None = None
+        if ranks is not None:
+            self._best_first = np.argsort(ranks)
+            self._best_last = self._best_first[::-1].copy()
+        self._best_first_list: list[int] = self._best_first.tolist()
         self.surrogate: Surrogate = parse_surrogate(surrogate)
         # A surrogate without stationary decoding is decided by the largest score.
         self.rule = rule if self.surrogate.decodable else "argmax"
@@ -54,14 +65,18 @@ class Decoder:
     def choose_experts_first(self, scores: FloatArray) -> IntArray:
         """Expert of each column of scores given experts first, (p, m)."""
         if self.by_argmax:
-            return argmax_last_experts_first(scores)
-        return stationary_choice(scores, self.margins, self.groups, self.surrogate)
+            return argmax_last_experts_first(scores, self._best_last)
+        return stationary_choice(scores, self.margins, self.groups, self.surrogate, self._best_last)
+
+    def largest(self, values: FloatArray) -> IntArray:
+        """Expert of the largest value of each row (m, p)."""
+        return argmax_last(values, self._best_last)
 
     def distribution(self, scores: FloatArray) -> FloatArray:
         """Stationary distribution (m, p); if the surrogate has none, all mass on the largest score."""
         if not self.surrogate.decodable:
             result = np.zeros_like(scores)
-            result[np.arange(len(scores)), argmax_last(scores)] = 1
+            result[np.arange(len(scores)), self.largest(scores)] = 1
             return result
         result = np.empty_like(scores)
         size = rows_at_once(scores.shape[1], self.groups, self.surrogate)
@@ -75,17 +90,20 @@ class Decoder:
     def choose_one(self, scores: FloatArray) -> int:
         """Expert for one vector of scores, without array overhead: plain elimination on floats."""
         if self.by_argmax:
-            return int(scores.size - 1 - scores[::-1].argmax())
+            return self._largest_of_one(scores)
         shifted = scores - scores.max()
         if self._in_batches or not shifted.min() > self._reach:
             return int(self.choose(scores[None])[0])
         table = np.exp(np.multiply.outer(self._inverse, shifted))
         if len(self._margin_list) < shifted.size:
-            lumped = self._lumped_weights(table)
-            return int(lumped.size - 1 - lumped[::-1].argmax())
+            return self._largest_of_one(self._lumped_weights(table))
         weights = _eliminate(table.tolist(), self._margin_list, self.surrogate.tau)
-        best = max(weights)
-        return len(weights) - 1 - weights[::-1].index(best)
+        return max(self._best_first_list, key=weights.__getitem__)
+
+    def _largest_of_one(self, values: FloatArray) -> int:
+        """Expert of the largest of one row of values (p,)."""
+        best_first = self._best_first
+        return int(best_first[values[best_first].argmax()])
 
     def _lumped_weights(self, table: FloatArray) -> FloatArray:
         """Unnormalised masses (p,) where experts share margins; ``table`` (G, p) holds the powers."""
@@ -99,9 +117,36 @@ class Decoder:
             weights *= shares[self._home, np.arange(weights.size)] ** (1 - self.surrogate.tau)
         return weights
 
-    def without(self, expert: int) -> Decoder:
-        """The decoder with one expert removed."""
-        return Decoder(np.delete(self.margins, expert), self.rule, self.surrogate)
+    def with_ranks(self, ranks: IntArray | None) -> Decoder:
+        """The decoder with other ranks."""
+        return Decoder(self.margins, self.rule, self.surrogate, ranks)
+
+    def with_rule(self, rule: str) -> Decoder:
+        """The decoder with another rule."""
+        return Decoder(self.margins, rule, self.surrogate, self.ranks)
+
+    def with_experts(self, experts: IntArray) -> Decoder:
+        """The decoder for some of its experts, in this order."""
+        ranks = ranks_of(self.ranks, experts, self._best_first)
+        return Decoder(self.margins[experts], self.rule, self.surrogate, ranks)
+
+
+def ranks_of(ranks: IntArray | None, experts: IntArray, best_first: IntArray) -> IntArray | None:
+    """Ranks (m,) of some experts (m,), by index, among each other.
+
+    Where there are no ranks, ties go to the first of ``best_first`` (n_experts,), the order of the indices;
+    ranks are needed only if the experts are in another order.
+
+    >>> ranks_of(np.array([2, 0, 1]), np.array([2, 0]), np.arange(3))
+    array([0, 1])
+    >>> ranks_of(None, np.array([0, 2]), np.arange(3)) is None
+    True
+    """
+    if ranks is None:
+        if (np.diff(experts) > 0).all():
+            return None
+        ranks = np.argsort(best_first)
+    return np.argsort(np.argsort(ranks[experts]))
 
 
 def _eliminate(rows: list[list[float]], margins: list[float], tau: float) -> list[float]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from mild.core.arrays import FloatArray
+from mild.core.arrays import FloatArray, IntArray
 from mild.policies.base import ScorePolicy, Settings, Tensors
 from mild.policies.decoder import Decoder
 
@@ -60,9 +60,9 @@ class LinearPolicy(ScorePolicy, kind="linear"):
             direction = (lead[: self.n_experts] - lead[self.n_experts :]) / (2 * STEP)
         return np.asarray(direction @ self.coef, np.float64)
 
-    def without(self, expert: int) -> LinearPolicy:
-        keep = self._kept(expert)
-        return LinearPolicy(self.coef[keep], self.intercept[keep], self.decoder.without(expert))
+    def with_experts(self, experts: IntArray) -> LinearPolicy:
+        decoder = self.decoder.with_experts(experts)
+        return LinearPolicy(self.coef[experts], self.intercept[experts], decoder)
 
 
 @dataclass(eq=False)
@@ -94,12 +94,11 @@ class PerceptronPolicy(ScorePolicy, kind="perceptron"):
             for name, array in zip(("weight", "bias"), pair, strict=True)
         }
 
-    def without(self, expert: int) -> PerceptronPolicy:
-        keep = self._kept(expert)
+    def with_experts(self, experts: IntArray) -> PerceptronPolicy:
         return PerceptronPolicy(
-            [*self.weights[:-1], self.weights[-1][keep]],
-            [*self.biases[:-1], self.biases[-1][keep]],
-            self.decoder.without(expert),
+            [*self.weights[:-1], self.weights[-1][experts]],
+            [*self.biases[:-1], self.biases[-1][experts]],
+            self.decoder.with_experts(experts),
         )
 
     def state(self) -> tuple[Settings, Tensors]:

@@ -53,7 +53,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         NaN in the costs means that this expert was never asked about this row.
         """
         inputs, matrix, weight = self._check_fit(X, y, sample_weight)
-        self.policy_ = self._fit(inputs, matrix, weight)
+        self.policy_ = self._fit(inputs, matrix, weight).with_ranks(self._ranks)
         return self
 
     def _fit_labelled(self, X: Any, y: Any, sample_weight: Any, **labels: Any) -> Self:
@@ -63,7 +63,7 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
             name: None if given is None else label_numbers(given, len(costs), name)
             for name, given in labels.items()
         }
-        self.policy_ = self._fit(inputs, costs, weight, **numbers)
+        self.policy_ = self._fit(inputs, costs, weight, **numbers).with_ranks(self._ranks)
         return self
 
     @abstractmethod
@@ -95,6 +95,8 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
             raise invalid("costs", rule)
         self.n_experts_ = matrix.shape[1]
         self.expert_names_ = names or [f"expert_{k}" for k in range(self.n_experts_)]
+        # Of experts that tie, the lowest rank is chosen; None where indices decide.
+        self._ranks = costs.ranks if isinstance(costs, NamedCosts) else None
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(
@@ -284,15 +286,22 @@ def unwarned(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class NamedCosts(np.ndarray[Any, Any]):
-    """Costs (n_samples, n_experts) whose columns have the names of the experts, as those of a frame."""
+    """Costs (n_samples, n_experts) whose columns have the names of the experts, as those of a frame.
 
-    columns: Sequence[str]
+    The ranks (n_experts,) decide ties between experts, as ``expert_ranks`` says.
+    """
+
+    columns: Sequence[str] = ()
+    ranks: IntArray | None = None
 
     @classmethod
-    def of(cls, costs: FloatArray, names: Sequence[str]) -> NamedCosts:
-        """The costs with names."""
+    def of(
+        cls, costs: FloatArray, names: Sequence[str], ranks: IntArray | None = None
+    ) -> NamedCosts:
+        """The costs with names; without names the experts are numbered."""
         named = costs.view(cls)
         named.columns = list(names)
+        named.ranks = ranks
         return named
 
 

@@ -48,7 +48,7 @@ class ConstantRouter(BaseRouter):
                 "expert", f"must be an index in [0, {self.n_experts_}) or a name; got {named}."
             )
         if named is None and np.isnan(costs).any():
-            named = common_constant(costs, sample_weight)
+            named = common_constant(costs, sample_weight, self._ranks)
         return ConstantPolicy(mean_costs(costs, sample_weight).astype(X.dtype), X.shape[1], named)
 
 
@@ -160,9 +160,8 @@ class RandomPolicy(Policy):
     def predict(self, X: Any) -> IntArray:
         return argmax_last(self.decision_function(X))
 
-    def without(self, expert: int) -> RandomPolicy:
-        self._check_drop(expert)
-        left = np.delete(self.shares, expert)
+    def with_experts(self, experts: IntArray) -> RandomPolicy:
+        left = self.shares[experts]
         if not left.any():
             left = np.ones_like(left)
         return replace(self, shares=left / left.sum())

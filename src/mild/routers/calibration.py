@@ -13,7 +13,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from mild.artifact.novelty import LEVELS, NOVEL, Novelty
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.rounding import ESTIMATES, cheapest_expected, is_less
+from mild.core.costs import cheapest_expected
+from mild.core.rounding import ESTIMATES, is_less
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
 from mild.policies import Policy
@@ -111,7 +112,7 @@ def fit_calibration(
     losses, squares = [], []
     for raw in (held.raw, mapped):
         values = held.values(raw)
-        chosen = cheapest_expected((values + held.prices)[rows])
+        chosen = cheapest_expected((values + held.prices)[rows], router.policy_.ranks)
         losses.append(float(np.nanmean(costs[rows, chosen])))
         squares.append(float(_squares(values, targets, rows).mean()))
     return Calibration(

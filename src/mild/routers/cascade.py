@@ -152,7 +152,8 @@ class CascadeRouter(BaseRouter):
         the best constant.
         """
         inputs, costs, weight = self._check_fit(X, y, sample_weight)
-        self.policy_ = self._fit(inputs, costs, weight, answers, prices, direct)
+        policy = self._fit(inputs, costs, weight, answers, prices, direct)
+        self.policy_ = policy.with_ranks(self._ranks)
         return self
 
     def _fit(

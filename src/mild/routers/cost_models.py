@@ -128,7 +128,7 @@ class PricedRouter(BaseRouter):
         regression, NaN where unknown.
         """
         inputs, errors, weight = self._check_fit(X, y, sample_weight)
-        self.policy_ = self._fit(inputs, errors, weight, prices)
+        self.policy_ = self._fit(inputs, errors, weight, prices).with_ranks(self._ranks)
         return self
 
     def _fit(

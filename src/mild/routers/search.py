@@ -17,14 +17,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_jobs, float_vector, invalid
-from mild.core.rounding import (
-    ESTIMATES,
-    OUTCOMES,
-    cheapest_expected,
-    first_least,
-    is_less,
-    tie_ranks,
-)
+from mild.core.costs import cheapest_expected
+from mild.core.rounding import ESTIMATES, OUTCOMES, first_least, is_less, tie_ranks
 from mild.errors import TuningInterruptedWarning, check_arguments, check_constructor, counted
 from mild.metrics import (
     Verdict,
@@ -188,7 +182,7 @@ class RouterCV(BaseRouter):
             # Only ratios matter; with a mean of 1 a weight counts as that many copies of the row.
             sample_weight = sample_weight / sample_weight[sample_weight > 0].mean()
         folds = self._folds(X, costs, groups)
-        data = SearchData(X, costs, sample_weight, folds, groups)
+        data = SearchData(X, costs, sample_weight, folds, groups, self._ranks)
         candidates = self._candidates(X, costs, sample_weight)
         stacked = "stack" in self._families and len(candidates) > 1
         biased = any(candidate.keeps_scores for candidate in candidates)
@@ -218,7 +212,8 @@ class RouterCV(BaseRouter):
             stack, known_costs = self._stack(candidates, data.paid(made), data, search)
             router: Any = stack.router
             try:
-                router.fit(X, costs, sample_weight, known_costs=known_costs)
+                named = NamedCosts.of(costs, self.expert_names_, self._ranks)
+                router.fit(X, named, sample_weight, known_costs=known_costs)
             except KeyboardInterrupt:
                 search.interrupted = True
             else:
@@ -339,7 +334,7 @@ class RouterCV(BaseRouter):
         if index != lowest:
             stacked = candidates[index].family == "stack"
             self.choice_ = "stack" if stacked else "one standard error"
-        expert = common_constant(data.costs, data.sample_weight)
+        expert = common_constant(data.costs, data.sample_weight, data.ranks)
         self.held_out_, self.held_out_constants_ = made[:, index], data.constants()
         both = kept.paid(np.column_stack([made, self.held_out_constants_])[common.rows])
         level = kept.rows(both)
@@ -367,7 +362,7 @@ class RouterCV(BaseRouter):
             )
         router = candidates[index].router
         if self.best_family_ != "stack":  # which is fitted already
-            named = NamedCosts.of(data.costs, self.expert_names_)
+            named = NamedCosts.of(data.costs, self.expert_names_, data.ranks)
             router = clone(router).fit(data.X, named, sample_weight=data.sample_weight)
         router.expert_names_ = self.expert_names_
         self.best_router_: BaseRouter = router
@@ -454,6 +449,7 @@ class SearchData:
     sample_weight: FloatArray | None
     folds: list[tuple[IntArray, IntArray]]
     groups: IntArray | None = None
+    ranks: IntArray | None = None  # (n_experts,) which decide ties between experts
 
     def take(self, rows: BoolArray) -> SearchData:
         """The costs, weights and groups of some rows, without folds."""
@@ -479,7 +475,7 @@ class SearchData:
         result = np.full(len(self.costs), -1, dtype=np.intp)
         for train, test in self.folds:
             weight = None if self.sample_weight is None else self.sample_weight[train]
-            result[test] = common_constant(self.costs[train], weight)
+            result[test] = common_constant(self.costs[train], weight, self.ranks)
         return result
 
 
@@ -506,7 +502,8 @@ class SearchMemory:
     def of(self, data: SearchData, tol: float) -> dict[str, Judged]:
         """Candidates that were judged on these rows and folds, by ``Candidate.key``."""
         some = data.X[:: 1 + data.X.shape[0] // MEMORY_ROWS]
-        same = (data.X.shape, some, data.costs, data.sample_weight, data.folds, tol)
+        rows = (data.X.shape, some, data.costs, data.sample_weight)
+        same = (*rows, data.folds, data.ranks, tol)
         return self._found.setdefault(joblib.hash(same), {})
 
 
@@ -643,7 +640,7 @@ def _judge_block(
     routers = [candidate.router for candidate in candidates]
     if weight is None and all(isinstance(router, KNNRouter) for router in routers):
         nearest = _nearest_costs(routers, X, costs, held_out)
-        chosen = np.column_stack([cheapest_expected(expected) for expected in nearest])
+        chosen = np.column_stack([cheapest_expected(costs, data.ranks) for costs in nearest])
         return fold, block, chosen, {}, dict(zip(block, nearest, strict=True))
     path = None
     chosen = np.empty((len(test), len(block)), dtype=np.intp)
@@ -657,7 +654,7 @@ def _judge_block(
             policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
         else:
             policy = clone(candidate.router).fit(X, costs, sample_weight=weight).policy_
-        chosen[:, place] = policy.predict(held_out)
+        chosen[:, place] = policy.with_ranks(data.ranks).predict(held_out)
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)
         if candidate.estimates_costs or (every_cost and _loss(candidate) != "mild"):

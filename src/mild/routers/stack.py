@@ -18,7 +18,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import _BaseComposition
 
 from mild.core.arrays import FloatArray, IntArray, invalid
-from mild.core.rounding import OUTCOMES, cheapest_expected
+from mild.core.costs import cheapest_expected
+from mild.core.rounding import OUTCOMES
 from mild.errors import InvalidInputError, UnsupportedError, check_arguments
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter, unwarned
@@ -101,7 +102,8 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         member: such a member is not fitted again without each fold of ``cv``.
         """
         inputs, costs, weight = self._check_fit(X, y, sample_weight)
-        self.policy_ = self._fit(inputs, costs, weight, known_costs or {})
+        policy = self._fit(inputs, costs, weight, known_costs or {})
+        self.policy_ = policy.with_ranks(self._ranks)
         return self
 
     def _fit(
@@ -141,7 +143,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             self.final_estimator_ = final
             return StackPolicy(policies, final.policy_)
         self.weights_, means, self.held_out_ = blend(
-            held, costs, sample_weight, folds, self.average_rows
+            held, costs, sample_weight, folds, self.average_rows, self._ranks
         )
         constant = ConstantPolicy(means.astype(X.dtype), X.shape[1])
         levels = level_weights(policies, X[:1])
@@ -231,6 +233,7 @@ def blend(
     sample_weight: FloatArray | None,
     folds: Sequence[tuple[IntArray, IntArray]],
     average_rows: float = 0.0,
+    ranks: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Weights (members + 1,) of the members and the mean costs, these costs, and held-out choices (n,).
 
@@ -244,7 +247,8 @@ def blend(
     share of the squares that the members explain by themselves.
 
     ``predictions`` (members, n, p) are expected costs of rows that the member has not seen. The choice for
-    a fold uses weights from the other folds, or its own if it is the only one; rows in no fold get -1.
+    a fold uses weights from the other folds, or its own if it is the only one; rows in no fold get -1. Ties
+    are decided by ``ranks`` (p,), as in ``cheapest_expected``.
     """
     weight = np.ones(len(costs)) if sample_weight is None else sample_weight
     fit = partial(
@@ -257,7 +261,7 @@ def blend(
         found, means = fit(predictions[:, others], costs[others], weight[others])
         expected = np.tensordot(found[:-1], _differences(predictions[:, held]), 1)
         expected = expected + found[-1] * (means - means.mean())
-        chosen[held] = cheapest_expected(expected + means.mean())
+        chosen[held] = cheapest_expected(expected + means.mean(), ranks)
     weights, means = fit(predictions[:, covered], costs[covered], weight[covered])
     return weights, means, chosen
 

@@ -12,7 +12,7 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.info import CostInfo, SharesInfo
 from mild.core.arrays import IntArray, as_python, check_strength, invalid
-from mild.core.rounding import ESTIMATES, first_least
+from mild.core.costs import cheapest_expected
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.data.splits import folds
@@ -142,11 +142,11 @@ def add_expert(
     >>> import mild
     >>> from mild.data.datasets import load_outcomes
     >>> table = load_outcomes()
-    >>> names = table.expert_names
-    >>> router = mild.fit(table.with_experts(names[:2]), router="regression", alpha=100.0)
+    >>> known = table.with_experts(["gemma3", "smollm2"])
+    >>> router = mild.fit(known, router="regression", alpha=100.0)
     >>> added = mild.add_expert(router, table.take(range(100)), known=table)
-    >>> added.name, added.labels, added.router.expert_names == names
-    ('rules', 100, True)
+    >>> added.name, added.labels, added.router.expert_names
+    ('rules', 100, ['gemma3', 'smollm2', 'rules'])
     """
     if router.text is None or router.cascade is not None:
         what = "a router of columns of numbers" if router.text is None else "a cascade"
@@ -165,14 +165,16 @@ def add_expert(
         terms, beta=betas if any(betas.values()) else None, price_weight=info.price_weight
     )
     own = _labelled(table, known, names)
+    # The table sorts its experts; below, the new one comes last, as in the router.
+    columns = [own.expert_names.index(one) for one in names]
     if price is not None:
-        own.prices[:, -1] = check_strength("price", price)
-    costs = terms.costs(own, piece=True)
+        own.prices[:, columns[-1]] = check_strength("price", price)
+    costs = terms.costs(own, piece=True)[:, columns]
     in_dollars = info.price_head == "dollars" or bool(
         terms.price_weight and not (info.cost and info.cost.has_other_prices)
     )
     lacking = np.isnan(costs[:, -1])
-    if lacking.all() or (in_dollars and np.isnan(own.prices[:, -1]).all()):
+    if lacking.all() or (in_dollars and np.isnan(own.prices[:, columns[-1]]).all()):
         rule = f"must be known: the table has no {terms.measured or 'price'} of {new}, which the router"
         raise invalid(
             "price", f"{rule} weighs; add cost__{new} or latency_ms__{new}, or give price."
@@ -181,10 +183,12 @@ def add_expert(
     if own.rows < FEW:
         few = f"{own.rows} labels of {new} say little; {FEW} to {MANY} are usual."
         warnings.warn(few, DegenerateDataWarning, stacklevel=3)
-    errors = 1 - own.scores
+    errors = 1 - own.scores[:, columns]
     paid = float((costs - errors)[:, -1].mean())
     if in_dollars:
-        paid = float(np.nanmean(own.prices[:, -1])) + beta / (terms.price_weight or math.inf)
+        paid = float(np.nanmean(own.prices[:, columns[-1]])) + beta / (
+            terms.price_weight or math.inf
+        )
     step = router.text
     labels = Labels(
         step.vectorize(contents(own, step)),
@@ -202,7 +206,9 @@ def add_expert(
     if by_scores:
         router = router.with_prices(price_weight=terms.price_weight or 0.0)
     policy, deviation = extended(router.policy, labels)
-    expected = policy.expected_costs(labels.reference).mean(axis=0).tolist()
+    expected_means = policy.expected_costs(labels.reference).mean(axis=0)
+    constant = int(cheapest_expected(expected_means[None], policy.ranks)[0])
+    expected = expected_means.tolist()
     shares = expert_shares(policy.predict(labels.reference), len(names)).tolist()
     novelty = router.novelty
     if novelty is not None:
@@ -220,7 +226,7 @@ def add_expert(
         info=replace(
             info,
             cost=info.cost and CostInfo(terms.formula(own), **terms.as_dict()),
-            constant=names[first_least(expected, ESTIMATES)],
+            constant=names[constant],
             mean_scores={**(info.mean_scores or {}), new: float(1 - labels.errors.mean())},
             shares=SharesInfo(len(labels.reference), dict(zip(names, shares, strict=True))),
             standard_errors={**(info.standard_errors or {}), new: deviation},

@@ -21,7 +21,7 @@ from mild.errors import counted
 from mild.metrics import Verdict, verdict_of_choices
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.verdict import ROUNDING
-from mild.policies import CascadePolicy, OrderedPolicy, Policy
+from mild.policies import CascadePolicy
 from mild.routers.cascade import CascadeCandidate, CascadeRouter
 from mild.tuning.tasks import Task
 
@@ -182,16 +182,6 @@ def fit_cascades(
     return FittedCascades(router, CascadeOutcomes(grid, quality, own, costs, asked, gaps))
 
 
-def as_given(policy: CascadePolicy, order: IntArray, direct: Policy) -> CascadePolicy:
-    """A cascade that was fitted on experts in an order, for the experts as they were given."""
-    return replace(
-        policy,
-        steps=[[int(order[k]) for k in step] for step in policy.steps],
-        heads=None if policy.heads is None else OrderedPolicy(order, policy.heads),
-        direct=direct,
-    )
-
-
 @dataclass(frozen=True)
 class TunedCascade:
     """A cascade that was considered in tuning, and what it does on held-out rows."""
@@ -324,9 +314,13 @@ def unused_answers(task: Task, seed: int) -> dict[str, Any] | None:
     price, quality = np.nanmean(prices, axis=0), np.nanmean(table.scores, axis=0)
     parts = np.array_split(np.argsort(tie_ranks(price), kind="stable"), SAID_EXPERTS)
     some = [int(part[first_least(-quality[part])]) for part in parts if part.size]
-    part, paid = table.take(rows).in_order(np.array(some)), prices[rows][:, some]
-    answers, scores, names = part.answers, part.scores, part.expert_names
-    if answers is None or not answers.ever_agree:
+    paid, scores = prices[rows][:, some], table.scores[rows][:, some]
+    names = [table.expert_names[k] for k in some]
+    answers = table.take(rows).answers
+    if answers is None:
+        return None
+    answers = answers.of_experts(some)
+    if not answers.ever_agree:
         return None
     (halves,) = random_splits(groups, 1, 0.5, seed)
     fit, judged = halves.train, halves.test

@@ -18,7 +18,7 @@ from mild.tuning.fitting import (
     is_scaled,
     make_router,
     router_of,
-    set_order,
+    settle_ties,
     standardized,
     table_step,
 )
@@ -95,7 +95,7 @@ class FittedData:
         """What ``mild fit --json`` prints about the router."""
         router, estimator = self.router, self.router.info.estimator
         return {
-            "kind": router.policy.shown.kind,
+            "kind": router.policy.kind,
             "estimator": None if estimator is None else estimator.as_dict(),
             "n_features": router.n_features,
             "margins": router.margins,
@@ -127,13 +127,11 @@ def fit_data(
     # Under other prices, which a priced router accepts later, another expert may be best.
     if task.constant_expert is not None and name != "PricedRouter":
         return fit_constant(task)
-    order = task.fitting_order
-    task = task.in_order(order)
-    set_order(unfitted, order)
+    settle_ties(unfitted)
     step = table_step(table, text, progress)
     model = standardized(unfitted, is_scaled(standardize, step))
     fitted = fit_task(task, model, step)
-    return FittedData(router_of(fitted, task), fitted.features, task.as_given())
+    return FittedData(router_of(fitted, task), fitted.features, task)
 
 
 def fit_constant(task: Task) -> FittedData:

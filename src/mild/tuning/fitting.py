@@ -7,7 +7,6 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +15,13 @@ from mild.artifact import Router, RouterInfo, fingerprint
 from mild.artifact.info import CalibrationInfo, CostInfo, DataInfo, SharesInfo, TableInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.sources import source_of
-from mild.core.arrays import FloatArray, IntArray, check_integer, check_margins, invalid
+from mild.core.arrays import FloatArray, check_integer, invalid
 from mild.data import OutcomeTable
 from mild.data.splits import folds
 from mild.errors import InvalidInputError, check_option
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import common_constant, expert_shares
 from mild.metrics.outcomes import is_graded, mean_scores
-from mild.policies import OrderedPolicy
 from mild.tuning.tasks import Progress, Task, check_rows
 from mild.tuning.training_rows import TrainingQueryIndex
 
@@ -205,10 +203,10 @@ def fit_task(task: Task, model: Any, step: TextFeatures | None) -> Fitted:
     if isinstance(router, PricedRouter):
         errors, prices, weight = asking_prices(task)
         router.set_params(price_weight=weight)
-        named = NamedCosts.of(errors, task.table.expert_names)
+        named = NamedCosts.of(errors, task.table.expert_names, task.ranks)
         model.fit(features, named, **{f"{prefix}prices": prices}, **labels)
     else:
-        named = NamedCosts.of(task.costs, task.table.expert_names)
+        named = NamedCosts.of(task.costs, task.table.expert_names, task.ranks)
         model.fit(features, named, **labels)
     return Fitted(model, step, features, *_fit_trust(task, model, step, features))
 
@@ -254,7 +252,7 @@ def fit_labels(router: Any, groups: Any, prefix: str = "") -> dict[str, Any]:
 
 def task_info(task: Task) -> RouterInfo:
     """What a task says about a router that is fitted on it."""
-    table, ties = task.table, task.outcomes
+    table = task.table
     scores = cost = None
     if table.given_costs is None:
         means = zip(table.expert_names, mean_scores(table.scores), strict=True)
@@ -263,7 +261,7 @@ def task_info(task: Task) -> RouterInfo:
     return RouterInfo(
         query=None if table.recipe is None else table.recipe.as_dict(),
         cost=cost,
-        constant=table.expert_names[common_constant(task.costs, **ties.mean_ties)],
+        constant=table.expert_names[common_constant(task.costs, ranks=task.ranks)],
         mean_scores=scores,
         table=TableInfo(
             table.fingerprint(),
@@ -275,85 +273,21 @@ def task_info(task: Task) -> RouterInfo:
     )
 
 
-#: Parameters of routers with one value per expert, and those that hold indices of experts.
-PER_EXPERT, INDICES = (
-    ("margins", "bias", "shares"),
-    ("expert",),
-)
+def settle_ties(router: Any) -> None:
+    """Let mean costs decide which of several cheapest experts is the label of a row, unless set otherwise.
 
-
-def reordered_params(params: Mapping[str, Any], order: IntArray) -> dict[str, Any]:
-    """Parameters of a router, or a record of them, for experts in another order of their indices.
-
-    >>> reordered_params({"margins": [1, 2, 3], "expert": 0, "alpha": 0.1}, np.array([2, 0, 1]))
-    {'margins': [3, 1, 2], 'expert': 1, 'alpha': 0.1}
-    """
-    places = np.argsort(order).tolist()
-
-    def moved(name: str, value: Any) -> Any:
-        several = isinstance(value, (list, tuple, np.ndarray)) and len(value) == len(order)
-        if name in PER_EXPERT and several:
-            moved_values = [value[k] for k in order]
-            return tuple(moved_values) if isinstance(value, tuple) else moved_values
-        if name in INDICES and (several or isinstance(value, Integral)):
-            new = [places[k] if isinstance(k, Integral) else k for k in np.atleast_1d(value)]
-            return new if several else new[0]
-        if name == "estimator" and isinstance(value, Mapping):
-            return {**value, "params": reordered_params(value.get("params") or {}, order)}
-        return value
-
-    return {name: moved(name.rpartition("__")[2], value) for name, value in params.items()}
-
-
-def set_order(router: Any, order: IntArray) -> None:
-    """Change the parameters of an unfitted router to those for experts in another order of their indices.
-
-    Unless it says otherwise, ties among the cheapest experts of a row do not depend on the order either.
+    The index of an expert in a table follows from its name, which says nothing about its quality.
     """
     given = router.get_params()
-    for key, value in given.items():
-        # Here, where the index of a bad margin is that of its expert in the table.
-        used = given.get(key.replace("margins", "loss")) == "mild"
-        if key.endswith("margins") and used and isinstance(value, (list, tuple, np.ndarray)):
-            check_margins(value, len(order))
-    params = reordered_params(given, order)
-    params |= {key: "mean" for key in given if key.endswith("ties") and given[key] is None}
-    router.set_params(**{key: value for key, value in params.items() if value is not given[key]})
-
-
-def as_given(source: Router, order: IntArray) -> Router:
-    """A router that was fitted on experts in an order, with the experts as they were given."""
-    places, info = np.argsort(order), source.info
-    if (order == np.arange(len(order))).all():
-        return source
-    novelty, pair, estimator = source.novelty, source.calibration, info.estimator
-    if novelty is not None:
-        novelty = replace(novelty, means=novelty.means[:, places])
-    if pair is not None:
-        pair = pair[0][places], pair[1][places]
-    if estimator is not None:
-        found = estimator.best_params
-        estimator = replace(
-            estimator,
-            params=reordered_params(estimator.params, places),
-            best_params=None if found is None else reordered_params(found, places),
-        )
-    return replace(
-        source,
-        policy=OrderedPolicy(order, source.policy),
-        novelty=novelty,
-        calibration=pair,
-        info=replace(info, estimator=estimator),
-    )
+    unset = [key for key, value in given.items() if key.endswith("ties") and value is None]
+    router.set_params(**dict.fromkeys(unset, "mean"))
 
 
 def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None) -> Router:
     """The router with its features, costs, usual shares and hashes of its training queries.
 
-    ``notes`` are more JSON-ready facts to keep with it. The router has its experts in the order in which
-    they were given, whatever the order of the task.
+    ``notes`` are more JSON-ready facts to keep with it.
     """
-    order, task = task.order, task.as_given()
     index = TrainingQueryIndex.of(task.table)
     names = task.table.expert_names
     some = fitted.features[:: 1 + task.table.rows // SHARE_ROWS]
@@ -363,8 +297,6 @@ def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None
         source = replace(source, policy=source.policy.calibrated(*found.numbers))
     elif found is not None:
         source = replace(source, calibration=found.numbers)
-    if order is not None:
-        source = as_given(source, order)
     shares = expert_shares(source.policy.predict(some), len(names)).tolist()
     info = replace(
         task_info(task),

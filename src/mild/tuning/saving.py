@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mild.artifact import save as save_router
+from mild.artifact.router import in_order_of
 from mild.artifact.sources import source_of
 from mild.core.arrays import invalid
 from mild.data import OutcomeTable, read_outcomes
@@ -68,7 +69,7 @@ def save(
     >>> with tempfile.TemporaryDirectory() as parent:
     ...     folder = mild.save(pipeline, parent + "/router", table=table, price_weight=50)
     ...     mild.load(folder).expert_names
-    ['smollm2', 'gemma3', 'rules']
+    ['gemma3', 'rules', 'smollm2']
     """
     terms = CostTerms(beta, price_weight, latency_weight)
     options: dict[str, Any] = {
@@ -98,6 +99,8 @@ def save(
     if source.n_experts != len(table.expert_names):
         rule = f"must have the router's {source.n_experts} experts; got {len(table.expert_names)}."
         raise invalid("table", rule)
+    if set(source.expert_names) == set(table.expert_names):
+        source = in_order_of(source, table.expert_names)
     task = make_task(table, terms)
-    fitted = Fitted(router, step, table_features(task.table, step))
+    fitted = Fitted(source, step, table_features(task.table, step))
     return save_router(router_of(fitted, task), folder, **options)

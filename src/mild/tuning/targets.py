@@ -57,6 +57,9 @@ class HeldOut:
     # (n_samples,) labels of rows whose estimates are of one fit; None if all are
     folds: IntArray | None = None
     cascades: CascadeOutcomes | None = None  # what cascades do with these rows
+    ranks: IntArray | None = (
+        None  # (n_experts,) of experts whose estimates tie, the lowest is taken
+    )
 
     @property
     def known(self) -> BoolArray:
@@ -77,7 +80,7 @@ class HeldOut:
         parts = (self.errors, self.prices, self.quality, self.dollars, self.groups, self.folds)
         taken: list[Any] = [None if part is None else part[known] for part in parts]
         own = None if self.cascades is None else self.cascades.take(known)
-        return replace(HeldOut(*taken), cascades=own)
+        return replace(HeldOut(*taken), cascades=own, ranks=self.ranks)
 
     @property
     def all_quality(self) -> FloatArray:
@@ -109,7 +112,7 @@ class HeldOut:
 
     def choices(self, weights: ArrayLike) -> IntArray:
         """Expert (n_samples, m) of each row under each of m trade-offs."""
-        return tradeoff_choices(self.errors, self.prices, weights)
+        return tradeoff_choices(self.errors, self.prices, weights, self.ranks)
 
     def chosen_by(self, solution: Solution, names: Sequence[str]) -> IntArray:
         """Expert (n_samples,) of each row under a solution; n_experts + j where that is the cascade j."""
@@ -524,13 +527,15 @@ def fit_tradeoff(
     X = fitted.features if scaler is None else scaler.transform(fitted.features)
     weight = float(task.terms.price_weight or 0.0)
     found = fit_heads(X, 1 - table.scores, prices, folds, weight, n_jobs)
-    policy: Policy = found.router.policy_
+    policy: Policy = found.router.policy_.with_ranks(task.ranks)
     if scaler is not None:
         policy = StandardizedPolicy(np.asarray(scaler.mean_), np.asarray(scaler.scale_), policy)
     parts = np.full(table.rows, -1)
     for number, (_, test) in enumerate(folds):
         parts[test] = number
-    held = HeldOut(found.errors, found.prices, table.scores, prices, task.groups, parts)
+    held = HeldOut(
+        found.errors, found.prices, table.scores, prices, task.groups, parts, ranks=task.ranks
+    )
     return Tradeoff(policy, held)
 
 
@@ -608,7 +613,14 @@ def _calibration_rows(
     heads, table = tradeoff.policy, task.table
     estimates = heads.expected_errors(X), heads.expected_prices(X)
     own = None if cascades is None else cascades.of(task, X)
-    return HeldOut(*estimates, table.scores, traded_prices(task), task.groups, cascades=own)
+    return HeldOut(
+        *estimates,
+        table.scores,
+        traded_prices(task),
+        task.groups,
+        cascades=own,
+        ranks=tradeoff.held.ranks,
+    )
 
 
 def _with_policy(fitted: Fitted, policy: Policy, task: Task) -> Fitted:

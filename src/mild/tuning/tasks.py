@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
-from mild.core.costs import cheapest_of, mean_known_costs
+from mild.core.costs import cheapest_of
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, left_out_rows
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import InvalidInputError
-from mild.metrics.outcomes import Outcomes, mean_scores, rounded
+from mild.metrics.outcomes import Outcomes, ranks_in
 
 #: Called with the number of steps done, of all steps, and what was just done.
 Progress = Callable[[int, int, str], None]
@@ -38,47 +38,27 @@ class Task:
     group_column: str | None = None  # column that joins rows besides equal queries, or None
     # rows and answers whose loss is unknown, in a sentence; None if there are none
     left_out: str | None = None
-    # (n_experts,) mean scores over the rows that a router was fitted on; None for those over these rows
-    training_scores: FloatArray | None = None
-    # (n_experts,) index of each expert in the table as it was given; None where they are as given
-    order: IntArray | None = None
+    # (n_experts,) ranks by the rows that a router was fitted on; None for those by these rows
+    training_ranks: IntArray | None = None
 
     @property
     def outcomes(self) -> Outcomes:
         """Costs, scores, prices and latencies of every expert, and what decides ties."""
-        table, means = self.table, self.training_scores
+        table = self.table
         return Outcomes(
             self.costs,
             table.scores if table.given_costs is None else None,
             table.prices,
             table.latencies,
-            mean_scores(table.quality) if means is None else means,
-            table.expert_names,
+            self.ranks,
         )
 
     @property
-    def fitting_order(self) -> IntArray:
-        """The order (n_experts,) of the experts in which a router is fitted on the task."""
-        return fitting_order(self.table.expert_names, self.table.quality, self.table.prices)
-
-    def in_order(self, order: IntArray) -> Task:
-        """The task with its experts in another order of their indices."""
-        return self._reordered(order, order)
-
-    def as_given(self) -> Task:
-        """The task with its experts in the order of the table that was given."""
-        return self if self.order is None else self._reordered(np.argsort(self.order), None)
-
-    def _reordered(self, order: IntArray, given: IntArray | None) -> Task:
-        means, table = self.training_scores, self.table.in_order(order)
-        return replace(
-            self,
-            table=table,
-            terms=self.terms.spelled(table),
-            costs=self.costs[:, order],
-            training_scores=None if means is None else means[order],
-            order=given,
-        )
+    def ranks(self) -> IntArray:
+        """Rank (n_experts,) of each expert, by which ties are decided."""
+        if self.training_ranks is not None:
+            return self.training_ranks
+        return ranks_in(self.table.quality, self.table.prices)
 
     @property
     def largest(self) -> float | None:
@@ -100,9 +80,9 @@ class Task:
         return self.first_of(always) if always.any() else None
 
     def first_of(self, experts: BoolArray) -> int:
-        """Of a mask of equal experts that of lowest mean price, then highest mean score, then by name."""
+        """The expert of the lowest rank among equal ones, which are given as a mask (n_experts,)."""
         equal = np.where(experts, 0.0, np.nan)[None]
-        return int(cheapest_of(equal, **self.outcomes.mean_ties)[0])
+        return int(cheapest_of(equal, ranks=self.ranks)[0])
 
     @property
     def constant_reason(self) -> str | None:
@@ -132,26 +112,6 @@ class Task:
     def cost(self) -> dict[str, Any]:
         """What counts as a cost, in words and numbers, JSON-ready."""
         return {"words": self.formula, **self.terms.as_dict()}
-
-
-def fitting_order(
-    expert_names: Sequence[str], scores: FloatArray, prices: FloatArray | None = None
-) -> IntArray:
-    """Indices (n_experts,) of experts in the order in which routers are fitted on them.
-
-    It is by rising mean score, then by rising mean price, then by name, so that it does not depend on the
-    order of the columns. A router takes the last of the experts whose scores tie: the one with the highest
-    mean score in training. Of experts with equal means the first is the constant that is compared with.
-
-    >>> fitting_order(["b", "a", "c"], np.array([[1.0, 1.0, 0.0]]))
-    array([2, 1, 0])
-    """
-    means = np.nan_to_num(mean_scores(scores), nan=-np.inf)
-    paid = np.zeros(len(means))
-    if prices is not None:
-        paid = np.nan_to_num(rounded(mean_known_costs(prices)), nan=np.inf)
-    names = np.argsort(np.argsort(expert_names, kind="stable"))
-    return np.lexsort((names, paid, means))
 
 
 def make_task(

@@ -34,14 +34,6 @@ def constant_at_fit(router: Router) -> int | None:
     return router.expert_names.index(name) if name in router.expert_names else None
 
 
-def scores_at_fit(router: Router) -> FloatArray | None:
-    """Mean scores (n_experts,) in the fit, which decide ties; None if they are not recorded."""
-    known = router.info.mean_scores
-    if known is None:
-        return None
-    return np.array([known.get(name, np.nan) for name in router.expert_names], dtype=np.float64)
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingQueryIndex:
     """64-bit hashes of the training queries, whitespace aside: enough to recognise, not to read them.

@@ -14,7 +14,6 @@ from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.targets import TARGET_PROBABILITY, Target
 from mild.core.arrays import (
     FloatArray,
-    IntArray,
     as_python,
     check_integer,
     check_share,
@@ -32,7 +31,6 @@ from mild.money import amount
 from mild.tuning.cascades import (
     FittedCascades,
     TunedCascade,
-    as_given,
     checked_answers,
     differences,
     fit_cascades,
@@ -43,9 +41,8 @@ from mild.tuning.fitting import (
     fit_task,
     is_scaled,
     make_router,
-    reordered_params,
     router_of,
-    set_order,
+    settle_ties,
     standardized,
     table_features,
     table_step,
@@ -217,11 +214,8 @@ def tune(
     folds = search_folds(task, cv if possible < 2 else possible, time, random_state)
     step = table_step(task.table, text, progress)
     n_jobs = parallel_jobs(n_jobs, table.rows)
-    order = task.fitting_order
-    task, whole = task.in_order(order), whole.in_order(order)
-    calibration = None if calibration is None else calibration.in_order(order)
     search = _search(families or FAMILIES, {**params, "cv": folds, "n_jobs": n_jobs})
-    set_order(search, order)
+    settle_ties(search)
     fitted = fit_task(task, standardized(search, is_scaled(standardize, step)), step)
     wanted = target if target.wanted else None
     cascades = hint = None
@@ -242,11 +236,9 @@ def tune(
     fitted, solution = priced.fitted, priced.solution
     judged = task if calibration is None else calibration
     if solution is None:
-        verdict = _verdict(search, table.expert_names, order, task)
+        verdict = _verdict(search, table.expert_names, task)
     else:
         verdict = _target_verdict(solution, priced, judged, confidence, random_state)
-        # The index is that of the given table, whatever the order of the experts in the task is.
-        verdict = replace(verdict, constant_expert=table.expert_names.index(verdict.constant))
     tuned = None
     if cascades is not None:
         about = (task, fitted.features, judged, verdict, safe, confidence, random_state)
@@ -261,7 +253,7 @@ def tune(
         fitted = replace(fitted, features=table_features(table, step))
     router = router_of(fitted, whole, {**priced.notes, "verdict": verdict.as_dict()})
     if cascades is not None and uses_cascade:
-        policy = as_given(cascades.policy_of(solution), order, router.policy)
+        policy = replace(cascades.policy_of(solution), direct=router.policy)
         # The calibration and the usual shares are those of the router without answers.
         router = replace(
             router, policy=policy, calibration=None, info=replace(router.info, shares=None)
@@ -270,7 +262,6 @@ def tune(
         search,
         router,
         verdict,
-        order,
         notes,
         target=solution,
         prices_unused=None if wanted else _prices_unused(task, priced.notes.get("tradeoffs")),
@@ -552,11 +543,10 @@ def _constant_result(task: Task, notes: Sequence[str], seed: int) -> TuneResult:
     )
 
 
-def _verdict(search: Any, expert_names: Sequence[str], order: IntArray, task: Task) -> Verdict:
-    """The verdict of a search that was fitted in an order, with the name of the constant."""
-    expert = int(order[search.verdict_.constant_expert or 0])
-    verdict: Verdict = replace(search.verdict_, constant_expert=expert)
-    constant = expert_names[expert]
+def _verdict(search: Any, expert_names: Sequence[str], task: Task) -> Verdict:
+    """The verdict of a search, with the name of the constant."""
+    verdict: Verdict = search.verdict_
+    constant = expert_names[verdict.constant_expert or 0]
     if search.decides_as_constant_:
         verdict = replace(verdict, router="the best candidate")
     return verdict.named(constant, task.counted, _dollars(search, task.table.prices))
@@ -653,26 +643,24 @@ def _result(
     search: Any,
     router: Router,
     verdict: Verdict,
-    order: IntArray,
     notes: Sequence[str] = (),
     target: Solution | None = None,
     **about: Any,
 ) -> TuneResult:
-    """What a search that was fitted in an order chose, and from which candidates.
+    """What a search chose, and from which candidates.
 
     ``about`` are more fields of the result.
     """
-    places, skipped = np.argsort(order), tuple(search.skipped_families_)
+    skipped = tuple(search.skipped_families_)
     constant = search.decides_as_constant_ if target is None else target.t is None
-    results = dict(search.cv_results_)
-    results["params"] = [reordered_params(found, places) for found in results["params"]]
+    results = search.cv_results_
     if skipped:
         notes = [*notes, f"left out because torch is not installed: {', '.join(skipped)}."]
     return TuneResult(
         router=router,
         verdict=verdict,
         family=search.best_family_,
-        params=reordered_params(search.best_params_, places),
+        params=search.best_params_,
         rows=tuple(
             {**dict(zip(results, row, strict=True)), "taken": i == search.best_index_}
             for i, row in enumerate(zip(*results.values(), strict=True))

@@ -10,7 +10,7 @@ from mild.data.datasets import outcomes_file
 def test_the_table_is_small_and_complete():
     assert outcomes_file().stat().st_size < 300_000
     table = read_outcomes(outcomes_file())
-    assert table.expert_names == ["smollm2", "gemma3", "rules"]
+    assert table.expert_names == ["gemma3", "rules", "smollm2"]
     assert table.rows == 1500
     for values in (table.scores, table.prices, table.latencies):
         assert values.shape == (1500, 3)

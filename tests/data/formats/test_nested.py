@@ -21,10 +21,10 @@ def test_objects_of_prices_latencies_and_tokens_are_read_too():
             }
         )
     )
-    assert table.expert_names == ["s", "l"]
-    np.testing.assert_array_equal(table.scores, [[1, 0.5], [0, np.nan]])
-    np.testing.assert_array_equal(table.prices, [[0.1, 0.2], [0.1, 0.3]])
-    np.testing.assert_array_equal(table.latencies, [[0.1, 0.25], [0.1, 0.25]])
+    assert table.expert_names == ["l", "s"]
+    np.testing.assert_array_equal(table.scores, [[0.5, 1], [np.nan, 0]])
+    np.testing.assert_array_equal(table.prices, [[0.2, 0.1], [0.3, 0.1]])
+    np.testing.assert_array_equal(table.latencies, [[0.25, 0.1], [0.25, 0.1]])
     assert table.columns.column_names == []
 
 

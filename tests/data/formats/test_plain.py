@@ -12,12 +12,12 @@ from mild.errors import DataFileError
 SOURCE = pa.table(
     {
         "task": ["a", "b"],
-        "acc_small": [1.0, 0.0],
-        "acc_large": [1.0, 1.0],
-        "usd_large": [0.5, 0.5],
-        "usd_small": [0.1, 0.1],
-        "ms_small": [10.0, 20.0],
-        "ms_large": [100.0, 200.0],
+        "acc_little": [1.0, 0.0],
+        "acc_strong": [1.0, 1.0],
+        "usd_strong": [0.5, 0.5],
+        "usd_little": [0.1, 0.1],
+        "ms_little": [10.0, 20.0],
+        "ms_strong": [100.0, 200.0],
     }
 )
 
@@ -28,20 +28,21 @@ def read(**options):
 
 def test_columns_are_named_by_pattern_and_paired_by_name():
     table = read(scores="acc_*", prices="usd_*", latencies="ms_*")
-    assert (table.form, table.expert_names) == ("plain", ["acc_small", "acc_large"])
+    assert (table.form, table.expert_names) == ("plain", ["acc_little", "acc_strong"])
     np.testing.assert_array_equal(table.prices, [[0.1, 0.5], [0.1, 0.5]])
     np.testing.assert_array_equal(table.latencies, [[0.01, 0.1], [0.02, 0.2]])
-    assert "prices: usd_small for acc_small, usd_large for acc_large" in table.explanation
-    assert "latencies in ms: ms_small for acc_small" in table.explanation
+    assert "prices: usd_little for acc_little, usd_strong for acc_strong" in table.explanation
+    assert "latencies in ms: ms_little for acc_little" in table.explanation
     assert table.columns.column_names == []
 
 
 @pytest.mark.parametrize(
-    "scores", ["small=acc_small, large=acc_large", {"small": "acc_small", "large": "acc_large"}]
+    "scores",
+    ["little=acc_little, strong=acc_strong", {"little": "acc_little", "strong": "acc_strong"}],
 )
 def test_experts_are_named_by_pairs(scores):
-    table = read(scores=scores, prices="large=usd_large")
-    assert table.expert_names == ["small", "large"]
+    table = read(scores=scores, prices="strong=usd_strong")
+    assert table.expert_names == ["little", "strong"]
     np.testing.assert_array_equal(table.prices, [[np.nan, 0.5], [np.nan, 0.5]])
 
 
@@ -53,7 +54,7 @@ def test_names_that_do_not_match_are_paired_by_their_order():
 
 
 def test_experts_are_chosen_among_the_named():
-    assert read(scores="acc_*", experts="large").expert_names == ["acc_large"]
+    assert read(scores="acc_*", experts="strong").expert_names == ["acc_strong"]
 
 
 @pytest.mark.parametrize(
@@ -61,11 +62,17 @@ def test_experts_are_chosen_among_the_named():
     [
         ({"form": "plain"}, "outcomes.parquet --scores NAMES`; found task"),
         ({"scores": "acc"}, "scores must name columns of the file; 'acc' is not one"),
-        ({"scores": "acc_*", "prices": "usd_small"}, "prices must name one column per expert"),
-        ({"scores": "a=acc_small,acc_large"}, "named as expert=column throughout"),
-        ({"scores": {"a": "acc_small"}, "prices": {"a": 1}}, "must name the column of each expert"),
-        ({"scores": "acc_*", "prices": "tiny=usd_small"}, "'tiny' is not one of the experts"),
-        ({"scores": "acc_*", "prices": "small=usd"}, "prices must name columns of the file; 'usd'"),
+        ({"scores": "acc_*", "prices": "usd_little"}, "prices must name one column per expert"),
+        ({"scores": "a=acc_little,acc_strong"}, "named as expert=column throughout"),
+        (
+            {"scores": {"a": "acc_little"}, "prices": {"a": 1}},
+            "must name the column of each expert",
+        ),
+        ({"scores": "acc_*", "prices": "tiny=usd_little"}, "'tiny' is not one of the experts"),
+        (
+            {"scores": "acc_*", "prices": "little=usd"},
+            "prices must name columns of the file; 'usd'",
+        ),
     ],
 )
 def test_what_does_not_name_columns_is_refused(options, sentence):

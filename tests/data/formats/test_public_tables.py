@@ -15,13 +15,13 @@ from mild.errors import DataFileError
 
 SAMPLES = Path(__file__).parent / "samples"
 CASES = {
-    "routellm_mmlu.csv": ("routellm", [[1, 1], [0, 1], [1, 0]]),
-    "routellm_gsm8k.csv": ("routellm", [[1, 1], [0, 1]]),
-    "routerbench.csv": ("routerbench", [[0, 1], [1, 0], [1, 1]]),
-    "routerdc.json": ("nested", [[0, 0.4, 0.6], [1, 0, 1]]),
-    "llmrouter_scores.json": ("nested", [[0, 1, np.nan], [1, 0, 0.5]]),
+    "routellm_mmlu.csv": ("routellm", [[1, 1], [1, 0], [0, 1]]),
+    "routellm_gsm8k.csv": ("routellm", [[1, 1], [1, 0]]),
+    "routerbench.csv": ("routerbench", [[1, 0], [0, 1], [1, 1]]),
+    "routerdc.json": ("nested", [[0.6, 0.4, 0], [1, 0, 1]]),
+    "llmrouter_scores.json": ("nested", [[np.nan, 1, 0], [0.5, 0, 1]]),
     "llmrouter_lists.json": ("nested", [[0.6, 0.95], [1, 0.2]]),
-    "llmrouter.jsonl": ("llmrouter", [[1, 0], [0, 1]]),
+    "llmrouter.jsonl": ("llmrouter", [[0, 1], [1, 0]]),
 }
 
 

@@ -43,7 +43,7 @@ def test_without_truths_it_is_none():
 def test_flags_are_no_models_and_models_are_named():
     flags = {"is_test": [True], "has_code": [False], "seen_flag": [True], "train": [True]}
     table = read_outcomes(pa.table({"prompt": ["a"], "weak": [True], "strong": [True], **flags}))
-    assert table.expert_names == ["weak", "strong"]
+    assert table.expert_names == ["strong", "weak"]
     assert "the experts are weak, strong" in table.explanation
     assert "not taken as experts, by their names: is_test, has_code" in table.explanation
     assert table.column("is_test") == [True]

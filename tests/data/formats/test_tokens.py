@@ -26,12 +26,12 @@ def test_dollars_come_from_a_file_of_prices():
 def test_llmrouter_has_its_counts_and_its_prices():
     file, prices = SAMPLES / "llmrouter.jsonl", str(SAMPLES / "llmrouter_models.json")
     expected = [
-        [100 * 0.2e-6 + 10 * 0.4e-6, 104 * 0.1e-6 + 20 * 0.1e-6],
-        [50 * 0.2e-6 + 1 * 0.4e-6, 60 * 0.1e-6 + 2 * 0.1e-6],
+        [104 * 0.1e-6 + 20 * 0.1e-6, 100 * 0.2e-6 + 10 * 0.4e-6],
+        [60 * 0.1e-6 + 2 * 0.1e-6, 50 * 0.2e-6 + 1 * 0.4e-6],
     ]
     np.testing.assert_allclose(read_outcomes(file, prices=prices).prices, expected)
     named = read_outcomes(file, prices=prices, tokens="token_num,output_tokens")
-    assert named.prices[0, 0] == pytest.approx(110 * 0.2e-6 + 10 * 0.4e-6)
+    assert named.prices[0, 1] == pytest.approx(110 * 0.2e-6 + 10 * 0.4e-6)
     without = read_outcomes(file)
     assert without.prices is None
     assert "no prices are known for" in without.explanation

@@ -29,7 +29,7 @@ def found() -> Comparison:
 def test_what_a_cascade_pays_is_counted(found: Comparison) -> None:
     assert [row.key for row in found.rows] == ["constant", "ce", "cascade"]
     row = found.row("cascade")
-    assert [one["steps"] for one in row.found] == [[["small", "other"], ["large"]]] * 2
+    assert [one["steps"] for one in row.found] == [[["little", "other"], ["strong"]]] * 2
     assert row.asked is not None
     assert_allclose(row.asked[:2], 1)
     share = row.asked[2]
@@ -40,7 +40,7 @@ def test_what_a_cascade_pays_is_counted(found: Comparison) -> None:
     assert row.difference[0] < -0.05
     assert not row.identical
     # The constant and the oracle are single experts.
-    assert found.verdict.constant == "large"
+    assert found.verdict.constant == "strong"
     assert found.chosen == "cascade"
     perfect = mild.compare(answer_table(400, answers=False), methods="ce", **OPTIONS)
     assert_allclose(found.oracle, perfect.oracle)
@@ -62,7 +62,7 @@ def test_workers_find_the_same(found: Comparison) -> None:
 
 
 def test_betas_of_all_asked_experts_add_up() -> None:
-    beta = {"small": 0.01, "other": 0.02, "large": 0.2}
+    beta = {"little": 0.01, "other": 0.02, "strong": 0.2}
     options = {**OPTIONS, "price_weight": None, "beta": beta}
     row = mild.compare(answer_table(400), methods="cascade", **options).row("cascade")
     asking = row.asked @ [beta[name] for name in NAMES]
@@ -78,7 +78,7 @@ def test_at_most_so_many_calls(monkeypatch) -> None:
 
 def test_rows_in_which_an_expert_was_not_asked_are_not_compared() -> None:
     columns = answer_columns(400)
-    columns["correct__large"][:60] = [None] * 60
+    columns["correct__strong"][:60] = [None] * 60
     found = mild.compare(mild.read_outcomes(pa.table(columns)), methods="cascade", **OPTIONS)
     assert found.not_compared is not None
     assert np.isfinite(found.row("cascade").costs).all()

@@ -99,10 +99,10 @@ def test_a_table_with_holes_is_judged_on_the_rows_that_have_all():
     # The fourth and the fifth row are left out; dollars, too, are those of the other four.
     table = {
         "prompt": list("abcdef"),
-        "correct__s": [1, 0, 0, 1, None, 1],
-        "correct__l": [0, 1, 0, None, 1, 0],
-        "cost__s": [0.001, 0.001, 0.001, 0.5, None, 0.001],
-        "cost__l": [0.004, 0.004, 0.004, None, 0.5, 0.004],
+        "correct__first": [1, 0, 0, 1, None, 1],
+        "correct__second": [0, 1, 0, None, 1, 0],
+        "cost__first": [0.001, 0.001, 0.001, 0.5, None, 0.001],
+        "cost__second": [0.004, 0.004, 0.004, None, 0.5, 0.004],
     }
     found = task_figures(task_of(table), np.array([0, 1, 0, 0, 1, 1]))
     assert (found.summary["loss"], found.summary["constant_loss"]) == (0.5, 0.5)

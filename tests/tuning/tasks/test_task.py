@@ -19,7 +19,7 @@ def table_of(**changes):
 
 def test_costs_are_those_of_the_table():
     task = make_task(table_of(), CostTerms(beta={"cook": 0.25}))
-    np.testing.assert_array_equal(task.costs, 1 - task.table.scores + [0, 0, 0.25])
+    np.testing.assert_array_equal(task.costs, 1 - task.table.scores + [0, 0.25, 0])
     assert task.terms.beta == {"adder": 0.0, "poet": 0.0, "cook": 0.25}
     assert "cook 0.25" in task.formula
 
@@ -73,12 +73,12 @@ def test_lists_are_no_groups():
     ("scores", "expert", "words"),
     [
         # Of experts that are equally good, the first by name.
-        ({"s": [1, 1], "l": [1, 1]}, 1, "is right in every row"),
-        ({"s": [0, 0], "l": [0, 0]}, 1, "is wrong in every row"),
+        ({"s": [1, 1], "l": [1, 1]}, 0, "is right in every row"),
+        ({"s": [0, 0], "l": [0, 0]}, 0, "is wrong in every row"),
         ({"s": [0, 1]}, 0, "s is the only expert"),
-        ({"s": [0, 1], "l": [1, 1]}, 1, "in no row does another expert cost less than l"),
+        ({"s": [0, 1], "l": [1, 1]}, 0, "in no row does another expert cost less than l"),
         ({"s": [0, 1], "l": [1, 0]}, None, None),
-        ({"s": [1, None], "l": [1, 0]}, 1, None),
+        ({"s": [1, None], "l": [1, 0]}, 0, None),
     ],
 )
 def test_a_task_may_be_constant_expert(scores, expert, words):

@@ -174,7 +174,7 @@ def test_a_calibration_that_does_not_decide_is_only_shown(fitted, tmp_path):
     again = load(save(router, tmp_path / "again"))
     np.testing.assert_array_equal(again.calibration, router.calibration)
     fewer = again.without("poet")
-    np.testing.assert_allclose(fewer.calibration[0], [0.5, 1.0])
+    np.testing.assert_allclose(fewer.calibration[0], [0.5, 0.25])
 
 
 def test_novelty_survives_saving_removal_and_pickling(fitted, tmp_path):

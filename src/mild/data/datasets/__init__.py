@@ -53,7 +53,7 @@ def outcomes_file() -> Path:
     >>> from mild.data import read_outcomes
     >>> table = read_outcomes(outcomes_file())
     >>> table.rows, table.expert_names
-    (1500, ['smollm2', 'gemma3', 'rules'])
+    (1500, ['gemma3', 'rules', 'smollm2'])
     """
     return Path(__file__).with_name("outcomes.parquet")
 
@@ -64,7 +64,7 @@ def load_outcomes(where: Where = None) -> OutcomeTable:
     Examples
     --------
     >>> load_outcomes()
-    OutcomeTable(1,500 queries, 3 experts: smollm2, gemma3, rules, with prices, latencies)
+    OutcomeTable(1,500 queries, 3 experts: gemma3, rules, smollm2, with prices, latencies)
     """
     table = read_outcomes(outcomes_file(), where=where)
     words = table.explanation.partition(": ")[2]

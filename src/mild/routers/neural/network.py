@@ -261,13 +261,13 @@ class ModulePolicy(ScorePolicy):
     def network_weights(self) -> dict[str, Any]:
         return self.module.state_dict()
 
-    def without(self, expert: int) -> ModulePolicy:
-        """The module still scores every expert; the decision leaves one out."""
-        self._check_drop(expert)
-        left = copy.copy(self)
-        left.decoder, left.n_experts = self.decoder.without(expert), self.n_experts - 1
-        left.experts = np.delete(self.experts, expert)
-        return left
+    def with_experts(self, experts: IntArray) -> ModulePolicy:
+        """The module still scores every expert; the decision is between these."""
+        changed = copy.copy(self)
+        changed.decoder = self.decoder.with_experts(experts)
+        changed.n_experts = len(experts)
+        changed.experts = self.experts[experts]
+        return changed
 
     def state(self) -> NoReturn:
         raise UnsupportedError(

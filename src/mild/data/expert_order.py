@@ -1,0 +1,31 @@
+"""The order of the experts of a table: by name, with numbers in names compared as numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_DIGITS = re.compile("([0-9]+)")
+
+
+def name_order(names: Sequence[str]) -> list[int]:
+    """Indices of names in their natural order, in which ``expert_2`` comes before ``expert_10``.
+
+    >>> names = ["Qwen-72B", "Qwen-0.5B", "Qwen-7B"]
+    >>> [names[index] for index in name_order(names)]
+    ['Qwen-0.5B', 'Qwen-7B', 'Qwen-72B']
+    """
+    return sorted(range(len(names)), key=lambda index: _natural_key(names[index]))
+
+
+def _natural_key(name: str) -> tuple[list[str | tuple[int, str]], str]:
+    """Texts and numbers of a name in turn, then the name itself, for names that differ in zeros only."""
+    key: list[str | tuple[int, str]] = []
+    for place, part in enumerate(_DIGITS.split(name)):
+        if place % 2 == 0:
+            key.append(part)
+        else:
+            # Of numbers without leading zeros, the longer one is the larger one.
+            digits = part.lstrip("0")
+            key.append((len(digits), digits))
+    return key, name
