@@ -369,7 +369,6 @@ def test_the_command_fits_on_ray(tmp_path):
     assert result["training"]["summary"]["loss"] < result["training"]["summary"]["constant_loss"]
     assert load(tmp_path / "router").route(["sum 3"])[0] in NAMES
     for more, sentence in (
-        (["--features", "f_*"], "--features and --costs are not for --engine ray"),
         (["--router", "knn"], "fits linear routers"),
         (["--address", "nowhere"], "address must be HOST:PORT"),
     ):
@@ -458,7 +457,7 @@ def test_an_error_comes_back_as_it_is():
 @pytest.mark.usefixtures("ray")
 def test_a_comparison_on_ray_is_that_of_one_machine(tmp_path):
     log = write_outcomes(make_columns(150, prices=True), tmp_path / "log.parquet")
-    words = f"compare {log} --splits 2 --method mild --method ce --cv 2 --json".split()
+    words = f"compare {log} --splits 2 --method mild --method ce --json".split()
 
     def compared(*more):
         done = invoke(*words, *more)
