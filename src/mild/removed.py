@@ -330,6 +330,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--responses",
+        "Read the columns `answer__<expert>`, which are always written.",
+        where=("collect",),
+    ),
+    Removed(
+        "option",
         "--save-dollars",
         "Use --max-dollars, dollars per 1,000 queries.",
         where=("tune",),
@@ -501,6 +507,12 @@ REMOVED: tuple[Removed, ...] = (
         "prices",
         "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
         where=("CascadeRouter",),
+    ),
+    Removed(
+        "parameter",
+        "responses",
+        "Read the columns `answer__<expert>`, which are always written.",
+        where=("collect_outcomes",),
     ),
     Removed(
         "parameter",
