@@ -362,6 +362,8 @@ def command_help(name: str, command: Any) -> CommandHelp:
     import click
 
     context = click.Context(command, info_name=name)
+    if hasattr(command, "describe_options"):
+        command.describe_options()
     text, _, example = inspect.cleandoc(command.help or "").partition("Example:\n")
     # Lines behind a \b keep their breaks.
     paragraphs = [

@@ -90,7 +90,7 @@ def _table_command(name: str) -> None:
     """Add the command that runs one table, or a part of it, and prints it."""
 
     @app.command(name, help=HELP[name])
-    @takes_options
+    @takes_options()
     def command(
         *,
         dataset: Datasets = ["cifar10"],  # noqa: B006
@@ -151,7 +151,7 @@ for _name in TABLES:
 
 
 @app.command()
-@takes_options
+@takes_options()
 def classifier(
     *,
     dataset: Datasets = ["cifar10"],  # noqa: B006

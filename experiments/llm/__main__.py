@@ -55,7 +55,7 @@ class TransformerOptions:
 
 
 @app.command(help=__doc__)
-@takes_options
+@takes_options()
 def experiment(
     *,
     name: Annotated[str, Argument(help=f"One of {', '.join(EXPERIMENTS)}.")],

@@ -330,6 +330,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--responses",
+        "Read the columns `answer__<expert>`, which are always written.",
+        where=("collect",),
+    ),
+    Removed(
+        "option",
         "--save-dollars",
         "Use --max-dollars, dollars per 1,000 queries.",
         where=("tune",),
@@ -513,6 +519,12 @@ REMOVED: tuple[Removed, ...] = (
         "prices",
         "Pass `ranks`, such as those of `mild.core.costs.expert_ranks(mean_scores, mean_prices)`.",
         where=("best_constant", "common_constant"),
+    ),
+    Removed(
+        "parameter",
+        "responses",
+        "Read the columns `answer__<expert>`, which are always written.",
+        where=("collect_outcomes",),
     ),
     Removed(
         "parameter",

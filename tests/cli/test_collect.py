@@ -203,8 +203,8 @@ def test_the_secret_is_sent_and_shows_up_nowhere(mild, place):
     refuse = [("status", 401, {}, f"Incorrect API key provided: {SECRET}")]
     with FakeEndpoint(answer=leak, script=trouble) as small, FakeEndpoint(script=refuse) as large:
         place.write(small, large, max_in_flight=1)
-        runs = [mild(*place.words, "--responses"), mild(*place.words, "--json", "--responses")]
-        process = place.start("--overwrite", "--responses")
+        runs = [mild(*place.words), mild(*place.words, "--json")]
+        process = place.start("--overwrite")
         out, err = process.communicate(timeout=PATIENCE)
     header = small.requests[0]["headers"]["Authorization"]
     assert header == f"Bearer {SECRET}"
@@ -216,7 +216,7 @@ def test_the_secret_is_sent_and_shows_up_nowhere(mild, place):
         assert SECRET.encode() not in content
         assert b"0123456789-secret" not in content
     table = parquet.read_table(place.table)
-    assert "[secret]" in table["response__small"].to_pylist()[5]
+    assert "[secret]" in table["answer__small"].to_pylist()[5]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,6 @@ def collected(address, tmp_path):
             experts,
             tmp_path / "table.parquet",
             ledger=tmp_path / "ledger.sqlite",
-            responses=True,
         )
 
     return run
@@ -89,4 +88,4 @@ def test_a_real_model_answers_and_is_paid_once(collected):
     assert columns["cost__smollm2"] == pytest.approx(expected)
     again = collected()
     assert again.summary["experts"]["smollm2"]["asked"] == 0
-    assert again.columns["response__smollm2"] == first.columns["response__smollm2"]
+    assert again.columns["answer__smollm2"] == first.columns["answer__smollm2"]

@@ -37,12 +37,12 @@ def collect(tmp_path):
 
 
 def test_a_frame_of_questions_becomes_a_table_of_outcomes(collect):
-    found = collect(responses=True)
+    found = collect()
     assert found.table.expert_names == ["four", "seven"]
     assert found.table.scores.tolist() == [[1, 0], [0, 1], [1, 0]]
     assert found.table.prices.tolist() == [[0.25, 0.5]] * 3
     assert (found.spent, found.cached, found.interrupted, found.path) == (2.25, 0, False, None)
-    assert found.to_frame()["response__seven"].to_pylist() == ["7"] * 3
+    assert found.to_frame()["answer__seven"].to_pylist() == ["7"] * 3
     assert json.loads(json.dumps(found.as_dict()))["experts"]["four"]["accuracy"] == 2 / 3
     assert "3 questions" in repr(found)
     assert "<td>seven</td>" in found._repr_html_()

@@ -48,20 +48,19 @@ SCORES = [[1.0, None, 0.0], [None, 1.0, None]]
 
 
 def test_columns_per_expert_with_null_where_nobody_was_asked():
-    columns = outcome_columns(QUESTIONS, make_runs(), SCORES, responses=True)
+    columns = outcome_columns(QUESTIONS, make_runs(), SCORES)
     table = pa.table(columns)
     assert table.column_names == [
         *("query", "answer", "subject", "options", "mixed"),
         *("correct__small", "cost__small", "latency_ms__small", "tokens_in__small"),
         *("tokens_out__small", "tokens_estimated__small", "answer__small", "logprob__small"),
-        *("response__small", "correct__rules", "cost__rules", "latency_ms__rules"),
-        *("answer__rules", "response__rules"),
+        *("correct__rules", "cost__rules", "latency_ms__rules", "answer__rules"),
     ]
     assert table["correct__small"].to_pylist() == [1, None, 0]
     assert table["latency_ms__small"].to_pylist() == [12.346, None, 1.0]
     assert table["tokens_in__small"].to_pylist() == [3, None, 4]
     assert table["tokens_estimated__small"].to_pylist() == [False, None, True]
-    assert table["response__rules"].to_pylist() == [None, "1", None]
+    assert table["answer__rules"].to_pylist() == [None, "1", None]
     assert table["mixed"].to_pylist() == ["text", "1", None]
 
 
@@ -69,7 +68,6 @@ def test_costs_are_by_the_prices_of_the_file_not_by_those_of_the_day_they_were_a
     columns = outcome_columns(QUESTIONS, make_runs(), SCORES)
     assert columns["cost__small"].to_pylist() == [4.0, None, 6.0]
     assert columns["cost__rules"].to_pylist() == [None, 0.5, None]
-    assert "response__small" not in columns
 
 
 def test_an_unknown_price_is_null_and_without_any_price_there_is_no_column():

@@ -19,14 +19,12 @@ import numpy as np
 from mild.artifact.info import RouterInfo, TargetInfo
 from mild.core.arrays import BoolArray, FloatArray, invalid
 from mild.core.rounding import OUTCOMES, tie_ranks
+from mild.defaults import TARGET_PROBABILITY
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.metrics.curves import CASCADE, TRADE_OFF, TradeoffCurve
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
-#: By default targets are expected to be met: in about half of the cases a little more is reached than was
-#: asked for, in the others a little less.
-TARGET_PROBABILITY = 0.5
 # From here on a share of quality must be a percentage.
 _PERCENT = 10
 

@@ -250,7 +250,7 @@ def rollback(
     ----------
     folder : of a saved router
     to : the version; None for the one that served before the current one
-    why : for the history
+    why : the reason, which the history keeps
 
     Returns
     -------

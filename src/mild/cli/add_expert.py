@@ -11,20 +11,15 @@ from mild.cli.console import emit, say
 from mild.cli.outcomes import OutcomeSource
 
 
-@o.takes_options
+@o.takes_options("mild.tuning.add_expert:add_expert")
 def add_expert(
     *,
     folder: o.RouterArgument,
     name: Annotated[str, Argument(metavar="NAME", help="The new expert, as the table names it.")],
     data: Annotated[str, Argument(metavar="TABLE", help="Graded answers of the new expert.")],
-    known: Annotated[
-        str | None,
-        Option(metavar="PATH", help="Table that the router was fitted on, for a better estimate."),
-    ] = None,
-    price: Annotated[
-        float | None, Option(help="Dollars per answer. Default: column cost__NAME.")
-    ] = None,
-    beta: Annotated[float, Option(help="What asking it costs, in wrong answers.")] = 0.0,
+    known: Annotated[str | None, Option(metavar="PATH")] = None,
+    price: Annotated[float | None, Option()] = None,
+    beta: Annotated[float | None, Option()] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Write nothing.")] = False,
     as_json: o.AsJson = False,
     reading: o.ReadOptions,
@@ -45,7 +40,7 @@ def add_expert(
 
     router = load(folder)
     table = OutcomeSource(data, reading).read(findings=False)
-    found = add(router, table, name, known=known, price=price, beta=beta)
+    found = add(router, table, name, known=known, price=price, **o.given(beta=beta))
     facts, version = found.as_dict(), None
     if not dry_run:
         why = f"{name} was added from {found.labels:,} labels"

@@ -12,7 +12,9 @@ from mild.cli import options as o
 from mild.cli.console import INTERRUPTED, emit, fixed, note, print_table, progress_bar, say
 
 
+@o.takes_options("mild.collect:collect_outcomes", names={"experts": "names"})
 def collect(
+    *,
     questions: Annotated[
         Path,
         Argument(help="Questions with answers: .parquet, .csv or .jsonl.", metavar="QUESTIONS"),
@@ -21,37 +23,16 @@ def collect(
         Path, Argument(help="TOML file that names the experts.", metavar="EXPERTS")
     ],
     out: Annotated[Path, Option("--out", "-o", help="Table to write: .parquet, .csv or .jsonl.")],
-    experts: Annotated[
-        str | None, Option(help="Names of the experts to ask: a,b. Default: all.")
-    ] = None,
-    limit: Annotated[
-        int | None, Option(min=1, help="Number of questions to ask, from the first. Default: all.")
-    ] = None,
-    max_spend: Annotated[
-        float | None,
-        Option(help="Dollars that all runs with this ledger may spend together."),
-    ] = None,
-    ledger: Annotated[
-        Path | None, Option(help="File of the ledger. Default: OUT.ledger.sqlite.")
-    ] = None,
-    score: Annotated[
-        str | None,
-        Option(help="choice, numeric, exact, contains. Default: detected; a note says which."),
-    ] = None,
-    tolerance: Annotated[
-        float,
-        Option(min=0.0, help="Tolerance of numeric answers: absolute up to 1, relative beyond."),
-    ] = 1e-6,
-    scorer: Annotated[
-        str | None,
-        Option(help="Scoring command: reads {query, answer, response} as JSON, prints 0 to 1."),
-    ] = None,
-    scorer_timeout: Annotated[float, Option(min=0.1, help="Seconds for one score.")] = 60.0,
-    query: Annotated[str | None, Option(help="Column of the questions.")] = None,
-    answer: Annotated[str | None, Option(help="Column of the answers.")] = None,
-    responses: Annotated[
-        bool, Option("--responses", help="Write answers as response__<expert>, too.")
-    ] = False,
+    experts: Annotated[str | None, Option()] = None,
+    limit: Annotated[int | None, Option(min=1)] = None,
+    max_spend: Annotated[float | None, Option()] = None,
+    ledger: Annotated[Path | None, Option()] = None,
+    score: Annotated[str | None, Option()] = None,
+    tolerance: Annotated[float | None, Option(min=0.0)] = None,
+    scorer: Annotated[str | None, Option()] = None,
+    scorer_timeout: Annotated[float | None, Option(min=0.1)] = None,
+    query: Annotated[str | None, Option()] = None,
+    answer: Annotated[str | None, Option()] = None,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Print what would be asked and the highest price, and stop.")
     ] = False,
@@ -97,16 +78,14 @@ def collect(
             names=experts,
             max_spend=max_spend,
             ledger=ledger,
-            tolerance=tolerance,
             scorer=scorer,
-            scorer_timeout=scorer_timeout,
-            responses=responses,
             overwrite=overwrite,
             progress=progress,
             on_stop=lambda flying: note(
                 f"waiting for {flying} answers in flight; press Ctrl-C again to drop them.",
                 "interrupted",
             ),
+            **o.given(tolerance=tolerance, scorer_timeout=scorer_timeout),
         )
     result = done.as_dict()
     emit(result, as_json, lambda: _show_collected(result))

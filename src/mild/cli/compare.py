@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mild.evaluation.comparison import Comparison
 
 
-@o.takes_options
+@o.takes_options("mild.evaluation.comparison:compare")
 def compare(
     *,
     data: o.Source = None,
@@ -38,17 +38,9 @@ def compare(
     text: o.TextOptions,
     group: o.Group = None,
     time: o.Time = None,
-    splits: Annotated[
-        int | None, Option(min=1, help="Number of splits. Default: 5, or 1 with --time.")
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        Option(
-            help="ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn, mlp, tune or cascade; may be "
-            "repeated. Default: all; cascade only where the table has answers."
-        ),
-    ] = None,
-    seed: o.Seed = 0,
+    splits: Annotated[int | None, Option(min=1)] = None,
+    method: Annotated[list[str] | None, Option()] = None,
+    seed: o.Seed = None,
     out: Annotated[
         Path | None, Option("--out", "-o", help="JSON file to write the results to.")
     ] = None,
@@ -93,10 +85,10 @@ def compare(
             n_splits=splits,
             time=time,
             text=features,
-            random_state=seed,
             n_jobs=execution.workers(jobs),
             progress=progress,
             **source.arguments,
+            **o.given(random_state=seed),
         )
     result = {"data": data, **found.as_dict()}
     for sentence in found.notes:

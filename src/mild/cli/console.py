@@ -17,6 +17,7 @@ from typing import Any, TextIO
 import typer
 import typer.core
 
+from mild.cli.function_help import find_parameter, option_help, shown_default
 from mild.errors import (
     ArtifactError,
     ConvergenceWarning,
@@ -38,12 +39,15 @@ LEFT_BY_INTERRUPT = {
 # Options that are not named like the parameter they set.
 OPTION_OF = {
     "grid": "--paper-grid",
+    "groups": "--group",
+    "methods": "--method",
     "n_folds": "--cv",
     "n_jobs": "--jobs",
     "n_splits": "--splits",
     "random_state": "--seed",
     "to": "--rollback",
 }
+PARAMETER_OF = {option: parameter for parameter, option in OPTION_OF.items()}
 # In the library these are arrays; the options of that name only say which columns hold them, and errors
 # about those are errors of a data file.
 ARRAYS = {"costs", "experts", "features", "latencies", "prices", "query", "scores", "vectors"}
@@ -59,6 +63,8 @@ class MildCommand(typer.core.TyperCommand):
     An error is ``error: ...`` on stderr and exit code 1; with --json, stdout gets ``{"error": ..., "code":
     ...}`` as well. After Ctrl-C the exit code is 130. Other exceptions keep their traceback.
     """
+
+    is_described = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         as_json = "--json" in args
@@ -86,6 +92,41 @@ class MildCommand(typer.core.TyperCommand):
             result = {"error": "interrupted", "code": "interrupted"}
             left = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was saved.")
             raise _failure("interrupted", left, result, INTERRUPTED, as_json) from error
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.describe_options()
+        super().format_help(ctx, formatter)
+
+    def describe_options(self) -> None:
+        """Give options that set parameters of Python functions the help and defaults of these."""
+        if self.is_described:
+            return
+        self.is_described = True
+        sources = getattr(self.callback, "parameter_sources", {})
+        options: list[Any] = list(self.params)
+        names = {name: option.opts[0] for option in options for name in self.parameters_of(option)}
+        for option in options:
+            paths = sources.get(option.name, ())
+            described = (find_parameter(paths, name) for name in self.parameters_of(option))
+            parameter = next(filter(None, described), None)
+            if parameter is None:
+                continue
+            text, default = parameter
+            # An option whose form on the command line is another one has help of its own.
+            option.help = option.help or option_help(text, names)
+            shown = shown_default(default)
+            # A flag such as --paper-grid stands for one value of the parameter.
+            stands_for_value = getattr(option, "is_flag", False) and not isinstance(default, bool)
+            if shown is not None and not stands_for_value:
+                option.help += f" Default: {shown}."
+
+    def parameters_of(self, option: Any) -> list[str]:
+        """Names that the parameter may have which an option sets, the likeliest first."""
+        names = getattr(self.callback, "parameter_names", {})
+        if option.name in names:
+            return [names[option.name]]
+        known = (option.name, PARAMETER_OF.get(option.opts[0]))
+        return [name for name in known if name is not None]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments first, then the options of each ``rich_help_panel``."""

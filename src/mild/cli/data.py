@@ -62,7 +62,7 @@ def data() -> None:
     """
 
 
-@o.takes_options
+@o.takes_options()
 def describe(
     *, file: Table, cost: o.CostOptions, as_json: o.AsJson = False, reading: o.AnswerTableOptions
 ) -> None:
@@ -81,7 +81,7 @@ def describe(
     emit({"file": file, **found.as_dict()}, as_json, lambda: _show(file, found))
 
 
-@o.takes_options
+@o.takes_options()
 def convert(
     *,
     file: Table,
@@ -104,7 +104,7 @@ def convert(
     from mild.data import check_output, read_outcomes, write_outcomes
 
     check_output(out, overwrite)
-    table = read_outcomes(file, **asdict(reading))
+    table = read_outcomes(file, **o.given(**asdict(reading)))
     written = write_outcomes(table, out, overwrite)
     report = {
         "file": file,
@@ -126,22 +126,25 @@ def convert(
     emit(report, as_json, show)
 
 
-@o.takes_options
+@o.takes_options(
+    "mild.data.writing:split_file",
+    "mild.data:OutcomeTable.split",
+    o.READ_OUTCOMES,
+    names={"test": "test_size"},
+)
 def split(
     *,
     file: Annotated[
         str,
         Argument(help="One file: .parquet, .csv, .tsv, .json, .jsonl, also .gz.", metavar="FILE"),
     ],
-    test: Annotated[float, Option(help="Share of the rows to test on.")] = 0.3,
+    test: Annotated[float | None, Option()] = None,
     group: o.Group = None,
     time: o.Time = None,
-    seed: o.Seed = 0,
+    seed: o.Seed = None,
     out: Annotated[
         str | None,
-        Option(
-            "--out", "-o", metavar="PATH", help="Folder of the two files. Default: that of FILE."
-        ),
+        Option("--out", "-o", metavar="PATH"),
     ] = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
@@ -161,23 +164,18 @@ def split(
     """
     from mild.data import split_file
 
+    chosen = o.filled(split_file, test_size=test, random_state=seed)
     found = split_file(
-        file,
-        test,
-        groups=group,
-        time=time,
-        random_state=seed,
-        out=out,
-        overwrite=overwrite,
-        query=query,
+        file, groups=group, time=time, out=out, overwrite=overwrite, query=query, **chosen
     )
 
     def show() -> None:
         for sentence in found.sentences:
             say(sentence)
 
-    report = {"file": file, **found.as_dict(), "test_size": test, "group": group, "time": time}
-    emit({**report, "seed": seed}, as_json, show)
+    report = {"file": file, **found.as_dict(), "test_size": chosen["test_size"]}
+    report |= {"group": group, "time": time, "seed": chosen["random_state"]}
+    emit(report, as_json, show)
 
 
 def _show(file: str, found: Description) -> None:

@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from mild.data import OutcomeTable
 
 
-@o.takes_options
+@o.takes_options("mild.evaluation.evaluate:evaluate")
 def evaluate(
     *,
     router: o.RouterFolder,
     data: o.Source = None,
-    confidence: o.Confidence = 0.95,
+    confidence: o.Confidence = None,
     cost: o.CostOptions,
     group: o.Group = None,
-    keep_seen: o.KeepSeen = False,
+    keep_seen: o.KeepSeen = None,
     save: Annotated[
         bool, Option("--save", help="Write evaluation.json into DIR, for mild report.")
     ] = False,
-    seed: o.Seed = 0,
+    seed: o.Seed = None,
     as_json: o.AsJson = False,
     reading: o.AnswerOptions,
 ) -> None:
@@ -67,10 +67,8 @@ def evaluate(
     found = judge(
         saved,
         table,
-        keep_seen=keep_seen,
-        confidence=confidence,
-        random_state=seed,
         **source.arguments,
+        **o.given(keep_seen=keep_seen, confidence=confidence, random_state=seed),
     )
     for sentence in found.notes:
         note(sentence)

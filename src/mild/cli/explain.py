@@ -22,7 +22,7 @@ ANSWERS = '--answers must be JSON of experts and what they answered, such as {"s
 VECTOR = "this router was fitted on vectors: QUERY must be a list of numbers such as [0.1, 0.2]."
 
 
-@o.takes_options
+@o.takes_options("mild.artifact:Router.explain")
 def explain(
     *,
     folder: o.RouterArgument,
@@ -39,7 +39,7 @@ def explain(
         Option(metavar="JSON", help='Answers for a cascade: {"small": "4", "large": null}.'),
     ] = None,
     prices: o.PriceOptions,
-    most: Annotated[int, Option(min=0, help="Pieces of evidence to show.")] = 12,
+    most: Annotated[int | None, Option(min=0)] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Show which expert gets a query, how close the decision was, and why; or describe the router.
@@ -68,10 +68,11 @@ def explain(
         return
     # Under other prices the router does not decide by its target, and does not state it.
     router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
-    given = None if answers is None else _json(answers, dict, ANSWERS, "answers")
+    known_answers = None if answers is None else _json(answers, dict, ANSWERS, "answers")
     vectors = router.text is not None and router.text.kind == "vectors"
     text = sys.stdin.read() if query == "-" else query
-    found = router.explain(_json(text, list, VECTOR, "query") if vectors else text, most, given)
+    asked = _json(text, list, VECTOR, "query") if vectors else text
+    found = router.explain(asked, answers=known_answers, **o.given(most=most))
     if not vectors and not text.strip():
         note("the query is empty: there is nothing to route by.", "warning")
     target = router.info.target

@@ -19,27 +19,24 @@ class RouterOptions(o.LossOptions):
     """Parameters of a linear router; those of other routers are set in Python."""
 
     margins: Annotated[
-        str | None,
-        Option(help="theory, uniform, or one number per expert: 1,2,0.5. Default: theory."),
+        str | None, Option(help="theory, uniform, or one number per expert: 1,2,0.5.")
     ] = None
-    alpha: Annotated[float | None, Option(help="L2 strength. Default: the router's own.")] = None
+    alpha: Annotated[float | None, Option()] = None
 
     def arguments(self) -> dict[str, Any]:
         """Parameters of a router; None where the router's default applies."""
         return {**super().arguments(), "margins": o.margins_value(self.margins)}
 
 
-@o.takes_options
+@o.takes_options("mild.tuning.fit:fit")
 def fit(
     *,
     out: o.Out,
     data: o.Source = None,
-    router: Annotated[
-        str, Option(help="linear, regression, knn, priced, constant, neural.")
-    ] = "linear",
+    router: Annotated[str | None, Option()] = None,
     cost: o.CostOptions,
     text: o.TextOptions,
-    seed: o.Seed = 0,
+    seed: o.Seed = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     params: RouterOptions,
@@ -63,13 +60,16 @@ def fit(
     """
     from mild.artifact.folder import check_target
     from mild.evaluation.evaluate import evaluate_fit
+    from mild.tuning.fit import fit as fit_router
     from mild.tuning.fit import fit_data
     from mild.tuning.fitting import make_router
 
     execution.check()
     arguments = params.arguments()
     source = OutcomeSource(data, reading, cost)
-    unfitted, features = make_router(router, arguments, seed), text.features()
+    chosen = o.filled(fit_router, router=router, random_state=seed)
+    unfitted = make_router(chosen["router"], arguments, chosen["random_state"])
+    features = text.features()
     check_target(out, overwrite)
     facts: dict[str, Any] = {}
     if execution.engine == "ray":
@@ -98,7 +98,7 @@ def fit(
     folder = fitted.router.save(out, overwrite=overwrite)
     for sentence in fitted.notes:
         note(sentence)
-    training = evaluate_fit(fitted, random_state=seed).as_dict()
+    training = evaluate_fit(fitted, random_state=chosen["random_state"]).as_dict()
     # Training data cannot say whether routing pays.
     del training["verdict"]
     result = {"router": str(folder), **fitted.as_dict(), **facts, "training": training}

@@ -7,10 +7,11 @@ import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_type_hints
 
 from typer import Argument, Option
@@ -36,23 +37,17 @@ RouterArgument = Annotated[Path, Argument(help="Folder of a saved router.", meta
 RouterFolder = Annotated[Path, Option("--router", "-r", help="Folder of a saved router.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace an existing output.")]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON object and nothing else.")]
-Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Seed of the random numbers.")]
-Confidence = Annotated[float, Option(help="Confidence level of the intervals.")]
-Group = Annotated[
-    str | None,
-    Option(metavar="COLUMN", help="Keep rows with equal values in this column together."),
-]
-KeepSeen = Annotated[
-    bool,
-    Option(
-        "--keep-seen",
-        help="Keep rows whose query the router was trained on, also where they are less than 5 %.",
-    ),
-]
-Time = Annotated[
-    str | None,
-    Option(metavar="COLUMN", help="Column of times: fit on earlier rows, test on later ones."),
-]
+# These have neither a default nor help of their own: those of the Python parameter apply.
+Seed = Annotated[int | None, Option(min=0, max=2**32 - 1)]
+Confidence = Annotated[float | None, Option()]
+Group = Annotated[str | None, Option(metavar="COLUMN")]
+KeepSeen = Annotated[bool | None, Option("--keep-seen")]
+Time = Annotated[str | None, Option(metavar="COLUMN")]
+WhereOption = Annotated[list[str] | None, Option(metavar="COLUMN=VALUE")]
+Query = Annotated[str | None, Option(metavar="COLUMNS")]
+Experts = Annotated[str | None, Option(metavar="NAMES")]
+AnswerKind = Annotated[str | None, Option(metavar="KIND")]
+Jobs = Annotated[int | None, Option(rich_help_panel="Execution")]
 Features = Annotated[
     str | None,
     Option(help='Feature columns: "age,f_*". Default: the router\'s, or all other numbers.'),
@@ -61,51 +56,47 @@ Vectors = Annotated[
     str | None,
     Option(metavar="COLUMN", help="Column of vectors. Default: embedding(s), vector(s)."),
 ]
-WhereOption = Annotated[
-    list[str] | None,
-    Option(
-        metavar="COLUMN=VALUE",
-        help="Use only these rows, such as split=test. May be repeated; a value may be a pattern.",
-    ),
-]
-Query = Annotated[
-    str | None,
-    Option(metavar="COLUMNS", help="Columns of the query. Default: prompt, question, ..."),
-]
-Experts = Annotated[
-    str | None,
-    Option(metavar="NAMES", help='Experts to keep: "7B,*-base". Default: all.'),
-]
-AnswerKind = Annotated[
-    str | None,
-    Option(
-        metavar="KIND",
-        help="How answers (answer__<model>) are compared: number, choice, json, code, short_text, "
-        "free_text. Default: detected.",
-    ),
-]
-Jobs = Annotated[
-    int | None,
-    Option(
-        help="Parallel workers; -1 for all cores. Default: -1 for large tables, else 1.",
-        rich_help_panel="Execution",
-    ),
-]
 
 
-def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace every parameter whose type is a dataclass by one option per field.
+def takes_options(
+    *functions: str, names: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with options from dataclasses, and with help from Python functions.
 
-    A field is an option if its type is ``Annotated[..., Option(...)]``; other fields keep their default.
-    The options of a dataclass stand under the heading ``panel``, if it has one.
+    Every parameter whose type is a dataclass is replaced by one option per field. A field is an option if
+    its type is ``Annotated[..., Option(...)]``; other fields keep their default. The options of a dataclass
+    stand under the heading ``panel``, if it has one.
+
+    Parameters
+    ----------
+    functions : ``module:name`` of the functions whose parameters the options set; help and defaults of the
+        options are those of these parameters (``mild.cli.function_help``). A dataclass may name its own,
+        ``functions``
+    names : option -> parameter that it sets, where this command has another name for it; "" for none
     """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        run, sources = _with_groups(command, functions)
+        vars(run)["parameter_sources"] = sources
+        vars(run)["parameter_names"] = dict(names)
+        return run
+
+    return decorate
+
+
+def _with_groups(
+    command: Callable[..., None], functions: tuple[str, ...]
+) -> tuple[Callable[..., None], dict[str, tuple[str, ...]]]:
+    """The command with one option per field, and for each option the functions whose parameter it sets."""
     groups: dict[str, Any] = {}
     fields: dict[str, list[str]] = {}
+    sources: dict[str, tuple[str, ...]] = {}
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
         group = parameter.annotation
         if not dataclasses.is_dataclass(group):
             parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            sources[name] = functions
             continue
         groups[name], fields[name] = group, []
         hints = get_type_hints(group, include_extras=True)
@@ -116,6 +107,7 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
             option = copy.copy(hint.__metadata__[0])
             option.rich_help_panel = option.rich_help_panel or getattr(group, "panel", None)
             fields[name].append(field.name)
+            sources[field.name] = (*functions, *getattr(group, "functions", ()))
             parameters.append(
                 inspect.Parameter(
                     field.name,
@@ -134,7 +126,10 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     # Typer reads both.
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {entry.name: entry.annotation for entry in parameters}
-    return run
+    return run, sources
+
+
+READ_OUTCOMES = "mild.data.outcomes:read_outcomes"
 
 
 @dataclass(frozen=True)
@@ -142,6 +137,7 @@ class ReadOptions:
     """How a table of outcomes is read when a saved router fixes the experts."""
 
     panel: ClassVar[str] = "Reading the table"
+    functions: ClassVar[tuple[str, ...]] = (READ_OUTCOMES,)
 
     query: Query = None
     where: WhereOption = None
@@ -173,83 +169,31 @@ class ConvertOptions:
     """How any table of outcomes is read: the arguments of ``mild.read_outcomes``."""
 
     panel: ClassVar[str] = "Reading the table"
+    functions: ClassVar[tuple[str, ...]] = (READ_OUTCOMES,)
 
-    form: Annotated[
-        str | None,
-        Option(
-            help="wide, endings, long, records, nested, routerbench, routellm, llmrouter, ledger, plain, "
-            "numbers. Default: detected."
-        ),
-    ] = None
+    form: Annotated[str | None, Option()] = None
     query: Query = None
-    choices: Annotated[
-        bool, Option(help="Append the choices of a question: A, B, ..., options or choices.")
-    ] = True
+    choices: Annotated[bool | None, Option()] = None
     experts: Experts = None
-    scores: Annotated[
-        str | None,
-        Option(metavar="COLUMNS", help='Score columns: "acc_*", or "large=acc_l,small=acc_s".'),
-    ] = None
-    prices: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMNS",
-            help="Dollars per query, given like --scores; or a file of prices per token, or litellm.",
-        ),
-    ] = None
-    latencies: Annotated[
-        str | None,
-        Option(metavar="COLUMNS", help="Seconds per query, or milliseconds if named ms."),
-    ] = None
-    vectors: Vectors = None
-    tokens: Annotated[
-        str | None,
-        Option(
-            metavar="IN,OUT",
-            help="Columns of token counts: in_*,out_* with * for the expert. Default: tokens_in__*, "
-            "tokens_out__*.",
-        ),
-    ] = None
+    scores: Annotated[str | None, Option(metavar="COLUMNS")] = None
+    prices: Annotated[str | None, Option(metavar="COLUMNS")] = None
+    latencies: Annotated[str | None, Option(metavar="COLUMNS")] = None
+    vectors: Annotated[str | None, Option(metavar="COLUMN")] = None
+    tokens: Annotated[str | None, Option(metavar="IN,OUT")] = None
     where: WhereOption = None
-    model_column: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="Column of the model, where there is a row per query and model; --scores, --prices and "
-            "--latencies name one column each there. Default: model, model_name, expert, ...",
-        ),
-    ] = None
-    answer_column: Annotated[
-        str | None,
-        Option(metavar="COLUMN", help="Column of the answer there. Default: response, output, ..."),
-    ] = None
-    id_column: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="Column that tells equal queries apart there. Default: id, query_id, ...",
-        ),
-    ] = None
+    model_column: Annotated[str | None, Option(metavar="COLUMN")] = None
+    answer_column: Annotated[str | None, Option(metavar="COLUMN")] = None
+    id_column: Annotated[str | None, Option(metavar="COLUMN")] = None
     answer_kind: AnswerKind = None
-    features: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMNS",
-            help='Features of a table of numbers: "age,f_*". Default: all other numbers.',
-        ),
-    ] = None
-    costs: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMNS",
-            help='Whole cost of each expert in a table of numbers. Default: "cost__*".',
-        ),
-    ] = None
+    features: Annotated[str | None, Option(metavar="COLUMNS")] = None
+    costs: Annotated[str | None, Option(metavar="COLUMNS")] = None
 
 
 @dataclass(frozen=True)
 class PriceOptions:
     """Prices under which a saved router decides."""
+
+    functions: ClassVar[tuple[str, ...]] = ("mild.tuning.fit:fit",)
 
     beta: Annotated[
         str | None,
@@ -258,9 +202,7 @@ class PriceOptions:
             help="Cost of asking, in wrong answers: 7B=1.0,1.5B=0.6. Other experts cost nothing.",
         ),
     ] = None
-    price_weight: Annotated[
-        float | None, Option(metavar="NUMBER", help="Cost of one dollar, in wrong answers.")
-    ] = None
+    price_weight: Annotated[float | None, Option(metavar="NUMBER")] = None
 
     def betas(self) -> dict[str, float] | None:
         """Expert -> cost; None if the option was not given.
@@ -291,9 +233,7 @@ class PriceOptions:
 class CostOptions(PriceOptions):
     """What counts as a cost: an error, plus these terms."""
 
-    latency_weight: Annotated[
-        float | None, Option(metavar="NUMBER", help="Cost of one second, in wrong answers.")
-    ] = None
+    latency_weight: Annotated[float | None, Option(metavar="NUMBER")] = None
 
     def arguments(self) -> dict[str, Any]:
         """The terms of the cost, as functions of mild take them."""
@@ -309,14 +249,9 @@ class CostOptions(PriceOptions):
 class TextOptions:
     """How queries become features."""
 
-    text: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="Text features: hashing (default), encoder, hashing+encoder, static; vectors for the "
-            "table's own.",
-        ),
-    ] = None
+    functions: ClassVar[tuple[str, ...]] = ("mild.tuning.fit:fit",)
+
+    text: Annotated[str | None, Option(metavar="NAME")] = None
     model: Annotated[
         str | None,
         Option(metavar="NAME", help="Folder or name of static embeddings or of an encoder."),
@@ -339,19 +274,12 @@ class LossOptions:
     """Loss and decision of a linear router."""
 
     panel: ClassVar[str] = "Router"
+    functions: ClassVar[tuple[str, ...]] = ("mild.routers:LinearRouter",)
 
-    loss: Annotated[
-        str | None,
-        Option(help="mild (default), tdef, ce, cwce, ldam, logit_adjusted, temperature."),
-    ] = None
-    rewards: Annotated[
-        str | None, Option(help="others, complement, contrast, baseline. Default: others.")
-    ] = None
-    surrogate: Annotated[
-        str | None,
-        Option(help="logistic (default), exponential, hinge, pairwise_..., or a number tau <= 1."),
-    ] = None
-    decision: Annotated[str | None, Option(help="stationary, argmax. Default: stationary.")] = None
+    loss: Annotated[str | None, Option()] = None
+    rewards: Annotated[str | None, Option()] = None
+    surrogate: Annotated[str | None, Option()] = None
+    decision: Annotated[str | None, Option()] = None
 
     def arguments(self) -> dict[str, Any]:
         """Parameters of a router; None where the router's default applies."""
@@ -393,6 +321,19 @@ class EngineOptions:
 
         with joblib_on_ray(self.address, jobs if jobs is not None and jobs > 0 else None):
             yield
+
+
+def filled(function: Callable[..., Any], **values: Any) -> dict[str, Any]:
+    """The arguments with the function's own defaults in place of those that were not given.
+
+    >>> filled(lambda size=0.3, seed=0: None, size=None, seed=7)
+    {'size': 0.3, 'seed': 7}
+    """
+    parameters = inspect.signature(function).parameters
+    for name, value in values.items():
+        if value is None:
+            values[name] = parameters[name].default
+    return values
 
 
 def given(**values: Any) -> dict[str, Any]:

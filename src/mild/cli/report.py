@@ -14,7 +14,11 @@ from mild.cli.outcomes import OutcomeSource
 from mild.errors import OptionError
 
 
-@o.takes_options
+@o.takes_options(
+    "mild.evaluation.evaluate:evaluate",
+    "mild.evaluation.evaluate:Evaluation.document",
+    names={"title": "", "group": ""},
+)
 def report(
     *,
     router: Annotated[
@@ -45,14 +49,14 @@ def report(
         str | None,
         Option(metavar="FILE", help="Results of mild compare --out on the same experts."),
     ] = None,
-    queries: Annotated[
-        int, Option(min=0, help="Number of queries with the largest regret to show; 0 for none.")
-    ] = 20,
-    title: Annotated[str | None, Option(help="Title of the page.")] = None,
-    confidence: o.Confidence = 0.95,
+    queries: Annotated[int | None, Option(min=0)] = None,
+    title: Annotated[
+        str | None, Option(help="Title of the page. Default: the name of the router.")
+    ] = None,
+    confidence: o.Confidence = None,
     cost: o.CostOptions,
-    keep_seen: o.KeepSeen = False,
-    seed: o.Seed = 0,
+    keep_seen: o.KeepSeen = None,
+    seed: o.Seed = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     reading: o.AnswerOptions,
@@ -84,7 +88,7 @@ def report(
     source = OutcomeSource(table, reading, cost, group)
     compared = None if comparison is None else read_comparison(comparison)
     if table is None:
-        given = {**vars(reading), **vars(cost), "group": group, "keep_seen": keep_seen or None}
+        given = {**vars(reading), **vars(cost), "group": group, "keep_seen": keep_seen}
         for name, value in given.items():
             if value is not None:
                 rule = "needs a table to judge the router by: give it with --table."
@@ -98,18 +102,16 @@ def report(
         found = evaluate(
             saved,
             known,
-            keep_seen=keep_seen,
-            confidence=confidence,
-            random_state=seed,
             **source.arguments,
+            **o.given(keep_seen=keep_seen, confidence=confidence, random_state=seed),
         )
         for sentence in found.notes:
             note(sentence)
         document = found.document(
             split=", ".join(reading.where) if reading.where else None,
             comparison=compared,
-            queries=queries,
             title=report_title(router),
+            **o.given(queries=queries),
         )
     if title is not None:
         document["title"] = title

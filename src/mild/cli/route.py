@@ -50,7 +50,7 @@ class DatasetOptions(o.EngineOptions):
     overwrite: o.Overwrite = False
 
 
-@o.takes_options
+@o.takes_options(o.READ_OUTCOMES)
 def route(
     *,
     folder: o.RouterArgument,

@@ -32,28 +32,16 @@ class SearchOptions:
 
     panel: ClassVar[str] = "Search"
 
-    cascade: Annotated[
-        bool,
-        Option("--cascade", help="Consider cascades, which ask several experts and read answers."),
-    ] = False
-    max_calls: Annotated[
-        int, Option(help="Experts that a cascade asks about one query at most.")
-    ] = 4
-    alphas: Annotated[str | None, Option(help="L2 strengths: 0.001,0.01. Default: 1e-4 to 1.")] = (
-        None
-    )
-    margin_factors: Annotated[str, Option(help="Factors of single margins.")] = "0.5,1,2"
+    cascade: Annotated[bool | None, Option("--cascade")] = None
+    max_calls: Annotated[int | None, Option()] = None
+    alphas: Annotated[str | None, Option(help="Strengths to try: 0.001,0.01.")] = None
+    margin_factors: Annotated[str | None, Option(help="Factors of single margins: 0.5,2.")] = None
     paper_grid: Annotated[
         bool, Option("--paper-grid", help="Try margins in steps of 1 within 5 of the theory.")
     ] = False
-    confidence: o.Confidence = 0.95
-    one_standard_error: Annotated[
-        bool, Option(help="Without a stack, take the simplest router within one standard error.")
-    ] = True
-    constant_if_better: Annotated[
-        bool,
-        Option(help="Always ask the best single expert unless the winner's mean cost is lower."),
-    ] = True
+    confidence: o.Confidence = None
+    one_standard_error: Annotated[bool | None, Option()] = None
+    constant_if_better: Annotated[bool | None, Option()] = None
     candidates: Annotated[int, Option(help="Number of candidates to list.")] = 10
 
     def arguments(self) -> dict[str, Any]:
@@ -61,16 +49,19 @@ class SearchOptions:
         if self.candidates < 1:
             rule = f"must be at least 1; got {self.candidates}."
             raise OptionError(parameter="candidates", rule=rule)
-        return {
-            "alphas": o.number_list("alphas", self.alphas),
-            "margin_factors": o.number_list("margin_factors", self.margin_factors),
-            "grid": "paper" if self.paper_grid else "ratios",
-            "one_standard_error": self.one_standard_error,
-            "constant_if_better": self.constant_if_better,
-            "confidence": self.confidence,
-            "cascade": self.cascade,
-            "max_calls": self.max_calls,
-        }
+        grid = None
+        if self.paper_grid:
+            grid = "paper"
+        return o.given(
+            alphas=o.number_list("alphas", self.alphas),
+            margin_factors=o.number_list("margin_factors", self.margin_factors),
+            grid=grid,
+            one_standard_error=self.one_standard_error,
+            constant_if_better=self.constant_if_better,
+            confidence=self.confidence,
+            cascade=self.cascade,
+            max_calls=self.max_calls,
+        )
 
 
 @dataclass(frozen=True)
@@ -79,49 +70,27 @@ class TargetOptions:
 
     panel: ClassVar[str] = "Targets"
 
-    keep_quality: Annotated[
-        float | None, Option(help="Minimum quality, as a share of the best expert's: 0.95.")
-    ] = None
-    max_quality_loss: Annotated[
-        float | None, Option(help="Maximum loss of quality compared with the best expert: 0.01.")
-    ] = None
-    max_dollars: Annotated[
-        float | None, Option(help="Maximum dollars per 1,000 queries, at the highest quality: 2.")
-    ] = None
-    target_probability: Annotated[
-        float,
-        Option(
-            help="Probability with which targets are to be met on new queries, an estimate: 0.5 for a "
-            "router that is expected to meet them, more for more certainty."
-        ),
-    ] = 0.5
-    guarantee: Annotated[
-        float | None,
-        Option(help="Probability with which --max-quality-loss holds, by calibration rows: 0.9."),
-    ] = None
-    calibration_share: Annotated[
-        float, Option(help="Share of the rows that --guarantee keeps for calibration.")
-    ] = 0.5
+    keep_quality: Annotated[float | None, Option()] = None
+    max_quality_loss: Annotated[float | None, Option()] = None
+    max_dollars: Annotated[float | None, Option()] = None
+    target_probability: Annotated[float | None, Option()] = None
+    guarantee: Annotated[float | None, Option()] = None
+    calibration_share: Annotated[float | None, Option()] = None
 
 
-@o.takes_options
+@o.takes_options("mild.tuning.tune:tune", "mild.routers:RouterCV")
 def tune(
     *,
     out: o.Out,
     data: o.Source = None,
-    families: Annotated[
-        str | None,
-        Option(help="linear,regression,knn,clusters,mlp,stack, or all. Default: all but mlp."),
-    ] = None,
+    families: Annotated[str | None, Option()] = None,
     cost: o.CostOptions,
     text: o.TextOptions,
     group: o.Group = None,
     time: o.Time = None,
-    cv: Annotated[int, Option(help="Folds of the cross-validation.")] = 5,
-    safe: Annotated[
-        bool, Option("--safe", help="Save the best constant if routing does not pay.")
-    ] = False,
-    seed: o.Seed = 0,
+    cv: Annotated[int | None, Option()] = None,
+    safe: Annotated[bool | None, Option("--safe")] = None,
+    seed: o.Seed = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
     target: TargetOptions,
@@ -151,7 +120,8 @@ def tune(
     from mild.tuning.tune import tune as search
 
     execution.check()
-    arguments = options.arguments() | router.arguments() | vars(target)
+    arguments = options.arguments() | o.given(**router.arguments(), **vars(target))
+    arguments |= o.given(cv=cv, safe=safe, random_state=seed)
     features = text.features()
     source = OutcomeSource(data, reading, cost, group)
     check_target(out, overwrite)
@@ -162,9 +132,6 @@ def tune(
             text=features,
             time=time,
             families=families,
-            cv=cv,
-            safe=safe,
-            random_state=seed,
             n_jobs=execution.workers(jobs),
             progress=progress,
             **source.arguments,

@@ -39,7 +39,6 @@ COLUMNS = {
     "tokens_estimated__": "bool",
     "answer__": "string",
     "logprob__": "float64",
-    "response__": "string",
 }
 
 T = TypeVar("T")
@@ -186,7 +185,6 @@ def collect_outcomes(
     scorer_timeout: float = 60.0,
     query: str | None = None,
     answer: str | None = None,
-    responses: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
     on_stop: Callable[[int], None] | None = None,
@@ -202,17 +200,16 @@ def collect_outcomes(
         question), a column answer, and perhaps options as columns A, B, C, ... or as a list
     experts : TOML file that names endpoints and programs, or a list of ``Expert``
     out : table to write: .parquet, .csv or .jsonl; None writes none
-    names : experts to ask, as a list or as "a,b"; None for all
-    limit : ask only this many questions, from the first
+    names : experts to ask, as "a,b"; None for all; in Python also a list
+    limit : number of questions to ask, from the first; None for all
     max_spend : dollars that all calls with this ledger may spend together
     ledger : file of the answers; None for OUT.ledger.sqlite, without ``out`` outcomes.ledger.sqlite
     score : "choice", "numeric", "exact" or "contains"; None for what the questions say
-    tolerance : of numeric answers: absolute up to 1, relative beyond
-    scorer, scorer_timeout : scoring command, which reads {query, answer, response} as JSON and prints a
-        number from 0 to 1, and the seconds that it has
-    query, answer : columns of the questions and of their answers, where they have other names
-    responses : whether the table holds columns ``response__<expert>``, as earlier versions wrote them; what
-        was answered is in ``answer__<expert>``
+    tolerance : tolerance of numeric answers: absolute up to 1, relative beyond
+    scorer : scoring command, which reads {query, answer, response} as JSON and prints a number from 0 to 1
+    scorer_timeout : seconds that it has for one score
+    query : column of the questions, where it has another name
+    answer : column of their answers, where it has another name
     overwrite : whether ``out`` may replace a file that was not written from this ledger
     progress : called with (done, total, message)
     on_stop : called at the first Ctrl-C with the number of requests in flight, which are then waited for;
@@ -291,7 +288,7 @@ def collect_outcomes(
             reasons = "; ".join(f"{name}: {reason}" for name, reason in found.items() if reason)
             why = f" ({reasons})" if reasons else ""
             raise DataFileError(f"no expert answered anything{why}; no table was written.")
-        columns = outcome_columns(asked, runs, grades.scores, responses)
+        columns = outcome_columns(asked, runs, grades.scores)
         if target is not None:
             target = write_columns(columns, target, overwrite=True)
             book.record_output(target)
@@ -379,15 +376,14 @@ def outcome_columns(
     questions: Questions,
     runs: Sequence[ExpertRun],
     scores: Sequence[Sequence[float | None]],
-    responses: bool = False,
 ) -> dict[str, Any]:
     """Columns of the table, as Arrow arrays; null where an expert has not answered.
 
     The file's own columns, with the question as ``query`` and its answer as ``answer``, then per expert:
     ``correct__`` (0 or 1; ``score__`` where a command scored), ``cost__`` (dollars, by the prices of the
     experts' file), ``latency_ms__``, ``tokens_in__`` and ``tokens_out__`` (with ``tokens_estimated__``
-    where the expert did not tell all of them), ``answer__`` (what it said), ``logprob__`` (mean over its
-    tokens, where the endpoint tells it) and ``response__``, the same as ``answer__``, if wanted.
+    where the expert did not tell all of them), ``answer__`` (what it said) and ``logprob__`` (mean over
+    its tokens, where the endpoint tells it).
     """
     import pyarrow as pa
 
@@ -413,7 +409,6 @@ def outcome_columns(
             "tokens_estimated__": (any(estimated), estimated),
             "answer__": (True, said),
             "logprob__": (any(mean is not None for mean in logprobs), logprobs),
-            "response__": (responses, said),
         }
         for prefix, (wanted, values) in made.items():
             if wanted:

@@ -81,7 +81,8 @@ def read_outcomes(
         a .npz file of arrays ``X`` and ``costs``, perhaps with ``feature_names`` and ``expert_names``; a
         folder, a pattern or a list of files, which are one table; "-" for the standard input; or a frame:
         anything with ``__arrow_c_stream__`` (pandas, polars, DuckDB, pyarrow)
-    form : one of FORMS; None detects it, and is an error where two formats fit or none
+    form : format of the table: "wide", "endings", "long", "records", "nested", "routerbench", "routellm",
+        "llmrouter", "ledger", "plain" or "numbers"; None detects it
 
         - "wide": ``correct__<model>`` (0, 1) or ``score__<model>`` ([0, 1]; preferred where both are
           there), ``cost__<model>`` in dollars, ``latency_ms__<model>``
@@ -104,14 +105,16 @@ def read_outcomes(
     query : column of the query, or several to be joined by line breaks; None takes the first of
         prompt, question, query, text, instruction, input that is text
     experts : experts to keep, in this order, by name, short name or shell pattern
-    scores, prices, latencies : columns, instead of the usual ones: names and shell patterns separated
-        by commas, a list, or expert -> column (``"large=acc_large,small=acc_small"``). Latencies are
-        seconds unless ``ms`` is a part of the column's name. ``prices`` may also be a file of prices per
-        token (.json, .toml, .csv), or "litellm" for the table of that package
+    scores : score columns, instead of the usual ones: names and shell patterns separated by commas
+        (``"acc_*"``), or ``"large=acc_large,small=acc_small"``; in Python also a list, or expert -> column
+    prices : columns of dollars per query, given like ``scores``; or a file of prices per token (.json,
+        .toml, .csv), or "litellm" for the table of that package
+    latencies : columns of seconds per query, or of milliseconds if ``ms`` is a part of the column's name,
+        given like ``scores``
     vectors : column of lists of numbers, or of float32 as fixed-size binary; None takes embedding,
         embeddings, vector or vectors
-    choices : whether the choices of a column ``question``, in columns A, B, C, ... or in ``options`` or
-        ``choices``, are appended to it, one per line as ``A. ...``: a router must see what the experts saw
+    choices : whether the choices of a column ``question``, in columns A, B, C, ..., or in a column options
+        or choices, are appended to it, one per line as ``A. ...``: a router must see what the experts saw
     tokens : columns of tokens in and out, for prices per token: ``"in_*,out_*"`` with ``*`` for the expert;
         None takes ``tokens_in__<model>`` and ``tokens_out__<model>``
     where : conditions ``"column=value"`` on the rows, a value may be a pattern; those on one column are
@@ -124,11 +127,13 @@ def read_outcomes(
     answer_column : column of the answer in such a table, which becomes columns ``answer__<model>``
     id_column : column that tells equal queries apart in such a table; None takes ``id``, ``query_id``,
         ..., if one is there and does not number the rows
-    answer_kind : how the answers in columns ``answer__<model>`` are compared, one of
-        ``mild.core.answers.KINDS``; None detects it
-    features, costs : columns of a table of numbers, names and patterns separated by commas or a list; None
-        takes ``cost__<model>`` for the costs, and as features all other columns of numbers but identifiers
-        (``id``, ``query_id``, ``index``)
+    answer_kind : how the answers in columns ``answer__<model>`` are compared: "number", "choice", "json",
+        "code", "short_text" or "free_text"; None detects it
+    features : features of a table of numbers, names and patterns separated by commas, such as "age,f_*";
+        None takes all columns of numbers but the costs and identifiers (``id``, ``query_id``, ``index``);
+        in Python also a list
+    costs : whole cost of each expert in a table of numbers, given like ``features``; None takes
+        ``cost__<model>``
 
     Returns
     -------

@@ -724,10 +724,10 @@ def compare(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
-    methods : keys of the methods, as a list or as "ce,mild": ce, cwce, ldam, tdef, mild, mild_tuned,
-        regression, knn, mlp, tune, cascade; None for all. A cascade needs a table with answers (columns
+    methods : methods to compare, one or several of ce, cwce, ldam, tdef, mild, mild_tuned, regression, knn,
+        mlp, tune and cascade; None for all. A cascade needs a table with answers (columns
         ``answer__<expert>``), asks at most 4 experts about a query, and counts what it pays for each
-    n_splits : number of splits; None for 5, or for 1 with ``time``
+    n_splits : number of splits; None for 5, or 1 with ``time``
     test_size : share of the rows in each test set
     groups : column whose equal values are on one side of a split
     time : column of times; the past is learned and the future judged
@@ -737,7 +737,7 @@ def compare(
         its strength, too, and its ``confidence`` is that of the intervals. Without ``families`` it tries
         those of ``mild.tune``; ``random_state``, ``n_jobs`` and ``progress`` are those of the comparison.
         None for ``RouterCV()``
-    random_state : seed
+    random_state : seed of the random numbers
     n_jobs : parallel workers, -1 for all cores; None for all cores if there are 800 rows or more
     progress : callable(done, total, message) or None
 

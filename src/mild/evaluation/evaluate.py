@@ -398,7 +398,7 @@ def evaluate(
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     keep_seen : whether rows stay whose query the router was trained on. By default they are left out where
         they are less than 5 % of the rows; where they are more, they stay, and a warning says so
-    confidence : of the intervals
+    confidence : confidence level of the intervals
     random_state : seed of the intervals
 
     Returns

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, IPvAnyNetwork, PlainValidator, ValidationInfo
 from pydantic.dataclasses import dataclass
 
+from mild.defaults import TARGET_PROBABILITY
 from mild.endpoints.config import read_expert
 from mild.endpoints.config_file import (
     CONFIG,
@@ -94,7 +95,7 @@ class TargetSettings:
     """Largest loss of quality against the best single expert, in units of the score."""
     max_dollars: Amount | None = None
     """Most dollars per 1,000 requests, with the best quality."""
-    target_probability: _Probability = 0.5
+    target_probability: _Probability = TARGET_PROBABILITY
     """Probability with which the target is to hold on new requests, an estimate: with 0.5 it is expected
     to, and with more a safety margin makes it more certain.
     """

@@ -113,7 +113,7 @@ def learn(
     ----------
     router : folder of the router
     ledger : SQLite file, postgresql:// URL, or the mild.toml that names it
-    table : table of outcomes that the router was fitted on; None learns from the ledger only
+    table : table of outcomes that the router was fitted on; None for the ledger only
     accept : "better" promotes if the mean cost is surely less; "cheaper" also if dollars are surely less
         and the error rises by surely less than 0.01
     trust_feedback : whether feedback of clients judges, too, although they choose what they judge

@@ -28,7 +28,7 @@ class LinearRouter(SurrogateRouter):
 
     Parameters
     ----------
-    loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature"
+    loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature".
         "tdef" is MILD with complement rewards and all margins 1. The last five see only which expert
         is cheapest (``ties`` says which of several).
     rewards : "others", "complement", "contrast" or "baseline"; for ``loss="mild"``

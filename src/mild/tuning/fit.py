@@ -46,14 +46,15 @@ def fit(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
-    router : "linear", "regression", "knn", "priced", "constant" or "neural"; or an unfitted
-        router of ``mild.routers``
+    router : "linear", "regression", "knn", "priced", "constant" or "neural"; in Python also an
+        unfitted router of ``mild.routers``
     beta : what asking an expert costs, in wrong answers: ``{"large": 0.5}``; the others cost nothing
-    price_weight, latency_weight : wrong answers that one dollar, and one second, is worth
-    text : "hashing" (the default), "static", "encoder", "hashing+encoder", "vectors" for the vectors of the
-        table, or unfitted features of ``mild.features``
+    price_weight : wrong answers that one dollar is worth
+    latency_weight : wrong answers that one second is worth
+    text : text features: "hashing" (the default), "static", "encoder", "hashing+encoder", or "vectors" for
+        the vectors of the table; in Python also unfitted features of ``mild.features``
     standardize : whether features are scaled to mean 0 and standard deviation 1; None for all but texts
-    random_state : seed
+    random_state : seed of the random numbers
     progress : callable(done, total, message) or None
     **params : parameters of the router, such as ``loss="tdef"`` or ``alpha=0.01``
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mild.artifact import Router
 from mild.artifact.frames import as_frame, default_library, html_table
-from mild.artifact.targets import TARGET_PROBABILITY, Target
+from mild.artifact.targets import Target
 from mild.core.arrays import (
     FloatArray,
     as_python,
@@ -21,6 +21,7 @@ from mild.core.arrays import (
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.data.describing import describe_prices, has_unused_prices
+from mild.defaults import TARGET_PROBABILITY
 from mild.errors import TuningInterruptedWarning, check_arguments
 from mild.features import TextFeatures
 from mild.metrics import Verdict, target_of_choices, verdict_of_choices
@@ -122,13 +123,13 @@ def tune(
     Parameters
     ----------
     data : OutcomeTable, or whatever ``mild.read_outcomes`` takes
-    keep_quality : least quality to reach, as a share of the best expert's
-    max_quality_loss : largest loss of quality against the best expert
-    max_dollars : most dollars per 1,000 queries
+    keep_quality : least quality to reach, as a share of the best expert's: 0.95
+    max_quality_loss : largest loss of quality against the best expert: 0.01
+    max_dollars : most dollars per 1,000 queries, at the highest quality
     target_probability : probability with which these targets are to be met on the same number of new rows,
         an estimate. At 0.5 they are expected to be met; for more certainty the setting meets them on the
         held-out rows by a margin
-    guarantee : probability with which ``max_quality_loss`` holds, by calibration rows
+    guarantee : probability with which ``max_quality_loss`` holds, by calibration rows: 0.9
     calibration_share : share of the rows that a guarantee keeps for calibration
     cascade : whether cascades, which ask several experts and read their answers (columns
         ``answer__<expert>``), are considered beside routers that ask one; the router is a cascade if it is
@@ -144,7 +145,7 @@ def tune(
         ``RouterCV``
     cv : number of folds
     standardize : whether features are scaled to mean 0 and standard deviation 1; None for all but texts
-    random_state : seed
+    random_state : seed of the random numbers
     n_jobs : parallel workers, -1 for all cores; None for all cores if the table has 800 rows or more
     progress : callable(done, total, message) or None
     **params : parameters of the linear router, such as ``loss="tdef"``

@@ -18,7 +18,9 @@ def feedback() -> None:
     """Judge answers of the gateway: import graded batches."""
 
 
+@o.takes_options("mild.gateway.ledger.importing:import_feedback")
 def import_table(
+    *,
     table: Annotated[
         str,
         Argument(
@@ -27,17 +29,8 @@ def import_table(
         ),
     ],
     ledger: Annotated[str, LEDGER] = "mild.toml",
-    rate: Annotated[
-        float | None,
-        Option(
-            metavar="R",
-            help="Probability with which each answer was picked to be judged, if at random. "
-            "Default: the answers were chosen.",
-        ),
-    ] = None,
-    id_column: Annotated[
-        str, Option(metavar="COLUMN", help="Column of the request id.")
-    ] = "request_id",
+    rate: Annotated[float | None, Option(metavar="R")] = None,
+    id_column: Annotated[str | None, Option(metavar="COLUMN")] = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Write scores of answers to the ledger, all or nothing.
@@ -51,5 +44,5 @@ def import_table(
     """
     from mild.gateway.ledger.importing import import_feedback
 
-    found = import_feedback(ledger, table, rate=rate, id_column=id_column)
+    found = import_feedback(ledger, table, rate=rate, **o.given(id_column=id_column))
     emit(found.as_dict(), as_json, lambda: say(found.sentence))

@@ -24,24 +24,16 @@ PortOrNone = Annotated[
 ]
 
 
+@o.takes_options("mild.learning.learn:learn", "mild.gateway.ledger.replaying:replay")
 def learn(
+    *,
     folder: o.RouterArgument,
     ledger: Annotated[str, LEDGER] = "mild.toml",
-    table: Annotated[
-        str | None, Option(metavar="TABLE", help="Table of outcomes that the router was fitted on.")
-    ] = None,
-    accept: Annotated[
-        Accept, Option(help="cheaper: also promote if quality is not worse and dollars are less.")
-    ] = Accept.better,
-    trust_feedback: Annotated[
-        bool, Option("--trust-feedback", help="Judge by feedback of clients, too.")
-    ] = False,
-    all_versions: Annotated[
-        bool, Option("--all-versions", help="Use answers of models that an expert had before, too.")
-    ] = False,
-    min_judged: Annotated[
-        int | None, Option(min=1, metavar="N", help="Judged answers that are needed. Default: 100.")
-    ] = None,
+    table: Annotated[str | None, Option(metavar="TABLE")] = None,
+    accept: Annotated[Accept | None, Option()] = None,
+    trust_feedback: Annotated[bool | None, Option("--trust-feedback")] = None,
+    all_versions: Annotated[bool | None, Option("--all-versions")] = None,
+    min_judged: Annotated[int | None, Option(min=1, metavar="N")] = None,
     since: Since = None,
     until: Until = None,
     dry_run: Annotated[
@@ -54,7 +46,7 @@ def learn(
 
     Judged answers train the new router, weighted by the probability of their expert; the newest rows, which
     neither router saw, judge it. A promoted version serves from now on, and the old one is kept (mild
-    rollback). The gateway is reloaded if one runs here.
+    versions --rollback). The gateway is reloaded if one runs here.
 
     \b
     Exit codes, for cron:
@@ -74,13 +66,11 @@ def learn(
         folder,
         ledger,
         table=table,
-        accept=accept.value,
-        trust_feedback=trust_feedback,
-        all_versions=all_versions,
         min_judged=min_judged,
         since=since,
         until=until,
         dry_run=dry_run,
+        **o.given(accept=accept, trust_feedback=trust_feedback, all_versions=all_versions),
     )
     report = found.as_dict()
     if found.version is not None:

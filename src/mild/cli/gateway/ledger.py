@@ -18,11 +18,10 @@ Ledger = Annotated[
         help="SQLite file, postgresql:// URL, or the mild.toml that names it.", metavar="LEDGER"
     ),
 ]
-Since = Annotated[
-    str | None,
-    Option(metavar="WHEN", help="Start: 2026-11-01, 2026-11-01T12:30 (UTC), or 7d, 12h ago."),
-]
-Until = Annotated[str | None, Option(metavar="WHEN", help="End (exclusive), given like --since.")]
+# Help and default are those of the parameters of ``replay``.
+Since = Annotated[str | None, Option(metavar="WHEN")]
+Until = Annotated[str | None, Option(metavar="WHEN")]
+SPAN = "mild.gateway.ledger.replaying:replay"
 
 
 def ledger() -> None:
@@ -34,8 +33,9 @@ def ledger() -> None:
     """
 
 
+@o.takes_options(SPAN)
 def show(
-    ledger: Ledger, since: Since = None, until: Until = None, as_json: o.AsJson = False
+    *, ledger: Ledger, since: Since = None, until: Until = None, as_json: o.AsJson = False
 ) -> None:
     """Summarize a ledger: requests, dollars, outcomes, experts, latency.
 
@@ -53,7 +53,9 @@ def show(
     emit(found, as_json, lambda: _show_summary(found))
 
 
+@o.takes_options(SPAN)
 def export(
+    *,
     ledger: Ledger,
     out: Annotated[
         str,

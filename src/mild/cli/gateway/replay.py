@@ -14,47 +14,22 @@ from mild.cli.gateway.ledger import Ledger, Since, Until
 from mild.errors import counted
 
 
+@o.takes_options("mild.gateway.ledger.replaying:replay")
 def replay(
+    *,
     ledger: Ledger,
     router: o.RouterFolder,
-    queries: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Table of request_id and query, if the ledger has no texts."),
-    ] = None,
-    text_column: Annotated[
-        str | None,
-        Option(metavar="COLUMN", help="Column of the query in --queries."),
-    ] = None,
-    feedback: Annotated[
-        str | None,
-        Option(
-            metavar="FILE|ledger",
-            help="Table of request_id and error, score or correct, in [0, 1]; or `ledger`: the graded "
-            "samples in the ledger.",
-        ),
-    ] = None,
-    trust_feedback: Annotated[
-        bool,
-        Option("--trust-feedback", help="Use feedback of clients in the ledger, too."),
-    ] = False,
-    id_column: Annotated[
-        str, Option(metavar="COLUMN", help="Column of the request id in these tables.")
-    ] = "request_id",
-    price_weight: Annotated[
-        float | None,
-        Option(
-            metavar="W",
-            help="Cost of one dollar, in errors, for the decisions of a priced router and, with "
-            "--feedback, for the estimates. Default: the router's, or the trade-off of its target.",
-        ),
-    ] = None,
-    explore: Annotated[
-        float, Option(metavar="SHARE", help="Exploration rate of both routers.")
-    ] = 0.0,
+    queries: Annotated[Path | None, Option(metavar="FILE")] = None,
+    text_column: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    feedback: Annotated[str | None, Option(metavar="FILE|ledger")] = None,
+    trust_feedback: Annotated[bool | None, Option("--trust-feedback")] = None,
+    id_column: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    price_weight: Annotated[float | None, Option(metavar="W")] = None,
+    explore: Annotated[float | None, Option(metavar="SHARE")] = None,
     since: Since = None,
     until: Until = None,
-    confidence: o.Confidence = 0.95,
-    seed: o.Seed = 0,
+    confidence: o.Confidence = None,
+    seed: o.Seed = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Estimate what another router would have cost on the traffic in a ledger.
@@ -78,14 +53,16 @@ def replay(
         queries=queries,
         text_column=text_column,
         feedback=feedback,
-        trust_feedback=trust_feedback,
-        id_column=id_column,
         price_weight=price_weight,
-        explore=explore,
         since=since,
         until=until,
-        confidence=confidence,
-        random_state=seed,
+        **o.given(
+            trust_feedback=trust_feedback,
+            id_column=id_column,
+            explore=explore,
+            confidence=confidence,
+            random_state=seed,
+        ),
     ).as_dict()
     emit(found, as_json, lambda: _show_replay(found))
 

@@ -15,7 +15,9 @@ from mild.cli.gateway.ledger import shown_moment
 Port = Annotated[int, Option(min=1, max=65535, help="Port of the gateway here, to reload it.")]
 
 
+@o.takes_options("mild.artifact:rollback")
 def versions(
+    *,
     folder: o.RouterArgument,
     rollback: Annotated[
         int | None,
@@ -25,10 +27,7 @@ def versions(
             show_default=False,
         ),
     ] = None,
-    why: Annotated[
-        str | None,
-        Option(metavar="TEXT", help="Reason for --rollback, which mild versions shows later."),
-    ] = None,
+    why: Annotated[str | None, Option(metavar="TEXT")] = None,
     port: Port = 6060,
     as_json: o.AsJson = False,
 ) -> None:

@@ -39,7 +39,7 @@ class Replay:
     verdict : whether the new router is better: ``pays`` (True, False, or None if it is not clear),
         ``sentence`` and ``reason``
     cost : what a cost is: "dollars", or "error + W * dollars"
-    confidence : of the intervals
+    confidence : confidence level of the intervals
     estimates : per quantity (cost, dollars, errors, failures) and method (keys of ``METHODS``) the
         ``mean``, ``low``, ``high`` and ``standard_error``
     overlap : how much the log says about the new router
@@ -117,19 +117,20 @@ def replay(
     ----------
     ledger : SQLite file, postgresql:// URL, or the mild.toml that names it
     router : folder of a saved router, or a ``Router``; it must read text
-    queries : table of the request id and the query, if the ledger has no texts: a file or a frame
+    queries : table of the request id and the query, if the ledger has no texts; in Python also a frame
     text_column : column of the query in ``queries``
-    feedback : table of the request id and error, score or correct, in [0, 1]: a file or a frame; or
-        "ledger" for the feedback in the ledger. Of that, only answers that were picked at random are used,
-        each weighted by the inverse of its rate
+    feedback : table of the request id and error, score or correct, in [0, 1]; or "ledger" for the feedback
+        in the ledger. Of that, only answers that were picked at random are used, each weighted by the
+        inverse of its rate; in Python also a frame
     trust_feedback : whether "ledger" also uses answers that were judged by choice, such as by clients
     id_column : column of the request id in these tables
     price_weight : cost of one dollar, in errors, for the decisions of a priced router and, with
-        ``feedback``, for the estimates; None for the router's, or for the trade-off of its target
+        ``feedback``, for the estimates; None for the router's, or the trade-off of its target
     explore : exploration rate of both routers
-    since, until : span of time, ``until`` exclusive: seconds since 1970, a datetime, or text such as
-        "2026-11-01", "2026-11-01T12:30" (UTC) or "7d" ago
-    confidence : of the intervals
+    since : start of the span of time: 2026-11-01, 2026-11-01T12:30 (UTC), or 7d, 12h ago; in Python also
+        seconds since 1970, or a datetime
+    until : its end, which does not belong to it, given like ``since``
+    confidence : confidence level of the intervals
     random_state : seed of the cost model's folds
 
     Returns
