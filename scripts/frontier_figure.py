@@ -124,11 +124,14 @@ def main() -> None:
 
 
 def expert_names(folder: Path) -> list[str]:
-    """The experts of the table, in the order of its columns."""
+    """The experts of the table, in its order."""
     import pyarrow.parquet as pq
 
+    from mild.data.expert_order import name_order
+
     columns = pq.read_schema(folder / "bfcl_answers.parquet").names
-    return [name.removeprefix("answer__") for name in columns if name.startswith("answer__")]
+    names = [name.removeprefix("answer__") for name in columns if name.startswith("answer__")]
+    return [names[index] for index in name_order(names)]
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from experiments.llm.run import (
 )
 from experiments.paper import BETA
 from experiments.show import print_tables
+from mild.artifact.expert_names import match_experts
 from mild.cli.options import takes_options
 from mild.data import read_outcomes
 from mild.errors import OptionError, check_option
@@ -98,12 +99,14 @@ def experiment(
     if experts is None:
         trio = ordered_trio(outcomes.expert_names)
         outcomes = read_outcomes(table, experts=trio, vectors=column)
+    else:
+        trio = match_experts(experts, outcomes.expert_names)
     request = Request(
         name,
         outcomes,
         label or table.stem,
         results,
-        BETA if beta is None else parse_beta(beta, outcomes.expert_names),
+        BETA if beta is None else parse_beta(beta, trio),
         tuple(cost or ()),
         tuple(map(Method.parse, method or ())),
         seeds,
@@ -117,6 +120,7 @@ def experiment(
         trained,
         jobs,
         validation,
+        tuple(trio),
     )
     with progress_bar(name) as progress:
         records = run(request, progress)

@@ -21,10 +21,12 @@ from experiments.images.problem import judged, reference
 from experiments.paper import BETA, QWEN
 from experiments.records import SCHEMA, DivergedError, Record, ResultsFile, cell_key, surroundings
 from mild.artifact.expert_names import match_expert
+from mild.core.arrays import FloatArray
 from mild.core.costs import REWARDS
 from mild.core.decisions import decide
 from mild.data import OutcomeTable
 from mild.data.data_quality import duplicate_groups
+from mild.data.outcome_table import outcomes_fingerprint
 from mild.data.splits import Split, folds, joined_groups, random_splits
 from mild.errors import DataFileError, InvalidInputError, check_option
 from mild.features import make_features
@@ -88,8 +90,10 @@ class Noise:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """An experiment on a table of outcomes of three experts, from strong to tiny, every score known.
+    """An experiment on a table of outcomes of three experts, every score known.
 
+    ``experts`` are the names of the three, from strong to tiny; none for those of ``ordered_trio``. All
+    arrays have the experts in this order, whatever their order in the table.
     ``skew`` is the share of the rows on which the first expert is to be cheapest, for "extreme"; ``alphas``
     are strengths of the penalty to choose from by cross-validation; with ``validation`` a fifth of the
     training rows of each split is judged on in place of its test rows; the command's options explain the
@@ -114,11 +118,12 @@ class Request:
     transformer: dict[str, Any] = field(default_factory=dict)
     jobs: int | None = None
     validation: bool = False
+    experts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_option("experiment", self.experiment, EXPERIMENTS)
         check_option("features", self.features, FEATURES)
-        names, scores = self.table.expert_names, self.table.scores
+        names, scores = self.expert_names, self.scores
         if len(names) != 3 or len(self.beta) != 3 or not all(0 <= b < math.inf for b in self.beta):
             raise InvalidInputError(
                 f"these experiments need three experts, from strong to tiny, and a finite cost of 0 or "
@@ -141,6 +146,28 @@ class Request:
                 raise InvalidInputError(f"{name} is out of range; got {value}.")
         if self.features == "transformer" and any(m.margins == "grid" for m in self.methods):
             raise InvalidInputError("margins 'grid' take a network per point; use 'tuned' instead.")
+
+    @property
+    def expert_names(self) -> list[str]:
+        """The experts, from strong to tiny."""
+        return list(self.experts) or ordered_trio(self.table.expert_names)
+
+    @property
+    def scores(self) -> FloatArray:
+        """Scores (n_rows, 3), in the order of ``expert_names``."""
+        scores, _, _ = self.table.outcomes_of(self.expert_names)
+        return scores
+
+    def fingerprint(self) -> str:
+        """The fingerprint of the table with its experts in the order of ``expert_names``."""
+        table, names = self.table, self.expert_names
+        order = [table.expert_names.index(name) for name in names]
+        arrays: dict[str, Any] = {}
+        for name in ("scores", "prices", "latencies"):
+            values = getattr(table, name)
+            arrays[name] = None if values is None else values[:, order]
+        arrays["vectors"] = table.vectors
+        return outcomes_fingerprint(names, table.queries, arrays)
 
     @property
     def cells(self) -> list[tuple[int, str, Noise | None, Method]]:
@@ -172,7 +199,7 @@ class _Runner:
 
     def __init__(self, request: Request, results: ResultsFile) -> None:
         self.request, self.results = request, results
-        self.errors = 1.0 - request.table.scores
+        self.errors = 1.0 - request.scores
         queries = request.table.queries
         some = any(query.strip() for query in queries)
         self.groups = joined_groups(duplicate_groups(queries)) if some else np.arange(len(queries))
@@ -232,7 +259,7 @@ class _Runner:
 
     def entry(self, seed: int, cost: str, noise: Noise | None, method: Method) -> dict[str, Any]:
         """The cell of a record."""
-        request, names = self.request, self.request.table.expert_names
+        request, names = self.request, self.request.expert_names
         paper = tuple(name.casefold() for name in names) == tuple(n.casefold() for n in QWEN)
         skew = None
         if self.added is not None and cost == "cost":
@@ -241,9 +268,9 @@ class _Runner:
             **({"validation": True} if request.validation else {}),
             "table": request.experiment,
             "dataset": request.name,
-            "data": request.table.fingerprint()[:16],
+            "data": request.fingerprint()[:16],
             "setup": "qwen2.5" if paper else "other",
-            "coverage": [round(float(value), 4) for value in request.table.scores.mean(axis=0)],
+            "coverage": [round(float(value), 4) for value in request.scores.mean(axis=0)],
             "experts": "language models",
             "models": list(names),
             "cost": cost,

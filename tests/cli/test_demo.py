@@ -34,7 +34,7 @@ def test_every_step_is_a_command_whose_result_is_kept(mild, quick, monkeypatch, 
     assert results[2]["verdict"]["pays"] is True
     assert [results[k]["expert"] for k in (3, 4)] == ["rules", "gemma3"]
     assert (tmp_path / found["report"]).read_text().startswith("<!DOCTYPE html>")
-    assert load(tmp_path / "mild-demo" / "router").expert_names == ["smollm2", "gemma3", "rules"]
+    assert load(tmp_path / "mild-demo" / "router").expert_names == ["gemma3", "rules", "smollm2"]
 
 
 def test_a_folder_with_other_files_is_refused_before_any_work(mild, quick, tmp_path):

@@ -810,23 +810,30 @@ class OutcomeTable:
         >>> table.fingerprint() == table.take(range(40)).fingerprint()
         True
         """
-        digest = hashlib.sha256()
-        for texts in (self.expert_names, self.queries):
-            digest.update(f"{len(texts)} texts;".encode())
-            for text in texts:
-                encoded = text.encode()
-                digest.update(b"%d:" % len(encoded) + encoded)
         names = [
             name for name in ROW_ARRAYS if name != "given_costs" or self.given_costs is not None
         ]
-        for name in names:
-            values = getattr(self, name)
-            digest.update(f"{name} {None if values is None else values.shape};".encode())
-            if values is not None:
-                # All NaN are equal, and so are 0 and -0.
-                plain = np.where(np.isnan(values), np.nan, values + 0.0)
-                digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
-        return digest.hexdigest()
+        arrays = {name: getattr(self, name) for name in names}
+        return outcomes_fingerprint(self.expert_names, self.queries, arrays)
+
+
+def outcomes_fingerprint(
+    expert_names: Sequence[str], queries: Sequence[str], arrays: Mapping[str, FloatArray | None]
+) -> str:
+    """``OutcomeTable.fingerprint`` of experts in any order, and of arrays by name."""
+    digest = hashlib.sha256()
+    for texts in (expert_names, queries):
+        digest.update(f"{len(texts)} texts;".encode())
+        for text in texts:
+            encoded = text.encode()
+            digest.update(b"%d:" % len(encoded) + encoded)
+    for name, values in arrays.items():
+        digest.update(f"{name} {None if values is None else values.shape};".encode())
+        if values is not None:
+            # All NaN are equal, and so are 0 and -0.
+            plain = np.where(np.isnan(values), np.nan, values + 0.0)
+            digest.update(plain.astype(plain.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
 
 
 def number_table(found: NumberColumns) -> OutcomeTable:

@@ -20,7 +20,7 @@ ASKED = {
 
 def test_the_router_travels_with_the_package():
     router = demo_router()
-    assert router.expert_names == list(STAND_INS)
+    assert set(router.expert_names) == set(STAND_INS)
     chosen = router.predict_texts(list(ASKED))
     assert [router.expert_names[k] for k in chosen] == [name for name, _ in ASKED.values()]
 
