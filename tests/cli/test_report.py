@@ -115,7 +115,7 @@ def test_a_comparison_is_rendered_alone_or_beside(mild, router, outcomes, tmp_pa
     results = tmp_path / "results.json"
     done = mild(
         "compare", outcomes / "all.parquet", "--price-weight", 5, "--method", "ce", "--splits", 2,
-        "--cv", 3, "--out", results,
+        "--out", results,
     )  # fmt: skip
     assert done.code == 0, done.err
     alone = mild("report", results, "--out", tmp_path / "a.html")

@@ -215,8 +215,8 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     assert target["quality"] >= 2 * target["best_quality"]
     assert done.out.count("Target met on held-out rows") == 1
     assert "(a trade-off for keep_quality 2)" in done.out
-    assert mild("show", out, "--json").json()["notes"]["target"] == target
-    assert "keep_quality 2" in mild("show", out).out
+    assert mild("explain", out, "--json").json()["notes"]["target"] == target
+    assert "keep_quality 2" in mild("explain", out).out
     explained = mild("explain", out, COOKING, "--json").json()
     assert explained["target"] == target
     assert explained["expert"] == "cook"
