@@ -64,8 +64,10 @@ def checked(root: Path, version: str, date: str) -> str:
     if git(root, "tag", "--list", f"v{version}"):
         raise ReleaseError(f"The tag v{version} exists.")
     new = parsed(version)
-    # The tree may already have the version that is released now.
-    current = re.search(r'^__version__ = "(.+)"', (root / VERSION).read_text("utf-8"), re.MULTILINE)
+    # The tree may already have the version that is released now, or be on the way to it: 0.10.0.dev0.
+    current = re.search(
+        r'^__version__ = "(.+?)(\.dev\d+)?"', (root / VERSION).read_text("utf-8"), re.MULTILINE
+    )
     if current and new < parsed(current[1]):
         raise ReleaseError(f"The version is {current[1]}; {version} goes back.")
     for tag in git(root, "tag", "--list", "v*").split():

@@ -62,6 +62,15 @@ def test_a_release_names_the_version_everywhere_and_tags_it(repository):
     assert parts[3] == CHANGELOG.split("## [")[2]
 
 
+def test_a_version_in_development_can_be_released(repository) -> None:
+    file = repository / "src" / "mild" / "_version.py"
+    file.write_text('__version__ = "0.10.0.dev0"\n')
+    git(repository, "commit", "--quiet", "--all", "--message", "Development")
+    assert release(repository, "0.9.5") == 1
+    assert release(repository, "0.10.0") == 0
+    assert file.read_text() == '__version__ = "0.10.0"\n'
+
+
 def dirty(root: Path) -> None:
     (root / "new.txt").write_text("new")
 

@@ -104,7 +104,7 @@ def read_outcomes(
         Scores are numbers in [0, 1], truth values, or words: yes and no, right and wrong, pass and fail
     query : column of the query, or several to be joined by line breaks; None takes the first of
         prompt, question, query, text, instruction, input that is text
-    experts : experts to keep, in this order, by name, short name or shell pattern
+    experts : experts to keep, by name, short name or shell pattern
     scores : score columns, instead of the usual ones: names and shell patterns separated by commas
         (``"acc_*"``), or ``"large=acc_large,small=acc_small"``; in Python also a list, or expert -> column
     prices : columns of dollars per query, given like ``scores``; or a file of prices per token (.json,
