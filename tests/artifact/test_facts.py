@@ -35,7 +35,7 @@ def test_what_the_fit_was_told_is_listed(table):
     facts = mild.fit(table).facts
     assert {name: facts[name] for name in told} == told
     assert facts["fitted on"].startswith("120 rows, fingerprint ")
-    assert facts["margins in use"].startswith("small ")
+    assert facts["margins in use"].startswith("large ")
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_frames_come_back_in_the_kind_they_came_in(collect, kind):
 def test_what_is_known_is_neither_asked_nor_paid_again(collect):
     assert collect(limit=2, names=["four"]).spent == 0.5
     found = collect(names="seven, four")
-    assert found.table.expert_names == ["seven", "four"]
+    assert found.table.expert_names == ["four", "seven"]
     assert (found.spent, found.cached) == (1.75, 2)
     assert collect().spent == 0
 

@@ -109,5 +109,5 @@ def test_answers_are_columns_of_the_table():
     table = read_outcomes(pa.table(outcome_columns(QUESTIONS, make_runs(), SCORES)))
     assert table.column("answer__small") == ["zero", None, "two"]
     assert table.column("logprob__small") == [-0.5, None, None]
-    assert (table.answers.codes >= 0).tolist() == [[True, False], [False, True], [True, False]]
+    assert (table.answers.codes >= 0).tolist() == [[False, True], [True, False], [False, True]]
     assert "logprob__rules" not in table.columns.column_names

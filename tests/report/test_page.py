@@ -246,7 +246,7 @@ def test_marks_that_turn_the_text_around_are_dropped():
 def test_names_break_behind_underscores_and_markup_in_them_is_text():
     document = document_of(cost_router(), *larger_case(150))
     document["regrets"]["rows"][0]["group"] = "world_<b>history"
-    assert "<little>world_<wbr>&lt;b&gt;history</little>" in render(document)
+    assert "<small>world_<wbr>&lt;b&gt;history</small>" in render(document)
 
 
 def test_a_lower_loss_is_better_where_a_table_has_only_costs():
