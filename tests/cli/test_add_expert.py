@@ -11,7 +11,7 @@ from mild.data.datasets import load_outcomes
 @pytest.fixture
 def files(tmp_path):
     table = load_outcomes().take(range(0, 1500, 3))
-    known = table.with_experts(table.expert_names[:2])
+    known = table.with_experts([name for name in table.expert_names if name != "rules"])
     fit(known, router="regression", alpha=100.0).save(tmp_path / "router")
     own = table.take(np.arange(0, table.rows, table.rows // 60)).with_experts(["rules"])
     write_outcomes(own, tmp_path / "graded.parquet")
@@ -30,7 +30,7 @@ def test_a_new_version_serves_and_a_dry_run_writes_nothing(mild, files):
     assert {key: found[key] for key in ("cost", "gain")} == {
         key: dry[key] for key in ("cost", "gain")
     }
-    assert load(files / "router").expert_names[-1] == "rules"
+    assert load(files / "router").expert_names.count("rules") == 1
     assert load(files / "router", version=1).n_experts == 2
 
 

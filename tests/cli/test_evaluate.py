@@ -17,7 +17,7 @@ def test_the_figures_are_those_of_the_metrics(mild, tables, fitted):
     assert report["summary"]["loss"] == deferral_loss(table.given_costs, chosen)
     assert report["summary"]["constant_loss"] == best_constant(table.given_costs).cost
     assert report["rows"] == 160
-    assert report["experts"] == ["small", "medium", "large"]
+    assert report["experts"] == ["large", "medium", "small"]
     assert report["same_data_as_fit"] is False
     gap = report["summary"]["loss"] - report["summary"]["constant_loss"]
     assert report["verdict"]["estimate"] == pytest.approx(gap)
@@ -64,7 +64,7 @@ def test_an_expert_without_costs_is_named(mild, tables, fitted):
     del columns["cost__medium"]
     done = mild("evaluate", tables.write(columns, "less.csv"), "--router", fitted)
     assert done.code == 1
-    assert "the table has no medium, only small, large" in done.err
+    assert "the table has no medium, only large, small" in done.err
 
 
 def test_a_missing_feature_is_named(mild, tables, fitted):

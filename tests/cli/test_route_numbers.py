@@ -12,7 +12,7 @@ from cascade_cases import cascade_router
 from mild.artifact import load
 from mild.data import read_outcomes
 
-SHARES = ["p__small", "p__medium", "p__large"]
+SHARES = ["p__large", "p__medium", "p__small"]
 
 
 @pytest.fixture

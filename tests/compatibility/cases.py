@@ -476,7 +476,7 @@ REFUSED: dict[str, tuple[list[Any], list[str]]] = {
     ),
     "unknown_expert": (
         ["fit", "tables/log.csv", "--out", "r", "--beta", "chef=1"],
-        ["chef", "adder, poet, cook"],
+        ["chef", "adder, cook, poet"],
     ),
     "negative_price_weight": (
         ["fit", "tables/log.csv", "--out", "r", "--price-weight", -1],

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from mild.data import read_outcomes
-from mild.data.data_quality import ScoreCounts
 from table_cases import kinds
 
 
@@ -50,16 +45,6 @@ def test_rows_in_which_all_tie_are_counted():
     )
     assert findings["ties"].count == 2
     assert "2 rows are ties (50.0 %)" in findings["ties"].sentence
-
-
-CELLS = st.sampled_from([0.0, 0.5, 1.0, np.nan])
-
-
-@given(scores=arrays(np.float64, (7, 3), elements=CELLS), cut=st.integers(0, 7))
-def test_counts_of_pieces_add_up_to_those_of_the_table(scores, cut):
-    names = ["x", "y", "z"]
-    pieces = ScoreCounts.of(scores[:cut]) + ScoreCounts.of(scores[cut:])
-    assert pieces.findings(names) == ScoreCounts.of(scores).findings(names)
 
 
 def test_unknown_prices_are_kept_and_counted_where_an_answer_is():

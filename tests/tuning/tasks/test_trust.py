@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from io import BytesIO
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -213,16 +212,6 @@ def test_damaged_tensors_of_novelty_are_refused(fitted, tmp_path, name, array):
     damaged = replace(router, novelty=replace(router.novelty, **{name: array}))
     with pytest.raises(ArtifactError, match=f"novelty.{name}"):
         load(save(damaged, tmp_path / "bad"))
-
-
-def test_a_record_of_the_earlier_score_is_left_out(fitted, tmp_path):
-    router = load(fitted("regression")[2])
-    tensors = router.novelty.tensors()
-    tensors["quantiles"] = tensors.pop("score_quantiles")
-    old = replace(router, novelty=SimpleNamespace(tensors=lambda: tensors))
-    again = load(save(old, tmp_path / "old"))
-    assert again.novelty is None
-    assert again.route(FAR) == router.route(FAR)
 
 
 def test_vectors_are_novel_by_their_distance(tmp_path):
