@@ -98,6 +98,9 @@ class Decoder:
         if len(self._margin_list) < shifted.size:
             return self._largest_of_one(self._lumped_weights(table))
         weights = _eliminate(table.tolist(), self._margin_list, self.surrogate.tau)
+        largest = max(weights)
+        if weights.count(largest) == 1:
+            return weights.index(largest)
         return max(self._best_first_list, key=weights.__getitem__)
 
     def _largest_of_one(self, values: FloatArray) -> int:
