@@ -36,7 +36,7 @@ def test_json_holds_the_same(mild, fitted):
     meta = json.loads((fitted / "router.json").read_text())
     for key in ("kind", "settings", "estimator", "data", "tensors", "created"):
         assert report[key] == meta[key]
-    assert report["experts"] == ["small", "medium", "large"]
+    assert report["experts"] == ["large", "medium", "small"]
     assert len(report["margins"]) == 3
     assert set(report["bytes"]) == {"router.json", "tensors.safetensors"}
 

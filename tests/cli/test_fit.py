@@ -18,7 +18,7 @@ def test_a_router_is_fitted_saved_and_described(mild, tables):
     assert "columns left out (text, or identifiers of rows): id." in done.err
     router = load(tables.folder / "router")
     table = read_outcomes(tables.log)
-    assert router.expert_names == ["small", "medium", "large"]
+    assert router.expert_names == ["large", "medium", "small"]
     assert router.feature_names == ["f_0", "f_1", "f_2", "f_3"]
     assert router.info.kind == "standardized"
     assert router.info.data == DataInfo(fingerprint(table.vectors, table.given_costs), 240)
@@ -75,7 +75,7 @@ def test_columns_are_chosen_by_pattern(mild, tables):
     assert done.code == 0, done.err
     router = load(tables.folder / "r")
     assert router.feature_names == ["f_0", "f_1"]
-    assert router.expert_names == ["small", "large"]
+    assert router.expert_names == ["large", "small"]
 
 
 @pytest.mark.parametrize(
