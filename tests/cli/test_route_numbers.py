@@ -99,7 +99,7 @@ def test_what_cannot_be_done_is_one_sentence(mild, fitted, tables, words, said):
 def test_a_table_without_the_features_is_refused(mild, fitted, tables):
     done = mild("route", fitted, tables.write({"f_0": [1.0]}, "short.csv"))
     assert done.code == 1
-    assert "features must name columns of the file; 'f_1' is not one" in done.err
+    assert "there must be a column 'f_1', which the router reads; found f_0" in done.err
 
 
 def test_the_first_step_of_a_cascade_is_a_column(mild, tables):
@@ -109,3 +109,14 @@ def test_the_first_step_of_a_cascade_is_a_column(mild, tables):
         ("small", "small", "medium")
     }
     assert done.err.count("first step") == 1
+
+
+def test_columns_are_copied_and_options_of_queries_are_refused(mild, tables, fitted):
+    out = tables.folder / "kept.csv"
+    assert mild("route", fitted, tables.new, "--out", out, "--keep", "id").code == 0
+    assert out.read_text(encoding="utf-8").split(",", 1)[0].strip('"') == "id"
+    for words in (["--query", "q"], ["--skip-bad"], ["--engine", "ray"], ["--vectors", "v"]):
+        done = mild("route", fitted, tables.new, "--out", tables.folder / "no.csv", *words)
+        assert done.code == 1
+        assert words[0] in done.err
+        assert not (tables.folder / "no.csv").exists()

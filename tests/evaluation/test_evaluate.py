@@ -17,6 +17,7 @@ from mild.data.datasets import load_outcomes
 from mild.errors import InvalidInputError, MildError, OutputExistsError
 from mild.evaluation.displays import FrontierDisplay
 from mild.report import render
+from mild.routers import LinearRouter
 from outcome_cases import make_columns
 
 mpl.use("Agg")
@@ -315,3 +316,16 @@ def test_the_search_of_a_comparison_has_its_folds_its_confidence_and_its_familie
     assert [one["alpha"] for one in tuned.found] == [one["alpha"] for one in regression.found]
     assert not hasattr(search, "policy_")
     assert search.cv == 2
+
+
+def test_a_router_without_names_of_experts_is_refused_on_a_table_with_names():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
+    router = LinearRouter().fit(X, costs)
+    named = OutcomeTable.from_arrays(X, costs, expert_names=["small", "large"])
+    with pytest.raises(InvalidInputError, match="array of costs") as error:
+        mild.evaluate(router, named, keep_seen=True)
+    assert error.value.code == "invalid_router"
+    unnamed = OutcomeTable.from_arrays(X, costs)
+    assert mild.evaluate(router, unnamed, keep_seen=True).as_dict()["summary"]["loss"] < 0.1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # Files that the choices of a router of numbers can be written to.
 TABLE_OUTPUTS = (".csv", ".parquet", ".jsonl")
+# Tables that are read to route lines, but not as data sets.
+OTHER_TABLES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".feather", ".xlsx", ".npz")
 # Number of unreadable lines that are reported one by one.
 NAMED_LINES = 5
 
@@ -48,6 +51,16 @@ class DatasetOptions(o.EngineOptions):
     vectors: o.Vectors = None
     features: o.Features = None
     overwrite: o.Overwrite = False
+
+    @property
+    def kept_columns(self) -> list[str]:
+        """Names of the columns to copy."""
+        names = []
+        for part in self.keep or ():
+            for name in part.split(","):
+                if name.strip():
+                    names.append(name.strip())
+        return names
 
 
 @o.takes_options(o.READ_OUTCOMES)
@@ -137,8 +150,17 @@ def route(
         )
     router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
     if router.text is None and (out is None or table_suffix(out) in TABLE_OUTPUTS):
-        _refuse(lines, "is for queries, and this router was fitted on numbers")
-        _route_numbers(router, file, where, out, dataset.overwrite, probabilities, as_json)
+        reads_numbers = "is for queries, and this router was fitted on numbers"
+        _refuse(lines, reads_numbers)
+        if query is not None:
+            raise OptionError(f"--query {reads_numbers}.", parameter="query")
+        if skip_bad:
+            raise OptionError(f"--skip-bad {reads_numbers}.", parameter="skip_bad")
+        needs_folder = "is for data sets, and needs --out FOLDER"
+        _refuse(dataset, needs_folder, allowed=("overwrite", "keep"))
+        if dataset.keep and out is None:
+            raise OptionError("--keep needs --out.", parameter="keep")
+        _route_numbers(router, file, where, out, dataset, probabilities, as_json)
         return
     if out is None:
         _refuse(dataset, "needs --out FOLDER and a parquet dataset")
@@ -151,6 +173,16 @@ def route(
         _refuse(lines, "is for lines; leave it out with --out")
         if file == "-":
             raise OptionError("FILE must be a parquet file, a folder or a pattern with --out.")
+        if table_suffix(out) in TABLE_OUTPUTS:
+            raise OptionError(
+                f"--out must be a folder, which gets Parquet files; got the name of a file, {out}.",
+                parameter="out",
+            )
+        if table_suffix(file) in OTHER_TABLES:
+            raise OptionError(
+                f"FILE must be Parquet with --out; got {file}. Leave --out out and redirect the output, or "
+                f"convert the file: mild data convert {file} queries.parquet"
+            )
     shared: dict[str, Any] = {
         "query": query,
         "skip_bad": skip_bad,
@@ -166,10 +198,10 @@ def route(
         raise typer.Exit(1)
 
 
-def _refuse(options: LineOptions | DatasetOptions, why: str) -> None:
-    """Raise an error if one of the options was given."""
+def _refuse(options: LineOptions | DatasetOptions, why: str, allowed: Sequence[str] = ()) -> None:
+    """Raise an error if one of the options was given that is not allowed."""
     for field in fields(options):
-        if getattr(options, field.name) != field.default:
+        if field.name not in allowed and getattr(options, field.name) != field.default:
             raise OptionError(f"--{field.name.replace('_', '-')} {why}.", parameter=field.name)
 
 
@@ -178,21 +210,25 @@ def _route_numbers(
     file: str,
     where: list[str] | None,
     out: str | None,
-    overwrite: bool,
+    dataset: DatasetOptions,
     probabilities: bool,
     as_json: bool,
 ) -> None:
     """Route the rows of a table of numbers to stdout as JSON lines, or to a file as a table."""
     from mild.data import check_output, write_columns
     from mild.data.number_tables import read_features
-    from mild.data.tables import naming
+    from mild.data.tables import choose_columns, naming
     from mild.distributed.streaming import Query, decision_lines
     from mild.errors import counted
 
     if out is not None:
-        check_output(out, overwrite)
+        check_output(out, dataset.overwrite)
     with naming(file):
         X, table = read_features(file, router.feature_names, where)
+        copied = {}
+        if dataset.kept_columns:
+            for name in choose_columns("keep", dataset.kept_columns, table.column_names):
+                copied[name] = table[name]
     names = router.expert_names
     if router.cascade is not None:
         note(FIRST_STEP_NOTE)
@@ -207,8 +243,8 @@ def _route_numbers(
         asked = [f"{name} {count:,}" for name, count in zip(names, counts, strict=True) if count]
         note(f"{counted(len(X), 'row')}: {', '.join(asked)}.", "routed")
         return
-    columns = router.predict_table(X)
-    written = write_columns(columns, out, overwrite)
+    columns = {**copied, **router.predict_table(X)}
+    written = write_columns(columns, out, dataset.overwrite)
     shares = {name: columns["expert"].count(name) / len(X) for name in names}
 
     def show() -> None:
@@ -277,7 +313,6 @@ def _route_dataset(
     from mild.distributed.routing import route_dataset
     from mild.errors import counted
 
-    kept = [name.strip() for part in options.keep or () for name in part.split(",")]
     with progress_bar("Routing") as progress:
         summary = route_dataset(
             router,
@@ -285,7 +320,7 @@ def _route_dataset(
             out,
             vectors=options.vectors,
             features=options.features,
-            keep=[name for name in kept if name],
+            keep=options.kept_columns,
             engine=options.engine,
             address=options.address,
             overwrite=options.overwrite,

@@ -134,9 +134,7 @@ def read_number_columns(
     """
     _check_options(options)
     if _is_archive(source):
-        if options.where:
-            rule = "is for tables with columns, and a .npz has none"
-            raise DataFileError(parameter="where", rule=f"{rule}; select its rows beforehand.")
+        _refuse_where(options.where)
         found = _read_archive(Path(source), options.features, options.costs)
     else:
         if table is None:
@@ -148,6 +146,13 @@ def read_number_columns(
     return found
 
 
+def _refuse_where(where: Where) -> None:
+    """Refuse a selection of rows of a .npz, which has no columns to select by."""
+    if where:
+        rule = "is for tables with columns, and a .npz has none; select its rows beforehand."
+        raise DataFileError(parameter="where", rule=rule)
+
+
 def read_features(
     source: Any, names: Sequence[str] | None, where: Where = None
 ) -> tuple[FloatArray, Any]:
@@ -157,9 +162,7 @@ def read_features(
     .npz has no columns.
     """
     if _is_archive(source):
-        if where:
-            rule = "is for tables with columns, and a .npz has none"
-            raise DataFileError(parameter="where", rule=f"{rule}; select its rows beforehand.")
+        _refuse_where(where)
         arrays = _load_arrays(Path(source))
         X, feature_names = _archive_features(arrays, names)
         table, row_numbers = no_columns(len(X)), None
@@ -173,7 +176,13 @@ def read_features(
         if names is None:
             feature_names = default_features(table.schema)
         else:
-            feature_names = choose_columns("features", names, list(table.column_names))
+            feature_names = list(names)
+            for name in feature_names:
+                if name not in table.column_names:
+                    found = listed(list(table.column_names))
+                    raise DataFileError(
+                        f"there must be a column {name!r}, which the router reads; found {found}."
+                    )
         if not feature_names:
             found = listed(list(table.column_names))
             raise DataFileError(f"there must be columns of numbers to route by; found {found}.")

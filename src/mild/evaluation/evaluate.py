@@ -19,7 +19,7 @@ from mild.artifact.versions import find_version
 from mild.core.arrays import as_python, check_integer, invalid
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
-from mild.errors import check_arguments
+from mild.errors import InvalidInputError, check_arguments, listed
 from mild.evaluation import sections
 from mild.evaluation.cascades import known_answers
 from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, SharesDisplay
@@ -433,6 +433,11 @@ def evaluate_fit(fitted: FittedData, random_state: int = 0) -> Evaluation:
     return Evaluation(judged.figures(0.95, random_state), judged, random_state)
 
 
+def _is_nameless(router: Router) -> bool:
+    """Whether the router was fitted on an array of costs, whose experts have no names."""
+    return router.expert_names == [f"expert_{k}" for k in range(router.n_experts)]
+
+
 def _known_rows(
     router: Router,
     data: Any,
@@ -442,9 +447,13 @@ def _known_rows(
 ) -> tuple[JudgedRows, tuple[str, ...]]:
     table = _readable_table(router, data)
     notes = []
-    if router.expert_names == [f"expert_{k}" for k in range(len(table.expert_names))]:
-        # An estimator that was fitted on an array of costs does not know the names.
-        router = replace(router, expert_names=table.expert_names)
+    if _is_nameless(router) and not set(router.expert_names) & set(table.expert_names):
+        raise InvalidInputError(
+            "the router's experts must have the names of the table's experts "
+            f"({listed(table.expert_names, 6)}); it was fitted on an array of costs, which has no names. "
+            "Fit it on a frame with a column per expert, or on the table with mild.fit.",
+            parameter="router",
+        )
     others = [name for name in table.expert_names if name not in router.expert_names]
     table = table.with_experts(router.expert_names)
     router = in_order_of(router, table.expert_names)

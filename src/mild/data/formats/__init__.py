@@ -131,7 +131,8 @@ def choose_form(schema: Any, options: ReadArguments) -> str:
     if any(name.startswith(PRICE) for name in names):
         hint = (
             " In a table with queries, cost__<model> are dollars, and the scores are missing. If they are "
-            f"the whole cost, write a table of numbers: {convert_with('--form numbers')}."
+            "the whole cost, and other columns are numbers to route by, write a table of numbers: "
+            f"{convert_with('--form numbers')}."
         )
     elif model_columns(schema):
         hint = (
