@@ -65,6 +65,23 @@ def test_a_removed_parameter_says_what_to_use(row):
         assert caught.value.code == "removed"
 
 
+@pytest.mark.parametrize("name", ["checkpoint", "resume"])
+def test_a_removed_parameter_of_a_router_by_its_name_says_what_to_use(name):
+    with pytest.raises(InvalidInputError) as caught:
+        mild.fit([], "neural", **{name: "x"})
+    assert str(caught.value) == removal_message("parameter", name, "NeuralRouter")
+    assert caught.value.code == "removed"
+
+
+def test_an_unknown_parameter_of_tune_is_called_that():
+    with pytest.raises(
+        InvalidInputError, match=r"^search is not a parameter of tune; it takes data"
+    ):
+        mild.tune([], search=3)
+    with pytest.raises(InvalidInputError, match=r"of tune\. Did you mean 'keep_quality'"):
+        mild.tune([], keep_qualty=1.0)
+
+
 @rows_of("setting")
 def test_a_removed_setting_says_what_to_use(row, tmp_path):
     for section in row.where or ("top level",):

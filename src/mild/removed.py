@@ -560,7 +560,7 @@ REMOVED: tuple[Removed, ...] = (
         "parameter",
         "topic",
         "Leave it out: kinds of queries are found in their texts, as clusters.",
-        where=("compare", "tune"),
+        where=("compare", "fit", "tune"),
     ),
     Removed(
         "parameter",
