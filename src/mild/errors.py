@@ -205,7 +205,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     mild.errors.InvalidInputError: tset_size is not an argument of split. Did you mean 'test_size'?
     """
     signature = inspect.signature(function)
-    known = [name for name in signature.parameters if name != "self"]
+    known = [name for name in signature.parameters if name not in ("self", "cls")]
     # Users know a constructor by the name of its class.
     function_name = function.__name__
     qualified_name = function.__qualname__
