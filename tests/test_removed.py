@@ -7,6 +7,7 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -18,12 +19,18 @@ import mild.features
 import mild.metrics
 import mild.routers
 from mild.cli.app import build_app
-from mild.errors import InvalidInputError, MildError, RemovedNameError, check_arguments
+from mild.errors import InvalidInputError, MildError, OptionError, RemovedNameError, check_arguments
 from mild.gateway.config import read_settings
 from mild.removed import REMOVED, Removed, removal_message
 
 MIGRATION = Path(__file__).parents[1] / "docs" / "development" / "migration.md"
 HOMES = (mild, mild.routers, mild.data, mild.metrics, mild.features, mild.artifact)
+
+#: Parameter -> what reads its values.
+VALUE_USERS = {
+    "families": lambda value: mild.RouterCV(families=value).fit(np.eye(6), np.eye(6)),
+    "router": lambda value: mild.fit([], value),
+}
 
 
 def rows_of(kind):
@@ -65,6 +72,23 @@ def test_a_removed_parameter_says_what_to_use(row):
         assert caught.value.code == "removed"
 
 
+@pytest.mark.parametrize("name", ["checkpoint", "resume"])
+def test_a_removed_parameter_of_a_router_by_its_name_says_what_to_use(name):
+    with pytest.raises(InvalidInputError) as caught:
+        mild.fit([], "neural", **{name: "x"})
+    assert str(caught.value) == removal_message("parameter", name, "NeuralRouter")
+    assert caught.value.code == "removed"
+
+
+def test_an_unknown_parameter_of_tune_is_called_that():
+    with pytest.raises(
+        InvalidInputError, match=r"^search is not a parameter of tune; it takes data"
+    ):
+        mild.tune([], search=3)
+    with pytest.raises(InvalidInputError, match=r"of tune\. Did you mean 'keep_quality'"):
+        mild.tune([], keep_qualty=1.0)
+
+
 @rows_of("setting")
 def test_a_removed_setting_says_what_to_use(row, tmp_path):
     for section in row.where or ("top level",):
@@ -87,6 +111,15 @@ def test_a_removed_name_says_what_to_use(row):
     assert caught.value.code == "removed"
     assert not hasattr(module, name)
     assert name not in getattr(module, "__all__", ())
+
+
+@rows_of("value")
+def test_a_removed_value_says_what_to_use(row):
+    for parameter in row.where:
+        with pytest.raises(OptionError) as caught:
+            VALUE_USERS[parameter](row.name)
+        assert str(caught.value) == row.message
+        assert caught.value.code == "removed"
 
 
 def test_the_migration_page_has_the_rows_of_the_table():

@@ -66,7 +66,7 @@ CODES = {
     "hub_refused": ("The Hub refused access.", "Log in with `hf auth login`, or give a token."),
     "hub_unreachable": ("The Hub cannot be reached.", "Check the network, or load a local copy."),
     "hub_failed": ("The Hub answered with an error.", "Try again later."),
-    "removed": ("A command, option, parameter, setting or name is gone.", "Use what the message says."),
+    "removed": ("A command, parameter, name or value is gone.", "Use what the message says."),
 }  # fmt: skip
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -183,11 +183,15 @@ def check_option(name: str, value: object, allowed: Iterable[str]) -> str:
     known = list(allowed)
     if isinstance(value, str) and value in known:
         return value
+    parameter = name.lstrip("-").replace("-", "_")
+    message = removal_message("value", str(value), parameter)
+    if message is not None:
+        raise OptionError(message, parameter=parameter, code="removed")
     names = ", ".join(repr(option) for option in known)
     close = difflib.get_close_matches(str(value), known, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     rule = f"must be one of {names}; got {value!r}.{hint}"
-    raise OptionError(f"{name} {rule}", parameter=name.lstrip("-").replace("-", "_"), rule=rule)
+    raise OptionError(f"{name} {rule}", parameter=parameter, rule=rule)
 
 
 def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
@@ -201,7 +205,7 @@ def check_arguments(function: Callable[P, R]) -> Callable[P, R]:
     mild.errors.InvalidInputError: tset_size is not an argument of split. Did you mean 'test_size'?
     """
     signature = inspect.signature(function)
-    known = [name for name in signature.parameters if name != "self"]
+    known = [name for name in signature.parameters if name not in ("self", "cls")]
     # Users know a constructor by the name of its class.
     function_name = function.__name__
     qualified_name = function.__qualname__

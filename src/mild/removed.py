@@ -1,6 +1,7 @@
 """What 0.10 took away, and what to use instead.
 
-This is the one table behind the messages about removed commands, options, parameters, settings and names.
+This is the one table behind the messages about removed commands, options, parameters, settings, names and
+values.
 ``docs/development/migration.md`` shows the same rows; a test compares the two.
 """
 
@@ -13,8 +14,8 @@ from typing import Literal
 __all__ = ["REMOVED", "Removed", "removal_message"]
 
 #: What was removed: a command, an option of a command, a parameter of a function or estimator, a setting of
-#: ``mild.toml``, or a public name.
-Kind = Literal["command", "option", "parameter", "setting", "name"]
+#: ``mild.toml``, a public name, or a value of a parameter.
+Kind = Literal["command", "option", "parameter", "setting", "name", "value"]
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class Removed:
     Attributes
     ----------
     kind : what it was
-    name : its name, as its user wrote it: ``plan``, ``--topic``, ``topic``, ``strong_share``, ``mild.plan``
+    name : its name, as its user wrote it: ``plan``, ``--topic``, ``topic``, ``strong_share``, ``mild.plan``,
+        ``transformer``
     instead : what to do instead, as a sentence
     where : commands (``tune``, ``data convert``), functions or classes (``tune``, ``RouterCV``,
         ``OutcomeTable.costs``) or sections of ``mild.toml`` (``routing.target``; ``experts`` for the
-        section of any expert, ``top level`` outside all sections) that had it; none for all of them
+        section of any expert, ``top level`` outside all sections) that had it, or parameters (``families``) that took the value;
+        none for all of them
     """
 
     kind: Kind
@@ -560,7 +563,7 @@ REMOVED: tuple[Removed, ...] = (
         "parameter",
         "topic",
         "Leave it out: kinds of queries are found in their texts, as clusters.",
-        where=("compare", "tune"),
+        where=("compare", "fit", "tune"),
     ),
     Removed(
         "parameter",
@@ -603,6 +606,24 @@ REMOVED: tuple[Removed, ...] = (
         "timeout_s",
         "Use `total_seconds`.",
         where=("experts",),
+    ),
+    Removed(
+        "value",
+        "cascade",
+        "Use `mild tune --cascade`, or `mild.tune(table, cascade=True)`.",
+        where=("router",),
+    ),
+    Removed(
+        "value",
+        "groups",
+        "Use clusters.",
+        where=("families",),
+    ),
+    Removed(
+        "value",
+        "transformer",
+        "Use `experiments.llm.transformer`, from a checkout of the repository.",
+        where=("router",),
     ),
 )
 

@@ -89,7 +89,9 @@ def test_experts_are_selected(file, data):
     assert table.with_experts(["small", "large"]) is table
     alone = table.with_experts(["large"])
     np.testing.assert_array_equal(alone.costs(), data[1][~np.isnan(data[1][:, 1])][:, [1]])
-    with pytest.raises(InvalidInputError, match="the table has no huge, only large, small"):
+    with pytest.raises(
+        InvalidInputError, match="the table has no expert 'huge'; it has large, small"
+    ):
         table.with_experts(["small", "huge"])
 
 
@@ -351,6 +353,8 @@ def test_arrays_and_frames_become_a_table():
         ({"costs": np.full((3, 2), np.nan)}, "costs"),
         ({"X": np.full((3, 1), np.inf)}, "features"),
         ({"expert_names": ["a"]}, "expert_names"),
+        ({"expert_names": ["a", ""]}, "expert_names"),
+        ({"expert_names": ["a", "a"]}, "expert_names"),
         ({"feature_names": "x"}, "feature_names"),
     ],
 )
@@ -359,6 +363,12 @@ def test_arrays_that_break_their_rule_are_refused(arguments, parameter):
     with pytest.raises((InvalidInputError, DataFileError)) as caught:
         OutcomeTable.from_arrays(**given)
     assert caught.value.parameter == parameter
+    assert caught.value.code == f"invalid_{parameter}"
+
+
+def test_an_argument_that_arrays_do_not_have_is_refused():
+    with pytest.raises(InvalidInputError, match="Did you mean 'expert_names'"):
+        table_of_numbers(expert_name=["a", "b"])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.errors import InvalidInputError
+from mild.gateway.demo import demo_router
+from mild.tuning.training_rows import with_router_experts
 from outcome_cases import EXPERTS, make_columns
 
 
@@ -23,8 +25,26 @@ def test_experts_are_selected_and_stay_sorted():
 
 def test_an_expert_that_is_missing_is_named_in_one_sentence():
     table = read_outcomes(pa.table(make_columns(10)))
-    with pytest.raises(InvalidInputError, match="trained on adder, baker; the table has no baker"):
+    with pytest.raises(InvalidInputError) as caught:
         table.with_experts(["adder", "baker"])
+    assert str(caught.value) == "the table has no expert 'baker'; it has adder, cook, poet."
+    assert caught.value.code == "invalid_names"
+
+
+@pytest.mark.parametrize("names", ["adder", []])
+def test_names_must_be_a_list_of_at_least_one(names):
+    table = read_outcomes(pa.table(make_columns(10)))
+    with pytest.raises(InvalidInputError, match="names must be a list of at least one expert"):
+        table.with_experts(names)
+
+
+def test_a_table_without_an_expert_of_a_router_names_the_router():
+    router = demo_router()
+    table = read_outcomes(pa.table(make_columns(10)))
+    experts = ", ".join(router.expert_names)
+    message = f"the router was trained on {experts}; the table has no {experts}, only adder"
+    with pytest.raises(InvalidInputError, match=message):
+        with_router_experts(router, table)
 
 
 def test_rows_that_asked_none_of_them_are_left_out():

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -6,7 +8,7 @@ from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import KFold
 
-from mild.errors import InvalidInputError
+from mild.errors import DegenerateDataWarning, InvalidInputError
 from mild.routers.baselines import ConstantRouter
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter
 from mild.routers.linear import LinearRouter
@@ -220,3 +222,14 @@ def test_useless_members_leave_the_mean_costs():
     assert_allclose(weights, [0, 0, 1])
     assert_array_equal(chosen, 0)
     assert_allclose(means, [0, 1])
+
+
+def test_members_do_not_warn_about_experts_that_are_never_cheapest():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    costs = rng.uniform(size=(60, 3))
+    costs[:, 2] = 2.0
+    members = [("linear", LinearRouter(loss="ce")), ("knn", KNNRouter(5))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DegenerateDataWarning)
+        StackRouter(members, cv=3, final_estimator=LinearRouter(alpha=0.1)).fit(X, costs)

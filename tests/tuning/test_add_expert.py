@@ -270,3 +270,11 @@ def test_a_price_is_finite_and_not_negative(table, known, price):
     with pytest.raises(InvalidInputError) as error:
         add_expert(router, labels(table), price=price)
     assert error.value.code == "invalid_price"
+
+
+def test_a_folder_is_accepted_in_place_of_a_router(table, known, tmp_path):
+    folder = mild.fit(known, "constant").save(tmp_path / "router")
+    added = add_expert(folder, labels(table), known=table)
+    assert added.router.expert_names[-1] == NEW
+    with pytest.raises(InvalidInputError, match="router must be a Router, or its folder; got int"):
+        add_expert(3, table)

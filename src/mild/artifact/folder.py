@@ -23,9 +23,9 @@ from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.manifest import (
     MANIFEST_FILE,
     TENSORS_FILE,
-    check_not_old,
     manifest_json,
     names_problem,
+    refuse_old_folder,
 )
 from mild.artifact.novelty import Novelty
 from mild.artifact.schemas import (
@@ -147,7 +147,11 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
         raise OutputExistsError(
             f"{target} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
         )
-    _check_not_old(target)
+    try:
+        refuse_old_folder(target, "choose another folder")
+    except ArtifactError as error:
+        message = f"cannot write to {target}, where a router is: {error}"
+        raise ArtifactError(message, code=error.code) from error
     beside = {name for features in FEATURES.values() for name in features.FILES}
     # A README.md that mild did not write is somebody's work.
     card = {CARD_FILE} if is_card(target / CARD_FILE) else set()
@@ -163,22 +167,6 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
     if problem is not None:
         raise ArtifactError(f"cannot write to {target}: {problem}.")
     return target
-
-
-def _check_not_old(target: Path) -> None:
-    """Refuse to replace a router of mild 0.9 or earlier, or to add versions to it."""
-    try:
-        content = (target / MANIFEST_FILE).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return
-    try:
-        check_not_old(content)
-    except ArtifactError as error:
-        raise ArtifactError(
-            f"cannot write to {target}, where a router is: {error} Nothing was written; choose another "
-            f"folder.",
-            code=error.code,
-        ) from error
 
 
 def _check_names(what: str, names: Sequence[str], count: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from mild.artifact.schemas import Rule, check_values, digest, rule, text
@@ -12,6 +13,8 @@ from mild.errors import ArtifactError, counted
 FORMAT = "mild-router"
 # The one schema that is written and read: that of mild 0.10. Schemas 1 and 2 were those of 0.1 to 0.9.
 SCHEMA_VERSION = 3
+# What to do about a router of an earlier version.
+TRAIN_AGAIN = "train it again with `mild tune` or `mild fit`, or use mild 0.9"
 MANIFEST_FILE = "router.json"
 TENSORS_FILE = "tensors.safetensors"
 
@@ -58,6 +61,7 @@ def read_manifest(content: str) -> dict[str, Any]:
         raise ArtifactError(
             f"format in {MANIFEST_FILE} must be {FORMAT!r}; got {fields.get('format')!r}."
         )
+    refuse_old_router(fields)
     version = fields.pop("schema_version", None)
     rules = {"schema_version": is_count}
     check_values(f"%s in {MANIFEST_FILE}", {"schema_version": version}, rules, {})
@@ -66,8 +70,6 @@ def read_manifest(content: str) -> dict[str, Any]:
             f"written by a newer mild: schema {version}, this one reads {SCHEMA_VERSION}; upgrade with "
             f"pip install --upgrade mild-learn."
         )
-    if version < SCHEMA_VERSION:
-        raise _old_router(fields)
     for name in sorted(KEYS - set(fields)):
         raise ArtifactError(f"{MANIFEST_FILE} must have the key {name!r}; it is missing.")
     for name in sorted(set(fields) - KEYS):
@@ -82,23 +84,25 @@ def read_manifest(content: str) -> dict[str, Any]:
     return {"format": FORMAT, "schema_version": version, **fields}
 
 
-def check_not_old(content: str) -> None:
-    """Refuse the text of a ``router.json`` of mild 0.1 to 0.9; damaged ones are no matter here."""
-    try:
-        fields = _parse(content)
-    except ArtifactError:
-        return
+def refuse_old_router(fields: Mapping[str, Any], remedy: str = TRAIN_AGAIN) -> None:
+    """Refuse the content of a ``router.json`` of mild 0.1 to 0.9."""
     version = fields.get("schema_version")
-    if fields.get("format") == FORMAT and type(version) is int and version < SCHEMA_VERSION:
-        raise _old_router(fields)
+    if type(version) is int and 1 <= version < SCHEMA_VERSION:
+        raise ArtifactError(
+            f"it was written by mild {fields.get('mild_version')}, and this version reads routers of mild "
+            f"0.10 only; {remedy}.",
+            code="old_router",
+        )
 
 
-def _old_router(fields: Mapping[str, Any]) -> ArtifactError:
-    return ArtifactError(
-        f"it was written by mild {fields.get('mild_version')}, and this version reads routers of mild 0.10 "
-        f"only; train it again with `mild tune` or `mild fit`, or use mild 0.9.",
-        code="old_router",
-    )
+def refuse_old_folder(folder: Path, remedy: str = TRAIN_AGAIN) -> None:
+    """Refuse the folder of a router of mild 0.1 to 0.9; a damaged or missing router is no matter here."""
+    try:
+        fields = _parse((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ArtifactError):
+        return
+    if fields.get("format") == FORMAT:
+        refuse_old_router(fields, remedy)
 
 
 def _check(values: dict[str, Any]) -> None:

@@ -78,8 +78,14 @@ class Versions:
         known = {one.version: one for one in self.versions}
         if type(version) is int and version in known:
             return known[version]
-        numbers = listed([str(number) for number in known])
-        raise invalid("version", f"must be one of {numbers} in {self.folder}; got {version!r}.")
+        raise invalid("version", self._unknown(version))
+
+    def _unknown(self, version: object) -> str:
+        """The rule about the number of a version that is not there."""
+        numbers = [str(one.version) for one in self.versions]
+        if len(numbers) == 1:
+            return f"must be {numbers[0]}, the only version in {self.folder}; got {version!r}."
+        return f"must be one of {listed(numbers)}, the versions in {self.folder}; got {version!r}."
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild versions --json`` prints."""
@@ -267,6 +273,8 @@ def rollback(
     (2, 1)
     """
     known = read_versions(folder)
+    if to is not None and to not in [one.version for one in known.versions]:
+        raise invalid("to", known._unknown(to))
     number = known[known.serving].base if to is None else to
     if number is None:
         rule = f"must be given, because no version served before version {known.serving}"

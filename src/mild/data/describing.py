@@ -205,6 +205,10 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
         all_right = float((right.sum(axis=1) == asked.sum(axis=1)).mean())
         all_wrong = float((~right.any(axis=1)).mean())
         some_right = 1 - all_right - all_wrong
+    unused = None
+    if has_unused_prices(table, terms):
+        hint = " What a router could save is measured by tune."
+        unused = prices_unused(describe_prices(table, hint))
     content = {
         "fingerprint": table.fingerprint(),
         "cost": cost,
@@ -242,9 +246,7 @@ def describe(table: DescribedOutcomes, terms: CostTerms) -> Description:
         "findings": [
             finding.as_dict() for finding in (*table.findings, *unknown, *_over(complete))
         ],
-        "prices_unused": prices_unused(describe_prices(table))
-        if has_unused_prices(table, terms)
-        else None,
+        "prices_unused": unused,
     }
     return Description(content, table.library)
 
@@ -301,8 +303,11 @@ def has_unused_prices(table: KnownOutcomes, terms: CostTerms) -> bool:
     return bool(np.nan_to_num(table.prices).any())
 
 
-def describe_prices(table: KnownOutcomes) -> str:
-    """What the best expert of known price costs, and the cheapest one, in a sentence."""
+def describe_prices(table: KnownOutcomes, hint: str = "") -> str:
+    """What the best expert of known price costs, and the cheapest one, in a sentence.
+
+    The ``hint`` follows where the cheapest expert is another one.
+    """
     asked, names = ~np.isnan(table.scores), table.expert_names
     means = zip(_means(table.scores, asked), _means(table.prices, asked), names, strict=True)
     known = [
@@ -320,7 +325,7 @@ def describe_prices(table: KnownOutcomes) -> str:
         return f"{words}; no other expert costs less."
     return (
         f"{words}; {cheapest}, the cheapest, costs ${amount(1000 * least)}, with a mean score of "
-        f"{lower:.3f} in place of {score:.3f}. What a router could save is measured by tune."
+        f"{lower:.3f} in place of {score:.3f}.{hint}"
     )
 
 

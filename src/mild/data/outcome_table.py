@@ -107,6 +107,7 @@ class OutcomeTable:
     feature_names: list[str] | None = None
 
     @classmethod
+    @check_arguments
     def from_arrays(
         cls,
         X: Any,
@@ -137,6 +138,8 @@ class OutcomeTable:
         array([[0., 1.],
                [1., 0.]])
         """
+        _check_given_names("expert_names", expert_names, costs)
+        _check_given_names("feature_names", feature_names, X)
         return number_table(array_columns(X, costs, expert_names, feature_names))
 
     def __post_init__(self) -> None:
@@ -331,6 +334,7 @@ class OutcomeTable:
         )
         return self._carry(table, lambda answers: answers.take(index))
 
+    @check_arguments
     def with_experts(self, names: Sequence[str]) -> OutcomeTable:
         """The table with these experts only, and the findings about them.
 
@@ -349,20 +353,22 @@ class OutcomeTable:
         >>> table.with_experts(["large"])
         OutcomeTable(40 queries, 1 expert: large, with prices)
         """
+        if isinstance(names, str) or not len(names):
+            raise invalid("names", f"must be a list of at least one expert; got {names!r}.")
         if set(names) == set(self.expert_names):
             return self
-        missing = [name for name in names if name not in self.expert_names]
-        if missing:
-            raise InvalidInputError(
-                f"the router was trained on {listed(list(names), 6)}; the table has no "
-                f"{listed(missing, 6)}, only {listed(self.expert_names, 6)}.",
-                parameter="table",
-            )
+        for name in names:
+            if name not in self.expert_names:
+                known = listed(self.expert_names, 6)
+                raise InvalidInputError(
+                    f"the table has no expert {name!r}; it has {known}.", parameter="names"
+                )
         kept = [index for index, name in enumerate(self.expert_names) if name in names]
         asked = self.asked[:, kept].any(axis=1)
         if not asked.any():
             raise InvalidInputError(
-                "the table has no row in which the router's experts were asked.", parameter="table"
+                f"the table has no row in which {listed(list(names), 6)} answered.",
+                parameter="names",
             )
         table = self if asked.all() else self.take(asked)
         scores = table.scores[:, kept]
@@ -859,3 +865,18 @@ def without_answers(columns: Any, experts: Sequence[str]) -> Any:
     """An Arrow table without the columns of the answers of these experts."""
     gone = {prefix + name for name in experts for prefix in (ANSWER, LOGPROB)}
     return columns.select([name for name in columns.column_names if name not in gone])
+
+
+def _check_given_names(parameter: str, names: Sequence[str] | None, values: Any) -> None:
+    """Refuse empty and repeated names that are given with arrays, or are those of a frame's columns."""
+    if names is None:
+        names = getattr(values, "columns", None)
+    if names is None or isinstance(names, str):
+        return
+    seen = set()
+    for name in map(str, names):
+        if not name:
+            raise invalid(parameter, "must not be empty; got ''.")
+        if name in seen:
+            raise invalid(parameter, f"must differ from each other; {name!r} appears twice.")
+        seen.add(name)

@@ -20,7 +20,7 @@ from mild.core.costs import (
 from mild.metrics.routing import best_constant, expert_shares
 
 #: How ``Outcomes.oracle`` decides between experts of equal loss, for people.
-TIES = "ties go to the lower price, then to the higher mean score in training, then by name"
+TIES = "ties go to the lower price, then to the higher mean score, then to the first name"
 
 
 @dataclass(frozen=True, eq=False)

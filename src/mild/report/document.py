@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mild.artifact.files import check_free, replacing
+from mild.artifact.manifest import refuse_old_folder
 from mild.artifact.versions import find_version
-from mild.errors import DataFileError
+from mild.errors import ArtifactError, DataFileError
 
 SCHEMA = 1
 #: Name of a saved evaluation in a router's folder.
@@ -71,7 +72,15 @@ def read_evaluation(path: str | os.PathLike[str]) -> Document:
     place = Path(path)
     if not place.exists():
         raise DataFileError(f"{place}: there is no such folder or file.")
-    file = find_version(place)[0] / EVALUATION_FILE if place.is_dir() else place
+    file = place
+    if place.is_dir():
+        folder = find_version(place)[0]
+        try:
+            refuse_old_folder(folder)
+        except ArtifactError as error:
+            message = f"cannot load a router from {folder}: {error}"
+            raise ArtifactError(message, code=error.code) from error
+        file = folder / EVALUATION_FILE
     if not file.is_file():
         raise DataFileError(
             f"there is no saved evaluation {file}; name a table to judge the router by (--table), or "

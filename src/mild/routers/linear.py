@@ -30,8 +30,8 @@ class LinearRouter(SurrogateRouter):
     ----------
     loss : "mild", "tdef", "ce", "cwce", "ldam", "logit_adjusted" or "temperature".
         "tdef" is MILD with complement rewards and all margins 1. The last five see only which expert
-        is cheapest (``ties`` says which of several).
-    rewards : "others", "complement", "contrast" or "baseline"; for ``loss="mild"``
+        is cheapest.
+    rewards : "others", "complement", "contrast" or "baseline"; the form of the rewards in the loss "mild"
     strength : float >= 0, of ``baseline`` rewards: 0 is contrast, 1 is others
     surrogate : "logistic", "exponential", tau <= 1, "hinge" or "pairwise_..."; for mild and tdef
     margins : "theory", "uniform", or (n_experts,) numbers; for ``loss="mild"``

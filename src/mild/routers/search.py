@@ -92,7 +92,8 @@ class RouterCV(BaseRouter):
     constant_if_better : decide as the best constant unless the winner's mean cost on held-out rows is
         lower
     safe : decide as the best constant unless the winner beats it by more than its interval
-    confidence : confidence level of that interval, which holds for all candidates at once
+    confidence : confidence level of the interval of the winner's gain over the best constant, which holds
+        for all candidates at once
     search_tol : how well candidates are solved, as a share of what there is to learn; at most 1e-4 with
         few rows. The final fit uses the estimator's own tolerance
     n_jobs : joblib workers, on any joblib backend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.costs import cheapest_expected
 from mild.core.rounding import OUTCOMES
-from mild.errors import InvalidInputError, UnsupportedError, check_arguments
+from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError, check_arguments
 from mild.policies import BlendPolicy, ConstantPolicy, Policy, StackPolicy, believed_costs
 from mild.routers.base import BaseRouter, unwarned
 from mild.routers.baselines import mean_costs
@@ -129,9 +130,7 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
             held[number, fold[1]] = part
         for number in set(range(len(members))) - set(fresh):
             held[number] = known[names[number]]
-        self.estimators_ = [
-            clone(member).fit(X, costs, sample_weight=sample_weight) for member in members
-        ]
+        self.estimators_ = [_fit_member(member, X, costs, sample_weight) for member in members]
         policies: list[Policy] = [member.policy_ for member in self.estimators_]
         self.weights_, self.held_out_, self.final_estimator_ = None, None, None
         self.held_out_costs_ = None
@@ -211,6 +210,16 @@ class StackRouter(BaseRouter, _BaseComposition):  # type: ignore[misc]
         return list(members)
 
 
+def _fit_member(member: BaseRouter, X: Any, costs: FloatArray, weight: Any) -> BaseRouter:
+    """A fitted copy of a member, without warnings about the data.
+
+    What one member cannot learn from them, another one may.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)
+        return clone(member).fit(X, costs, sample_weight=weight)
+
+
 @unwarned
 def _predict_fold(
     member: BaseRouter,
@@ -223,7 +232,7 @@ def _predict_fold(
     """Costs or distributions (n_held, experts) of a member fitted without the held-out rows."""
     seen, held = fold
     weight = None if weight is None else weight[seen]
-    policy = clone(member).fit(X[seen], costs[seen], sample_weight=weight).policy_
+    policy = _fit_member(member, X[seen], costs[seen], weight).policy_
     return believed_costs(policy, X[held]) if blends else policy.predict_proba(X[held])
 
 

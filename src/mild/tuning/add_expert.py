@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from mild.artifact import Router
+from mild.artifact import Router, load
 from mild.artifact.info import CostInfo, SharesInfo
 from mild.core.arrays import IntArray, as_python, check_strength, invalid
 from mild.core.costs import cheapest_expected
@@ -110,7 +111,7 @@ class AddedExpert:
 
 @check_arguments
 def add_expert(
-    router: Router,
+    router: Router | str | os.PathLike[str],
     table: Any,
     name: str | None = None,
     *,
@@ -124,7 +125,8 @@ def add_expert(
 
     Parameters
     ----------
-    router : one with text features that expects costs, or has separate heads for error and price
+    router : one with text features that expects costs, or has separate heads for error and price; or the
+        folder of one
     table : OutcomeTable, or whatever ``mild.read_outcomes`` takes, with scores of the new expert
     name : the new expert; by default the only expert of the table that the router does not know
     known : the table that the router was fitted on; what the known experts did on the labelled queries is
@@ -148,6 +150,11 @@ def add_expert(
     >>> added.name, added.labels, added.router.expert_names
     ('rules', 100, ['gemma3', 'smollm2', 'rules'])
     """
+    if isinstance(router, (str, os.PathLike)):
+        router = load(router)
+    elif not isinstance(router, Router):
+        rule = f"must be a Router, or its folder; got {type(router).__name__}."
+        raise invalid("router", rule)
     if router.text is None or router.cascade is not None:
         what = "a router of columns of numbers" if router.text is None else "a cascade"
         remedy = "fit it again" if router.text is None else "add it to router.direct, or tune again"

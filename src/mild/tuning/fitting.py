@@ -18,10 +18,11 @@ from mild.artifact.sources import source_of
 from mild.core.arrays import FloatArray, check_integer, invalid
 from mild.data import OutcomeTable
 from mild.data.splits import folds
-from mild.errors import InvalidInputError, check_option
+from mild.errors import InvalidInputError, check_option, listed
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import common_constant, expert_shares
 from mild.metrics.outcomes import is_graded, mean_scores
+from mild.removed import removal_message
 from mild.tuning.tasks import Progress, Task, check_rows
 from mild.tuning.training_rows import TrainingQueryIndex
 
@@ -70,16 +71,40 @@ def make_router(
     given = {key: value for key, value in params.items() if value is not None}
     for key in given:
         if key not in known:
-            takes = ", ".join(name for name in (known if caller else params) if name in known)
-            remedy = f"; it takes {takes or 'none of these'}."
-            own = inspect.signature(caller).parameters if caller else ()
-            close = difflib.get_close_matches(key, [*known, *own], n=1)
-            if caller and close:
-                remedy = f". Did you mean {close[0]!r}?"
-            raise invalid(key, f"is not a parameter of a {router} router{remedy}")
+            raise _unknown_parameter(key, params, router, router_class, caller)
     if "random_state" in known:
         given.setdefault("random_state", random_state)
     return router_class(**given)
+
+
+def _unknown_parameter(
+    key: str,
+    params: Mapping[str, Any],
+    router: str,
+    router_class: type,
+    caller: Callable[..., Any] | None,
+) -> InvalidInputError:
+    """The error about a parameter that neither the router nor the caller of ``make_router`` takes."""
+    message = removal_message("parameter", key, router_class.__name__)
+    if message is not None:
+        return InvalidInputError(message, parameter=key, code="removed")
+    of_router = list(inspect.signature(router_class).parameters)
+    owner = f"a {router} router"
+    if caller is None:
+        takes = [name for name in params if name in of_router]
+        remedy = f"; it takes {', '.join(takes) or 'none of these'}."
+        return invalid(key, f"is not a parameter of {owner}{remedy}")
+    of_caller = [name for name in inspect.signature(caller).parameters if name != "params"]
+    takes = of_router
+    if "router" not in of_caller:
+        # The user did not choose the router, and knows the function only.
+        owner = caller.__name__
+        takes = of_caller
+    remedy = f"; it takes {listed(takes)}."
+    close = difflib.get_close_matches(key, [*of_router, *of_caller], n=1)
+    if close:
+        remedy = f". Did you mean {close[0]!r}?"
+    return invalid(key, f"is not a parameter of {owner}{remedy}")
 
 
 def standardized(router: Any, scale: bool = True) -> Any:

@@ -14,7 +14,7 @@ from mild.artifact import Router, fingerprint
 from mild.core.arrays import BoolArray, FloatArray
 from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
-from mild.errors import counted
+from mild.errors import InvalidInputError, counted, listed
 
 #: Hashes of training queries that are kept: 800 KB of them.
 MAX_HASHES = 100_000
@@ -101,6 +101,19 @@ def vector_hashes(vectors: Iterable[FloatArray]) -> NDArray[np.uint64]:
 def _hashes(contents: Iterable[bytes]) -> NDArray[np.uint64]:
     digests = [hashlib.blake2b(content, digest_size=8).digest() for content in contents]
     return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64)
+
+
+def with_router_experts(router: Router, table: OutcomeTable) -> OutcomeTable:
+    """A table with the experts of a router only; refused if it lacks one of them."""
+    experts = router.expert_names
+    missing = [name for name in experts if name not in table.expert_names]
+    if missing:
+        raise InvalidInputError(
+            f"the router was trained on {listed(experts, 6)}; the table has no {listed(missing, 6)}, only "
+            f"{listed(table.expert_names, 6)}.",
+            parameter="table",
+        )
+    return table.with_experts(experts)
 
 
 def without_seen(router: Router, table: OutcomeTable) -> tuple[OutcomeTable, str | None]:

@@ -131,9 +131,9 @@ def tune(
         held-out rows by a margin
     guarantee : probability with which ``max_quality_loss`` holds, by calibration rows: 0.9
     calibration_share : share of the rows that a guarantee keeps for calibration
-    cascade : whether cascades, which ask several experts and read their answers (columns
-        ``answer__<expert>``), are considered beside routers that ask one; the router is a cascade if it is
-        better on held-out rows
+    cascade : also try cascades, which ask several experts and read their answers (columns
+        ``answer__<expert>``); the router is a cascade if it is better on held-out rows than one that asks
+        a single expert
     max_calls : experts that a cascade asks about one query at most
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
     text : text features, as in ``mild.fit``

@@ -83,7 +83,11 @@ def test_rollback_without_a_gateway(mild, folder):
     assert json.loads(found.out) == {"folder": str(folder), "serving": 1, "gateway": gateway}
     assert package.versions(folder).history[-1].why == "complaints"
     assert load(folder).info.version == 1
-    assert "version 2" in mild("versions", folder, "--rollback", "2").out
+    assert mild("versions", folder, "--rollback", "2").out.startswith("Version 2 of ")
+    refused = mild("versions", folder, "--rollback", "7")
+    assert refused.err == (
+        f"error: --rollback must be one of 1, 2, the versions in {folder}; got 7.\n"
+    )
     assert package.versions(folder).history[-1].why == "asked for by hand"
     assert rollback(folder).serving == 1
     assert mild("versions", folder, "--rollback", "7").code == 1

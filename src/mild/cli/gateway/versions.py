@@ -55,7 +55,7 @@ def _roll_back(folder: Path, version: int, why: str | None, port: int, as_json: 
     known = rollback(folder, version, **o.given(why=why))
     gateway = tell_gateway(port)
     report = {"folder": str(folder), "serving": known.serving, "gateway": gateway}
-    sentence = f"version {known.serving} of {folder} serves. {used(gateway)}"
+    sentence = f"Version {known.serving} of {folder} serves. {used(gateway)}"
     emit(report, as_json, lambda: say(sentence))
 
 
