@@ -37,7 +37,7 @@ from mild.report import (
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import table_features
 from mild.tuning.tasks import make_task
-from mild.tuning.training_rows import terms_of, without_seen
+from mild.tuning.training_rows import terms_of, with_router_experts, without_seen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -455,7 +455,7 @@ def _known_rows(
             parameter="router",
         )
     others = [name for name in table.expert_names if name not in router.expert_names]
-    table = table.with_experts(router.expert_names)
+    table = with_router_experts(router, table)
     router = in_order_of(router, table.expert_names)
     if others:
         notes.append(f"left out because the router does not know them: {', '.join(others)}.")
