@@ -241,7 +241,8 @@ def test_one_router_is_fitted_by_name_or_as_an_object(parts):
 def test_a_pipeline_is_saved_with_what_the_table_says(parts, tmp_path):
     train, test = parts
     pipeline = make_pipeline(HashingFeatures(dimensions=16), StandardScaler(), mild.RouterCV(cv=3))
-    pipeline.fit(train.queries, train.costs(price_weight=50))
+    costs = pd.DataFrame(train.costs(price_weight=50), columns=list(train.expert_names))
+    pipeline.fit(train.queries, costs)
     folder = mild.save(pipeline, tmp_path / "r", table=train, price_weight=50)
     loaded = mild.load(folder)
     assert loaded.expert_names == train.expert_names
