@@ -81,10 +81,8 @@ def test_a_removed_parameter_of_a_router_by_its_name_says_what_to_use(name):
 
 
 def test_an_unknown_parameter_of_tune_is_called_that():
-    with pytest.raises(
-        InvalidInputError, match=r"^search is not a parameter of tune; it takes data"
-    ):
-        mild.tune([], search=3)
+    with pytest.raises(InvalidInputError, match=r"^seed is not an argument of tune; it takes data"):
+        mild.tune([], seed=3)
     with pytest.raises(InvalidInputError, match=r"of tune\. Did you mean 'keep_quality'"):
         mild.tune([], keep_qualty=1.0)
 

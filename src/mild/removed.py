@@ -159,6 +159,18 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--address",
+        "Use Python: call `mild.tune(table, search=RouterCV(n_jobs=-1))` within `mild.distributed.joblib_ray.joblib_on_ray(address)`.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
+        "--alphas",
+        "Use Python: `mild.tune(table, search=RouterCV(alphas=[0.01, 0.1]))`.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
         "--answer-column",
         "Convert the table once: `mild data convert FILE outcomes.parquet --answer-column COLUMN`.",
         where=("add-expert", "compare", "data describe", "evaluate", "fit", "report", "tune"),
@@ -183,6 +195,18 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--calibration-share",
+        "Leave it out: a guarantee keeps half of the rows for calibration.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
+        "--candidates",
+        "Use --details for the 10 best candidates, or --json for all of them.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
         "--checkpoint",
         "A neural router is trained in one run.",
         where=("fit",),
@@ -203,7 +227,13 @@ REMOVED: tuple[Removed, ...] = (
         "option",
         "--confidence",
         "Intervals have 95 %. In Python, pass search=RouterCV(confidence=...).",
-        where=("compare",),
+        where=("compare", "tune"),
+    ),
+    Removed(
+        "option",
+        "--constant-if-better",
+        "Leave it out: it is the default.",
+        where=("tune",),
     ),
     Removed(
         "option",
@@ -225,9 +255,27 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--cv",
+        "Candidates are judged in 5 folds. In Python, pass search=RouterCV(cv=...).",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
         "--decision",
         "The router decides as it was fitted: give `--decision` to `mild fit`.",
         where=("route",),
+    ),
+    Removed(
+        "option",
+        "--decision",
+        'Use Python: `mild.tune(table, search=RouterCV(LinearRouter(decision="argmax")))`.',
+        where=("tune",),
+    ),
+    Removed(
+        "option",
+        "--engine",
+        "Use Python: call `mild.tune(table, search=RouterCV(n_jobs=-1))` within `mild.distributed.joblib_ray.joblib_on_ray(address)`.",
+        where=("tune",),
     ),
     Removed(
         "option",
@@ -273,9 +321,33 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--loss",
+        'Use Python: `mild.tune(table, search=RouterCV(LinearRouter(loss="tdef")))`.',
+        where=("tune",),
+    ),
+    Removed(
+        "option",
+        "--margin-factors",
+        "Use Python: `mild.tune(table, search=RouterCV(margin_factors=[0.5, 1, 2]))`.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
         "--max-calls",
         "Leave it out: a cascade asks at most 4 experts.",
         where=("compare",),
+    ),
+    Removed(
+        "option",
+        "--max-calls",
+        "Use `--cascade 3` for at most 3 calls.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
+        "--model",
+        'Use Python: `mild.tune(table, text=EncoderFeatures("NAME"))`.',
+        where=("tune",),
     ),
     Removed(
         "option",
@@ -309,15 +381,39 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--no-constant-if-better",
+        "Use Python: `mild.tune(table, search=RouterCV(constant_if_better=False))`.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
+        "--no-one-standard-error",
+        "Use Python: `mild.tune(table, search=RouterCV(one_standard_error=False))`.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
         "--no-standardize",
         "Use Python: `mild.fit(table, standardize=False)`.",
         where=("fit", "tune"),
     ),
     Removed(
         "option",
+        "--one-standard-error",
+        "Leave it out: it is the default.",
+        where=("tune",),
+    ),
+    Removed(
+        "option",
         "--paper",
         "Run `make demo-paper`, in a checkout.",
         where=("demo",),
+    ),
+    Removed(
+        "option",
+        "--paper-grid",
+        'Use Python: `mild.tune(table, search=RouterCV(grid="paper"))`.',
+        where=("tune",),
     ),
     Removed(
         "option",
@@ -336,6 +432,18 @@ REMOVED: tuple[Removed, ...] = (
         "--responses",
         "Read the columns `answer__<expert>`, which are always written.",
         where=("collect",),
+    ),
+    Removed(
+        "option",
+        "--rewards",
+        'Use Python: `mild.tune(table, search=RouterCV(LinearRouter(rewards="contrast")))`.',
+        where=("tune",),
+    ),
+    Removed(
+        "option",
+        "--safe",
+        "Use Python: `mild.tune(table, search=RouterCV(safe=True))`.",
+        where=("tune",),
     ),
     Removed(
         "option",
@@ -381,6 +489,12 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "option",
+        "--surrogate",
+        'Use Python: `mild.tune(table, search=RouterCV(LinearRouter(surrogate="hinge")))`.',
+        where=("tune",),
+    ),
+    Removed(
+        "option",
         "--test-share",
         "Use Python: `mild.compare(table, test_size=0.3)`.",
         where=("compare",),
@@ -417,9 +531,33 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "alpha",
+        "Pass search=RouterCV(LinearRouter(alpha=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "alphas",
+        "Pass search=RouterCV(alphas=...).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
         "balance",
         "Leave it out. For figures per value of a column, evaluate table.take(rows) of each value.",
         where=("compare", "evaluate", "fit", "tune"),
+    ),
+    Removed(
+        "parameter",
+        "bias",
+        "Pass search=RouterCV(LinearRouter(bias=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "calibration_share",
+        "Leave it out: a guarantee keeps half of the rows for calibration.",
+        where=("tune",),
     ),
     Removed(
         "parameter",
@@ -443,7 +581,7 @@ REMOVED: tuple[Removed, ...] = (
         "parameter",
         "confidence",
         "Pass search=RouterCV(confidence=...).",
-        where=("compare",),
+        where=("compare", "tune"),
     ),
     Removed(
         "parameter",
@@ -453,21 +591,81 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "constant_if_better",
+        "Pass search=RouterCV(constant_if_better=...).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "cost_scale",
+        "Pass search=RouterCV(LinearRouter(cost_scale=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
         "costs",
         "Make a table of the arrays: `OutcomeTable.from_arrays(X, costs)`.",
         where=("compare", "evaluate"),
     ),
     Removed(
         "parameter",
+        "counts",
+        "Pass search=RouterCV(LinearRouter(counts=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
         "cv",
         "Pass search=RouterCV(cv=...).",
-        where=("compare",),
+        where=("compare", "tune"),
+    ),
+    Removed(
+        "parameter",
+        "decision",
+        "Pass search=RouterCV(LinearRouter(decision=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "families",
+        "Pass search=RouterCV(families=...).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "fit_intercept",
+        "Pass search=RouterCV(LinearRouter(fit_intercept=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "grid",
+        "Pass search=RouterCV(grid=...).",
+        where=("tune",),
     ),
     Removed(
         "parameter",
         "groups",
         "Leave it out: kinds of inputs are found as clusters. Groups that stay in one fold go to RouterCV.fit.",
         where=("RouterCV",),
+    ),
+    Removed(
+        "parameter",
+        "loss",
+        "Pass search=RouterCV(LinearRouter(loss=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "margin_factors",
+        "Pass search=RouterCV(margin_factors=...).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "margins",
+        "Pass search=RouterCV(LinearRouter(margins=...)).",
+        where=("tune",),
     ),
     Removed(
         "parameter",
@@ -483,6 +681,24 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "max_calls",
+        "Pass cascade=3 for at most 3 calls.",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "max_iter",
+        "Pass search=RouterCV(LinearRouter(max_iter=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "n_jobs",
+        "Pass search=RouterCV(n_jobs=...).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
         "n_thresholds",
         "Use `experiments.score_cascade.ScoreCascadeRouter`, from a checkout of the repository.",
         where=("CascadeRouter",),
@@ -492,6 +708,18 @@ REMOVED: tuple[Removed, ...] = (
         "names",
         "Pass `ranks`, such as those of `mild.core.costs.expert_ranks(mean_scores, mean_prices)`.",
         where=("best_constant", "common_constant"),
+    ),
+    Removed(
+        "parameter",
+        "norms",
+        "Pass search=RouterCV(LinearRouter(norms=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "one_standard_error",
+        "Pass search=RouterCV(one_standard_error=...).",
+        where=("tune",),
     ),
     Removed(
         "parameter",
@@ -537,6 +765,24 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "rewards",
+        "Pass search=RouterCV(LinearRouter(rewards=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "safe",
+        "Pass search=RouterCV(safe=...).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "sampling",
+        "Pass search=RouterCV(LinearRouter(sampling=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
         "save_dollars",
         "Use max_dollars, dollars per 1,000 queries.",
         where=("tune", "Router.with_target"),
@@ -549,15 +795,51 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "share_below",
+        "Pass search=RouterCV(LinearRouter(share_below=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "standardize",
+        "Leave it out: features are scaled unless they are made of texts.",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
         "strata",
         "Pass sample_weight, such as scikit-learn's compute_sample_weight('balanced', strata).",
         where=("RouterCV.fit",),
     ),
     Removed(
         "parameter",
+        "strength",
+        "Pass search=RouterCV(LinearRouter(strength=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
         "strong_share",
         "Use max_dollars with prices of 0 for the weak and 1 for the strong expert.",
         where=("tune", "Router.with_target"),
+    ),
+    Removed(
+        "parameter",
+        "surrogate",
+        "Pass search=RouterCV(LinearRouter(surrogate=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "ties",
+        "Pass search=RouterCV(LinearRouter(ties=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
+        "tol",
+        "Pass search=RouterCV(LinearRouter(tol=...)).",
+        where=("tune",),
     ),
     Removed(
         "parameter",
@@ -573,9 +855,21 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "parameter",
+        "total",
+        "Pass search=RouterCV(LinearRouter(total=...)).",
+        where=("tune",),
+    ),
+    Removed(
+        "parameter",
         "vectors",
         "Leave it out: a column `embedding` is found, and `mild data convert` makes one of another column.",
         where=("split_file",),
+    ),
+    Removed(
+        "parameter",
+        "warm_start",
+        "Pass search=RouterCV(LinearRouter(warm_start=...)).",
+        where=("tune",),
     ),
     Removed(
         "setting",

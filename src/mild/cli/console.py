@@ -38,19 +38,21 @@ LEFT_BY_INTERRUPT = {
 }
 # Options that are not named like the parameter they set.
 OPTION_OF = {
-    "grid": "--paper-grid",
     "groups": "--group",
     "methods": "--method",
-    "n_folds": "--cv",
     "n_jobs": "--jobs",
     "n_splits": "--splits",
     "random_state": "--seed",
     "to": "--rollback",
 }
+# Options that may stand without a number, and the value that they have then.
+ANY_NUMBER = "any"
+OPTIONAL_NUMBERS = ("--cascade",)
 PARAMETER_OF = {option: parameter for parameter, option in OPTION_OF.items()}
 # In the library these are arrays; the options of that name only say which columns hold them, and errors
 # about those are errors of a data file.
 ARRAYS = {"costs", "experts", "features", "latencies", "prices", "query", "scores", "vectors"}
+NUMBER = re.compile(r"-?[0-9]+")
 # Between words, but not between a number and its unit or mark.
 BETWEEN_WORDS = re.compile(r"(?<!\*) (?!%)")
 # Names wrap within a word only where a column would be wider than this.
@@ -69,7 +71,7 @@ class MildCommand(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         as_json = "--json" in args
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, with_numbers(args))
         except Exception as error:
             # Some versions of Typer bring their own copy of click, so the class of the error about an
             # unknown option has no name that works with all of them.
@@ -115,9 +117,7 @@ class MildCommand(typer.core.TyperCommand):
             # An option whose form on the command line is another one has help of its own.
             option.help = option.help or option_help(text, names)
             shown = shown_default(default)
-            # A flag such as --paper-grid stands for one value of the parameter.
-            stands_for_value = getattr(option, "is_flag", False) and not isinstance(default, bool)
-            if shown is not None and not stands_for_value:
+            if shown is not None:
                 option.help += f" Default: {shown}."
 
     def parameters_of(self, option: Any) -> list[str]:
@@ -161,6 +161,21 @@ class MildGroup(typer.core.TyperGroup):
         if message is not None:
             raise _removed(message, "--json" in args)
         return super().resolve_command(ctx, args)
+
+
+def with_numbers(args: Sequence[str]) -> list[str]:
+    """The words of a command line, with a value after options that stand without their number.
+
+    >>> with_numbers(["--cascade", "log.csv"]), with_numbers(["--cascade", "3"])
+    (['--cascade', 'any', 'log.csv'], ['--cascade', '3'])
+    """
+    words: list[str] = []
+    for place, word in enumerate(args):
+        words.append(word)
+        following = args[place + 1 : place + 2]
+        if word in OPTIONAL_NUMBERS and not any(map(NUMBER.fullmatch, following)):
+            words.append(ANY_NUMBER)
+    return words
 
 
 def _path_below_mild(ctx: Any) -> str:

@@ -46,6 +46,7 @@ Time = Annotated[str | None, Option(metavar="COLUMN")]
 WhereOption = Annotated[list[str] | None, Option(metavar="COLUMN=VALUE")]
 Query = Annotated[str | None, Option(metavar="COLUMNS")]
 Experts = Annotated[str | None, Option(metavar="NAMES")]
+TextFeatureName = Annotated[str | None, Option(metavar="NAME")]
 AnswerKind = Annotated[str | None, Option(metavar="KIND")]
 Jobs = Annotated[int | None, Option(rich_help_panel="Execution")]
 Features = Annotated[
@@ -251,7 +252,7 @@ class TextOptions:
 
     functions: ClassVar[tuple[str, ...]] = ("mild.tuning.fit:fit",)
 
-    text: Annotated[str | None, Option(metavar="NAME")] = None
+    text: TextFeatureName = None
     model: Annotated[
         str | None,
         Option(metavar="NAME", help="Folder or name of static embeddings or of an encoder."),

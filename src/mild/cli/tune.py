@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
@@ -10,6 +12,7 @@ from typer import Option
 
 from mild.cli import options as o
 from mild.cli.console import (
+    ANY_NUMBER,
     INTERRUPTED,
     emit,
     fixed,
@@ -26,42 +29,8 @@ if TYPE_CHECKING:
     from mild.tuning.tune import TuneResult
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """What the search tries, and how it chooses."""
-
-    panel: ClassVar[str] = "Search"
-
-    cascade: Annotated[bool | None, Option("--cascade")] = None
-    max_calls: Annotated[int | None, Option()] = None
-    alphas: Annotated[str | None, Option(help="Strengths to try: 0.001,0.01.")] = None
-    margin_factors: Annotated[str | None, Option(help="Factors of single margins: 0.5,2.")] = None
-    paper_grid: Annotated[
-        bool, Option("--paper-grid", help="Try margins in steps of 1 within 5 of the theory.")
-    ] = False
-    confidence: o.Confidence = None
-    one_standard_error: Annotated[bool | None, Option()] = None
-    constant_if_better: Annotated[bool | None, Option()] = None
-    candidates: Annotated[int, Option(help="Number of candidates to list.")] = 10
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of ``mild.tune``."""
-        if self.candidates < 1:
-            rule = f"must be at least 1; got {self.candidates}."
-            raise OptionError(parameter="candidates", rule=rule)
-        grid = None
-        if self.paper_grid:
-            grid = "paper"
-        return o.given(
-            alphas=o.number_list("alphas", self.alphas),
-            margin_factors=o.number_list("margin_factors", self.margin_factors),
-            grid=grid,
-            one_standard_error=self.one_standard_error,
-            constant_if_better=self.constant_if_better,
-            confidence=self.confidence,
-            cascade=self.cascade,
-            max_calls=self.max_calls,
-        )
+# Candidates that --details lists, besides the one that is taken.
+LISTED = 10
 
 
 @dataclass(frozen=True)
@@ -75,29 +44,77 @@ class TargetOptions:
     max_dollars: Annotated[float | None, Option()] = None
     target_probability: Annotated[float | None, Option()] = None
     guarantee: Annotated[float | None, Option()] = None
-    calibration_share: Annotated[float | None, Option()] = None
 
 
-@o.takes_options("mild.tuning.tune:tune", "mild.routers:RouterCV")
+@dataclass(frozen=True)
+class SearchOptions:
+    """What the search tries."""
+
+    panel: ClassVar[str] = "Search"
+
+    cascade: Annotated[
+        str | None,
+        Option(
+            metavar="[CALLS]",
+            help="Also try cascades, which ask several experts and read their answers (columns "
+            "answer__<expert>), at most CALLS about one query. Default of CALLS: 4.",
+        ),
+    ] = None
+    families: Annotated[
+        str | None,
+        Option(
+            metavar="NAMES",
+            help="Kinds of routers: linear, regression, knn, clusters, mlp, stack, several with commas, or "
+            "all. Default: all but mlp.",
+        ),
+    ] = None
+    jobs: Annotated[
+        int | None,
+        Option(
+            help="Parallel workers, -1 for all cores. Default: all cores if the table has 800 rows or more."
+        ),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of ``mild.tune``."""
+        import mild
+
+        families: Any = self.families
+        if self.families is not None and self.families not in ("all", "auto"):
+            families = [name.strip() for name in self.families.split(",") if name.strip()]
+        search = mild.RouterCV(families=families, n_jobs=self.jobs)
+        return {"search": search, **o.given(cascade=self.calls())}
+
+    def calls(self) -> bool | int | None:
+        """What ``--cascade`` says: a number of calls, True without a number, None without the option."""
+        if self.cascade is None:
+            return None
+        if self.cascade == ANY_NUMBER:
+            return True
+        try:
+            return int(self.cascade)
+        except ValueError:
+            rule = f"must be the most calls about one query, such as 3; got {self.cascade!r}."
+            raise OptionError(parameter="cascade", rule=rule) from None
+
+
+@o.takes_options("mild.tuning.tune:tune", "mild.tuning.fit:fit")
 def tune(
     *,
     out: o.Out,
     data: o.Source = None,
-    families: Annotated[str | None, Option()] = None,
     cost: o.CostOptions,
-    text: o.TextOptions,
+    text: o.TextFeatureName = None,
     group: o.Group = None,
     time: o.Time = None,
-    cv: Annotated[int | None, Option()] = None,
-    safe: Annotated[bool | None, Option("--safe")] = None,
     seed: o.Seed = None,
     overwrite: o.Overwrite = False,
+    details: Annotated[
+        bool, Option("--details", help="Also print the loss and the best candidates.")
+    ] = False,
     as_json: o.AsJson = False,
     target: TargetOptions,
     options: SearchOptions,
-    router: o.LossOptions,
-    jobs: o.Jobs = None,
-    execution: o.EngineOptions,
     reading: o.AnswerTableOptions,
 ) -> None:
     """Search for the best router, and say whether routing pays.
@@ -106,12 +123,13 @@ def tune(
     cross-validation. Equal queries, and rows of a --group, stay in one fold; with --time each fold is
     judged by routers fitted on the past. With --cascade, on a table with
     answers (answer__<model>), experts may be asked in steps until an answer is probably right. After
-    Ctrl-C the best router so far is saved, and the exit code is 130.
+    Ctrl-C the best router so far is saved, and the exit code is 130. In Python, mild.tune takes the other
+    settings of a search, such as the number of folds: search=RouterCV(cv=10).
 
     \b
     Example:
       mild tune outcomes.parquet --out router --price-weight 50
-      mild tune outcomes.parquet --out router --group subject --safe
+      mild tune outcomes.parquet --out router --group subject --details
       mild tune outcomes.parquet --out router --keep-quality 0.95
       mild tune outcomes.parquet --out router --max-quality-loss 0.02 --guarantee 0.9
       mild tune outcomes.parquet --out router --keep-quality 0.99 --cascade
@@ -119,20 +137,15 @@ def tune(
     from mild.artifact.folder import check_target
     from mild.tuning.tune import tune as search
 
-    execution.check()
-    arguments = options.arguments() | o.given(**router.arguments(), **vars(target))
-    arguments |= o.given(cv=cv, safe=safe, random_state=seed)
-    features = text.features()
+    arguments = options.arguments() | o.given(**vars(target), random_state=seed)
     source = OutcomeSource(data, reading, cost, group)
     check_target(out, overwrite)
     table = source.read()
-    with execution.running(jobs), progress_bar("searching") as progress:
+    with progress_bar("searching") as progress:
         found = search(
             table,
-            text=features,
+            text=text,
             time=time,
-            families=families,
-            n_jobs=execution.workers(jobs),
             progress=progress,
             **source.arguments,
             **arguments,
@@ -141,52 +154,72 @@ def tune(
     result = {"router": None if folder is None else str(folder), **found.as_dict()}
     for sentence in found.notes:
         note(sentence)
-    emit(result, as_json, lambda: _show(found, result["router"], options.candidates), failed)
+    emit(result, as_json, lambda: _show(found, result["router"], details), failed)
     if found.interrupted:
         note(f"the search was stopped; the best router so far is in {folder}.", "interrupted")
         raise typer.Exit(INTERRUPTED)
 
 
-def _show(found: TuneResult, folder: str | None, candidates: int) -> None:
-    """Print the best candidates, the verdict, and where the router is."""
-    if found.rows:
+def _show(found: TuneResult, folder: str | None, details: bool) -> None:
+    """Print the verdict, where the router is and what to do next; with ``details`` the best candidates."""
+    sentences = found.sentences
+    if not found.rows:
+        # Without candidates the verdict is a note.
+        sentences = sentences[1:]
+    elif details:
         say(loss_line(found.as_dict()))
-    if found.rows:
-        _show_candidates(found, candidates)
+        _show_candidates(found)
     if found.verdict.left_out is not None:
         note(found.verdict.left_out)
-    # Without candidates the verdict is a note.
-    for sentence in found.sentences[0 if found.rows else 1 :]:
+    for sentence in sentences:
         say(sentence)
     if folder is not None:
         say(f"Saved to {folder} ({found.decides_as}).")
+        say(f"Next, on a table of new queries: mild evaluate TABLE --router {quote(folder)}")
 
 
-def _show_candidates(found: TuneResult, candidates: int) -> None:
+def _show_candidates(found: TuneResult) -> None:
+    """Print the best candidates, and the one that is taken wherever it is."""
     ranked = found.ranked
-    # The candidate that is taken is always listed.
-    listed = [entry for place, entry in enumerate(ranked) if place < candidates or entry["taken"]]
-    columns = {
-        "family": [entry["family"] for entry in listed],
-        "mean loss": [f"{'* ' * entry['taken']}{fixed(entry['mean_cost'])}" for entry in listed],
-        "± se": [fixed(entry["standard_error"]) for entry in listed],
-        "minus constant": [fixed(entry["difference"]) for entry in listed],
-        "parameters": [
-            ", ".join(f"{key} {_short(value)}" for key, value in entry["params"].items())
-            for entry in listed
-        ],
-    }
-    if len({entry["family"] for entry in ranked}) == 1:
-        del columns["family"]
-    best = min(candidates, len(ranked))
-    has_cascade = found.cascade is not None and found.cascade.used
-    others = ["the cascade"] if has_cascade else []
-    others += ["the target"] if found.target is not None else []
-    taken = f"would be taken without {' and '.join(others)}" if others else "is taken"
-    title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {taken}"
+    listed = []
+    for place, entry in enumerate(ranked):
+        if place < LISTED or entry["taken"]:
+            listed.append(entry)
+    columns: dict[str, list[str]] = {}
+    if len({entry["family"] for entry in ranked}) > 1:
+        columns["family"] = [entry["family"] for entry in listed]
+    columns["mean loss"] = [_mean_loss(entry) for entry in listed]
+    columns["± se"] = [fixed(entry["standard_error"]) for entry in listed]
+    columns["minus constant"] = [fixed(entry["difference"]) for entry in listed]
+    columns["parameters"] = [_parameters(entry["params"]) for entry in listed]
+    best = min(LISTED, len(ranked))
+    title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {_taken(found)}"
     print_table(title, columns, left=("parameters",))
     if found.why_taken is not None and found.target is None:
         say(found.why_taken)
+
+
+def _taken(found: TuneResult) -> str:
+    """What the star in the table of candidates says."""
+    others = []
+    if found.cascade is not None and found.cascade.used:
+        others.append("the cascade")
+    if found.target is not None:
+        others.append("the target")
+    if not others:
+        return "is taken"
+    return f"would be taken without {' and '.join(others)}"
+
+
+def _mean_loss(candidate: Mapping[str, Any]) -> str:
+    mean_loss = fixed(candidate["mean_cost"])
+    if candidate["taken"]:
+        return f"* {mean_loss}"
+    return mean_loss
+
+
+def _parameters(params: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_short(value)}" for name, value in params.items())
 
 
 def _short(value: object) -> str:

@@ -56,47 +56,24 @@ from mild.report import write_document
 from mild.report.document import Document
 from mild.tuning.cascades import checked_answers
 from mild.tuning.fitting import fit_labels, make_step, table_step
+from mild.tuning.searches import FAMILIES, MAX_CALLS, unfitted_search
 from mild.tuning.tasks import (
     Progress,
     Task,
-    check_folds,
     fewer_folds,
     make_task,
     parallel_jobs,
     possible_folds,
     task_splits,
 )
-from mild.tuning.tune import FAMILIES
 
 ALPHAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-#: Experts that a cascade asks about one query, at most.
-MAX_CALLS = 4
 
 
 def _new_memory() -> Any:
     from mild.routers.search import SearchMemory
 
     return SearchMemory()
-
-
-def _default_search() -> Any:
-    from mild.routers.search import RouterCV
-
-    return RouterCV()
-
-
-def _checked_search(search: Any) -> Any:
-    """An unfitted copy of the search that a comparison was given, or the default one."""
-    from sklearn.base import clone
-
-    from mild.routers.search import RouterCV
-
-    if search is None:
-        return _default_search()
-    if not isinstance(search, RouterCV):
-        raise invalid("search", f"must be a RouterCV, or None; got {search!r}.")
-    check_folds(search.cv)
-    return clone(search)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +88,9 @@ class Context:
     jobs: int | None = None  # parallel workers
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
     answered: tuple[Task, Split] | None = None  # whose answers a cascade reads
-    search: Any = field(default_factory=_default_search)  # RouterCV, for the method "tune"
+    search: Any = field(
+        default_factory=lambda: unfitted_search(None)
+    )  # RouterCV, for the method "tune"
     ranks: IntArray | None = None  # (n_experts,) which decide ties between experts
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
@@ -743,7 +722,7 @@ def compare(
     >>> [row.label for row in found.rows]
     ['best constant', 'CE', 'MILD theory']
     """
-    search = _checked_search(search)
+    search = unfitted_search(search)
     check_integer("random_state", random_state, 0)
     check_jobs(n_jobs)
     chosen, left_out = chosen_methods(methods)
@@ -786,7 +765,8 @@ def compare_methods(
     Rows are compared in which every expert was asked, if there are enough of them (``common_rows``).
     """
     inputs = rows.inputs
-    search = _default_search() if search is None else search
+    if search is None:
+        search = unfitted_search(None)
     confidence = search.confidence
     array = check_costs(rows.outcomes.costs)
     if len(inputs) != len(array):

@@ -95,12 +95,7 @@ def _unknown_parameter(
         remedy = f"; it takes {', '.join(takes) or 'none of these'}."
         return invalid(key, f"is not a parameter of {owner}{remedy}")
     of_caller = [name for name in inspect.signature(caller).parameters if name != "params"]
-    takes = of_router
-    if "router" not in of_caller:
-        # The user did not choose the router, and knows the function only.
-        owner = caller.__name__
-        takes = of_caller
-    remedy = f"; it takes {listed(takes)}."
+    remedy = f"; it takes {listed(of_router)}."
     close = difflib.get_close_matches(key, [*of_router, *of_caller], n=1)
     if close:
         remedy = f". Did you mean {close[0]!r}?"

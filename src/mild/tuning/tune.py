@@ -5,19 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mild.artifact import Router
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.targets import Target
-from mild.core.arrays import (
-    FloatArray,
-    as_python,
-    check_integer,
-    check_share,
-)
+from mild.core.arrays import FloatArray, as_python
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.data.describing import describe_prices, has_unused_prices
@@ -41,13 +36,13 @@ from mild.tuning.fit import fit_constant
 from mild.tuning.fitting import (
     fit_task,
     is_scaled,
-    make_router,
     router_of,
     settle_ties,
     standardized,
     table_features,
     table_step,
 )
+from mild.tuning.searches import most_calls, search_for_tune
 from mild.tuning.targets import (
     PricedFit,
     Solution,
@@ -59,7 +54,6 @@ from mild.tuning.targets import (
 from mild.tuning.tasks import (
     Progress,
     Task,
-    check_folds,
     check_rows,
     fewer_folds,
     make_task,
@@ -69,8 +63,11 @@ from mild.tuning.tasks import (
     task_splits,
 )
 
-#: What is searched by default: all families, the network on small tables only.
-FAMILIES = "auto"
+if TYPE_CHECKING:
+    from mild.routers import RouterCV
+
+#: Share of the rows that a guarantee keeps for calibration.
+CALIBRATION_SHARE = 0.5
 # Candidates that a notebook shows.
 SHOWN = 10
 # Why a candidate was taken, where it has not the lowest mean cost.
@@ -89,29 +86,16 @@ def tune(
     max_dollars: float | None = None,
     target_probability: float = TARGET_PROBABILITY,
     guarantee: float | None = None,
-    calibration_share: float = 0.5,
-    cascade: bool = False,
-    max_calls: int = 4,
     beta: Mapping[str, float] | None = None,
     price_weight: float | None = None,
     latency_weight: float | None = None,
+    cascade: bool | int = False,
     text: str | TextFeatures | None = None,
     groups: str | None = None,
     time: str | None = None,
-    families: str | Sequence[str] | None = None,
-    alphas: Sequence[float] | None = None,
-    margin_factors: Sequence[float] = (0.5, 1.0, 2.0),
-    grid: str = "ratios",
-    cv: int = 5,
-    safe: bool = False,
-    one_standard_error: bool = True,
-    constant_if_better: bool = True,
-    standardize: bool | None = None,
-    confidence: float = 0.95,
+    search: RouterCV | None = None,
     random_state: int = 0,
-    n_jobs: int | None = None,
     progress: Progress | None = None,
-    **params: Any,
 ) -> TuneResult:
     """Search for the best router, and say whether routing pays.
 
@@ -129,26 +113,21 @@ def tune(
     target_probability : probability with which these targets are to be met on the same number of new rows,
         an estimate. At 0.5 they are expected to be met; for more certainty the setting meets them on the
         held-out rows by a margin
-    guarantee : probability with which ``max_quality_loss`` holds, by calibration rows: 0.9
-    calibration_share : share of the rows that a guarantee keeps for calibration
-    cascade : also try cascades, which ask several experts and read their answers (columns
-        ``answer__<expert>``); the router is a cascade if it is better on held-out rows than one that asks
-        a single expert
-    max_calls : experts that a cascade asks about one query at most
+    guarantee : probability with which ``max_quality_loss`` holds: 0.9. Half of the rows are kept for its
+        calibration
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
+    cascade : whether to try cascades, too, which ask several experts and read their answers (columns
+        ``answer__<expert>``): False, True (at most 4 calls about one query), or the most calls, at least 2.
+        The router is a cascade if it is better on held-out rows than one that asks a single expert
     text : text features, as in ``mild.fit``
     groups : column whose equal values stay in one fold, such as a subject or a customer
     time : column of times; each fold is judged by routers that were fitted on the past
-    families : "linear", "regression", "knn", "clusters", "mlp", "stack", several of them, or "all"; by
-        default all but the network
-    alphas, margin_factors, grid, one_standard_error, constant_if_better, safe, confidence : as in
-        ``RouterCV``
-    cv : number of folds
-    standardize : whether features are scaled to mean 0 and standard deviation 1; None for all but texts
+    search : RouterCV that says what is tried and how it is judged, such as
+        ``RouterCV(LinearRouter(loss="tdef"), families="linear", cv=10)``. Without ``families`` it tries all
+        but the network; without ``n_jobs`` it uses all cores if the table has 800 rows or more. ``cv`` is a
+        number of folds; ``random_state`` and ``progress`` are those of ``tune``. None for ``RouterCV()``
     random_state : seed of the random numbers
-    n_jobs : parallel workers, -1 for all cores; None for all cores if the table has 800 rows or more
     progress : callable(done, total, message) or None
-    **params : parameters of the linear router, such as ``loss="tdef"``
 
     Returns
     -------
@@ -159,7 +138,11 @@ def tune(
     >>> import mild
     >>> from mild.data.datasets import load_outcomes
     >>> train, test = load_outcomes().split(random_state=0)
-    >>> found = mild.tune(train, price_weight=50, families="linear", alphas=[0.01], cv=3)
+    >>> found = mild.tune(
+    ...     train,
+    ...     price_weight=50,
+    ...     search=mild.RouterCV(families="linear", alphas=[0.01], cv=3),
+    ... )
     >>> found.verdict.pays
     True
     >>> found.router  # doctest: +ELLIPSIS
@@ -172,20 +155,11 @@ def tune(
         guarantee,
         target_probability,
     )
-    check_folds(cv)
-    check_integer("max_calls", max_calls, 2)
-    params = {
-        "estimator": make_router("linear", params, random_state, tune),
-        "alphas": alphas,
-        "margin_factors": margin_factors,
-        "grid": grid,
-        "one_standard_error": one_standard_error,
-        "constant_if_better": constant_if_better,
-        "safe": safe,
-        "confidence": confidence,
-        "random_state": random_state,
-        "progress": progress,
-    }
+    search = search_for_tune(search, random_state, progress)
+    cv = search.cv
+    safe = search.safe
+    confidence = search.confidence
+    max_calls = most_calls(cascade)
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
     terms = CostTerms(beta, price_weight, latency_weight)
     for name in target.wanted:
@@ -204,7 +178,7 @@ def tune(
     calibration = None
     if target.wanted:
         if target.guarantee is not None:
-            task, calibration = _calibration_split(whole, calibration_share, time, random_state)
+            task, calibration = _calibration_split(whole, time, random_state)
             notes.append(
                 f"{task.table.rows:,} rows to fit on, {calibration.table.rows:,} rows kept for calibration."
             )
@@ -214,10 +188,10 @@ def tune(
     notes.extend(filter(None, [fewer_folds(cv, possible, task)]))
     folds = search_folds(task, cv if possible < 2 else possible, time, random_state)
     step = table_step(task.table, text, progress)
-    n_jobs = parallel_jobs(n_jobs, table.rows)
-    search = _search(families or FAMILIES, {**params, "cv": folds, "n_jobs": n_jobs})
+    n_jobs = parallel_jobs(search.n_jobs, table.rows)
+    search.set_params(cv=folds, n_jobs=n_jobs)
     settle_ties(search)
-    fitted = fit_task(task, standardized(search, is_scaled(standardize, step)), step)
+    fitted = fit_task(task, standardized(search, is_scaled(None, step)), step)
     wanted = target if target.wanted else None
     cascades = hint = None
     stopped = search.interrupted_
@@ -326,20 +300,9 @@ def _judge_cascade(
     return TunedCascade.of(policy, used, task, X, found, name), verdict
 
 
-def _search(families: str | Sequence[str] | None, params: Mapping[str, Any]) -> Any:
-    """The unfitted search over families, which may be given as text with commas."""
-    from mild.routers import RouterCV
-
-    names: Any = families
-    if isinstance(families, str) and families not in ("all", "auto"):
-        names = [name.strip() for name in families.split(",") if name.strip()]
-    return RouterCV(families=names, **params)
-
-
-def _calibration_split(task: Task, share: float, time: str | None, seed: int) -> tuple[Task, Task]:
+def _calibration_split(task: Task, time: str | None, seed: int) -> tuple[Task, Task]:
     """The rows to fit on and the calibration rows of a task, queries and groups whole."""
-    check_share("calibration_share", share)
-    (split,) = task_splits(task, 1, share, time, seed)
+    (split,) = task_splits(task, 1, CALIBRATION_SHARE, time, seed)
     table = task.table
     if table.has_answers and table.kind_detected:
         # Scores of calibration rows must not tell how answers are compared.
@@ -388,7 +351,9 @@ class TuneResult:
     --------
     >>> import mild
     >>> from mild.data.datasets import load_outcomes
-    >>> found = mild.tune(load_outcomes(), families="linear", alphas=[0.01], cv=3)
+    >>> found = mild.tune(
+    ...     load_outcomes(), search=mild.RouterCV(families="linear", alphas=[0.01], cv=3)
+    ... )
     >>> found.decides_as, found.verdict.constant
     ('linear', 'rules')
     >>> found.candidates.columns[:3].tolist()
@@ -465,8 +430,8 @@ class TuneResult:
         elif self.routes_as_constant and self.rows:
             why = "its gain is not certain, and safe=True"
             if self.verdict.estimate >= 0:
-                why = "its mean cost on held-out rows is not lower; constant_if_better=False, or "
-                why += "--no-constant-if-better, keeps it"
+                why = "its mean cost on held-out rows is not lower; "
+                why += "search=RouterCV(constant_if_better=False) keeps it"
             found.append(f"* is not used ({why}): the router decides as {self.decides_as}.")
         if self.cascade is not None:
             found += self.cascade.sentences
