@@ -95,6 +95,9 @@ class TargetInfo(InfoPart):
     probability: float | None = None  # of meeting it on new rows, an estimate
     likely: bool | None = None  # whether the setting has the margins for that
     margins: Mapping[str, float] | None = None  # target -> margin in its unit
+    setting: str | None = None  # the setting, in words
+    quality: float | None = None  # expected on new queries
+    dollars_per_1000: float | None = None  # expected on new queries
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ _PARTS: dict[str, type[InfoPart]] = {
 _NOTES_KEY = "notes"
 _NOTES = (
     "query", "constant", "mean_scores", *_PARTS,
-    "tradeoffs", "price_head", "verdict", "standard_errors", "hashes_complete",
+    "frontier", "price_head", "verdict", "standard_errors", "hashes_complete",
 )  # fmt: skip
 
 
@@ -145,7 +148,8 @@ class RouterInfo:
     hashes_complete: bool | None = None  # whether every training query has its hash
     shares: SharesInfo | None = None
     target: TargetInfo | None = None
-    tradeoffs: Mapping[str, Any] | None = None  # a curve (TradeoffCurve.from_dict)
+    # What its settings are expected to do on new queries (Frontier.from_dict)
+    frontier: Mapping[str, Any] | None = None
     # Expert -> standard error of its mean cost, by which a gateway explores; of a learned router.
     standard_errors: Mapping[str, float] | None = None
     price_head: str | None = None  # unit of a separate price head: "dollars"

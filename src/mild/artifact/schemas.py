@@ -469,7 +469,7 @@ POLICY_SCHEMAS = {
     "mixed": Schema(
         {}, {"coef": "n_experts n_mixed", "intercept": "n_experts"} | RANKS, parts=(1, 1)
     ),
-    "tradeoff": Schema(parts=(2, 2)),
+    "tradeoff": Schema(parts=(2, math.inf)),
 }
 
 REFERENCE = {

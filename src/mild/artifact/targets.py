@@ -1,43 +1,49 @@
-"""Targets: what a user asks of a router, and the setting of a saved router that does it.
+"""Targets: what a user asks of a router, and the setting of a router that does it.
 
-A router with separate heads for error and price decides for the least ``error + t * price``. What every
-trade-off t, and every single expert, did on held-out rows is kept with the router as a ``TradeoffCurve``:
-a target can be chosen after fitting. By default a setting is taken that is expected to meet the target on
-new rows: a single expert, of which one may be lucky on the held-out rows, by a margin. For more certainty
-every setting needs a margin.
+What the settings of a router are expected to do on new queries is kept with it as a ``Frontier``. ``tune``,
+``Router.with_target`` and the gateway choose from it by one rule, ``Target.choose``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 
 import numpy as np
 
 from mild.artifact.info import RouterInfo, TargetInfo
-from mild.core.arrays import BoolArray, FloatArray, invalid
+from mild.core.arrays import invalid
 from mild.core.rounding import OUTCOMES, tie_ranks
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import InvalidInputError, UnsupportedError
-from mild.metrics.curves import CASCADE, TRADE_OFF, TradeoffCurve
-from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
+from mild.metrics.frontier import (
+    CASCADE,
+    ROUTER,
+    TRADE_OFF,
+    Frontier,
+    OperatingPoint,
+    Setting,
+)
+from mild.money import amount
+from mild.policies import CascadePolicy, ConstantPolicy, MixPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
 # From here on a share of quality must be a percentage.
 _PERCENT = 10
+# Salt of the draws that divide the queries of a mix.
+MIX_SALT = "mild"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The setting of a curve that was chosen for a target."""
+    """The operating point that was chosen for a target."""
 
-    index: int  # its place
-    met: bool  # whether its means meet the target
-    likely: bool  # whether they do so by the margins; ``met`` where no errors are recorded
-    # target -> margin; empty where no errors are recorded
-    margins: dict[str, float] = field(default_factory=dict)
+    point: OperatingPoint
+    met: bool  # whether its figures meet the target
+    likely: bool  # whether they do so by the margins
+    margins: Mapping[str, float]  # target -> margin in its unit
 
 
 @dataclass(frozen=True)
@@ -126,85 +132,138 @@ class Target:
             most = self.max_dollars
         return least, most
 
-    def choose(self, curve: TradeoffCurve) -> Choice:
-        """The setting of a curve that meets the target by its margins; if none does, the nearest.
+    def choose(self, frontier: Frontier) -> Choice:
+        """The point of a frontier that meets the target by its margins; if none does, the nearest.
 
-        A target of quality is met at the least dollars, another one with the best quality. Where no setting
-        has the margins, one whose means meet the target comes before others.
+        A target of quality is met at the least dollars, another one with the best quality.
         """
-        gaps, margins, scales = self._gaps(curve), self._margins(curve), self._scales(curve)
-        zero = np.zeros(len(curve.weights))
-        missing = sum((np.maximum(-gaps[name], 0) / scales[name] for name in gaps), zero)
-        short = {name: np.maximum(margins[name] - gaps[name], 0) / scales[name] for name in gaps}
-        met = missing <= OUTCOMES
-        likely = met.copy()
-        for name in gaps:
-            enough = short[name] <= OUTCOMES
-            likely &= enough if curve.errors is None else _in_sequence(name, enough, curve)
-        rank = 2 - met.astype(int) - likely
-        # Figures that differ by rounding are equal; of equal settings the first is taken.
-        nearest = tie_ranks(np.where(likely, 0.0, sum(short.values(), zero)))
-        dollars = tie_ranks(curve.dollars)
-        quality = tie_ranks(-curve.quality)
-        if set(QUALITY_TARGETS) & set(self.wanted):
-            order = np.lexsort((quality, dollars, nearest, rank))
-        else:
-            order = np.lexsort((dollars, quality, nearest, rank))
-        index = int(order[0])
-        taken = {} if curve.errors is None else {k: float(v[index]) for k, v in margins.items()}
-        return Choice(index, bool(met[index]), bool(likely[index]), taken)
+        quantile = NormalDist().inv_cdf(self.target_probability)
+        points = self._meeting(frontier, quantile)
+        if points:
+            return self._choice(frontier, self._best_of(frontier, points), quantile, True)
+        points = self._meeting(frontier, 0.0)
+        if not points:
+            points = [frontier.point(index) for index in range(len(frontier))]
+        shortfalls = [self.shortfall(frontier, point, quantile) for point in points]
+        ranks = tie_ranks(shortfalls)
+        nearest = [point for point, rank in zip(points, ranks, strict=True) if rank == 0]
+        return self._choice(frontier, self._best_of(frontier, nearest), quantile, False)
 
-    def _gaps(self, curve: TradeoffCurve) -> dict[str, FloatArray]:
-        """By how much each setting (m,) is better than each target, in the unit of the target."""
-        best_quality = float(curve.quality[curve.best_index])
-        found: dict[str, FloatArray] = {}
-        for name, value in self.wanted.items():
-            least, most = Target(**{name: value}).limits(best_quality)
+    def _choice(
+        self, frontier: Frontier, point: OperatingPoint, quantile: float, is_likely: bool
+    ) -> Choice:
+        """The choice of a point, with its margins."""
+        margins = {}
+        for name in self.wanted:
+            margins[name] = quantile * self._error(frontier, point, name)
+        is_met = self.shortfall(frontier, point, 0.0) <= OUTCOMES
+        return Choice(point, is_met, is_likely and is_met, margins)
+
+    def _meeting(self, frontier: Frontier, quantile: float) -> list[OperatingPoint]:
+        """Points that meet the target by ``quantile`` standard errors: of each pair of neighbours one.
+
+        Between two neighbours, it is where the target is just met, or where the dollars just last.
+        """
+        meeting = []
+        for index in range(len(frontier)):
+            start = frontier.point(index)
+            if not frontier.is_followed(index):
+                if self.shortfall(frontier, start, quantile) <= OUTCOMES:
+                    meeting.append(start)
+                continue
+            low, high = self._range_between(frontier, index, quantile)
+            if low > high:
+                continue
+            part = high
+            if self.is_about_quality:
+                part = low
+            meeting.append(frontier.between(index, part))
+        return meeting
+
+    def _range_between(
+        self, frontier: Frontier, index: int, quantile: float
+    ) -> tuple[float, float]:
+        """From which to which part of the way to the next point the target is met; low > high if nowhere."""
+        low = 0.0
+        high = 1.0
+        start = frontier.point(index)
+        end = frontier.point(index + 1)
+        for name in self.wanted:
+            at_start = self._spare(frontier, start, name, quantile)
+            at_end = self._spare(frontier, end, name, quantile)
+            if at_start < -OUTCOMES and at_end < -OUTCOMES:
+                return 1.0, 0.0
+            if at_start < -OUTCOMES:
+                low = max(low, at_start / (at_start - at_end))
+            elif at_end < -OUTCOMES:
+                high = min(high, at_start / (at_start - at_end))
+        return low, high
+
+    def _best_of(self, frontier: Frontier, points: Sequence[OperatingPoint]) -> OperatingPoint:
+        """The cheapest of some points for a target of quality, the best for another one.
+
+        Of equal points the first is taken. For a target of dollars, a cheaper point is as good as the best
+        one where its quality is lower by less than the standard error of the best one.
+        """
+        dollars = tie_ranks([point.dollars for point in points])
+        quality = tie_ranks([-point.quality for point in points])
+        if self.is_about_quality:
+            order = np.lexsort((quality, dollars))
+            return points[int(order[0])]
+        best = points[int(np.lexsort((dollars, quality))[0])]
+        # The recorded error is that of a prediction, for two samples of queries.
+        least = best.quality - best.loss_error / math.sqrt(2)
+        good = [index for index, point in enumerate(points) if point.quality >= least - OUTCOMES]
+        return points[min(good, key=lambda index: (dollars[index], quality[index]))]
+
+    @property
+    def is_about_quality(self) -> bool:
+        """Whether quality is asked for, so that dollars are to be saved."""
+        return self.keep_quality is not None or self.max_quality_loss is not None
+
+    def shortfall(self, frontier: Frontier, point: OperatingPoint, quantile: float = 0.0) -> float:
+        """By how much a point misses the target, as a share of the best expert's quality or dollars."""
+        reference = frontier.reference
+        total = 0.0
+        for name in self.wanted:
+            scale = reference.dollars
             if name in QUALITY_TARGETS:
-                found[name] = curve.quality - least
-            else:
-                found[name] = most - curve.dollars
-        return found
+                scale = reference.quality
+            spare = self._spare(frontier, point, name, quantile)
+            total += max(-spare, 0.0) / max(scale, 1e-12)
+        return total
 
-    def _margins(self, curve: TradeoffCurve) -> dict[str, FloatArray]:
-        """By how much each setting (m,) must be better than each target; 0 if the errors are not known.
+    def probability_of(self, frontier: Frontier, point: OperatingPoint) -> float:
+        """Probability with which a point meets every target on as many new queries, an estimate."""
+        probability = 1.0
+        for name in self.wanted:
+            spare = self._spare(frontier, point, name, 0.0)
+            error = self._error(frontier, point, name)
+            if error > 0:
+                probability = min(probability, NormalDist().cdf(spare / error))
+            elif spare < -OUTCOMES:
+                probability = 0.0
+        return probability
 
-        Several targets share the probability of a miss. Single experts, of which one may be lucky, get half
-        of it, and if none is as good as asked for, one of them passes with at most this probability. The
-        best expert has its own quality on any rows, so that it needs no margin for a target of quality.
-        Trade-offs and cascades have the whole of it each: which kind is taken, dollars decide.
-        """
-        errors, best = curve.errors, curve.best_index
-        if errors is None:
-            return {name: np.zeros(len(curve.weights)) for name in self.wanted}
-        miss = (1 - self.target_probability) / max(len(self.wanted), 1)
-        single = curve.experts >= 0
-        freedom = errors.folds - 1 if errors.folds > 1 else None
-        # The errors are those of two samples, and an expert is lucky in one of them.
-        lucky = upper_quantile(1 - miss / max(int(single.sum()) - 1, 1)) / math.sqrt(2)
-        alone = max(upper_quantile(1 - miss / 2), lucky)
-        quantile = np.where(single, alone, upper_quantile(1 - miss, freedom))
-        # A target of quality limits a mean minus a share of the best expert's: these are the shares.
-        shares = {"keep_quality": self.keep_quality or 0.0, "max_quality_loss": 1.0}
+    def _spare(
+        self, frontier: Frontier, point: OperatingPoint, name: str, quantile: float
+    ) -> float:
+        """By how much a point is better than a target and a margin of ``quantile`` standard errors."""
+        least, most = Target(**{name: self.wanted[name]}).limits(frontier.reference.quality)
+        spare = most - point.dollars
+        if name in QUALITY_TARGETS:
+            spare = point.quality - least
+        return spare - quantile * self._error(frontier, point, name)
 
-        def error(name: str) -> FloatArray:
-            if name == "max_dollars":
-                return errors.dollars
-            own, share = errors.quality, shares[name]
-            square = (1 - share) * (own**2 - share * own[best] ** 2) + share * errors.loss**2
-            return np.sqrt(np.maximum(square, 0))
-
-        found = {name: quantile * error(name) for name in self.wanted}
-        for name in set(QUALITY_TARGETS) & set(found):
-            found[name][best] = 0.0
-        return found
-
-    def _scales(self, curve: TradeoffCurve) -> dict[str, float]:
-        """What a miss of each target is measured by: the best expert's quality or dollars."""
-        best = curve.best_index
-        quality = max(float(curve.quality[best]), 1e-12)
-        dollars = max(float(curve.dollars[best]), 1e-12)
-        return {name: quality if name in QUALITY_TARGETS else dollars for name in self.wanted}
+    def _error(self, frontier: Frontier, point: OperatingPoint, name: str) -> float:
+        """Standard error of what a target limits, as a prediction for as many new queries."""
+        if name == "max_dollars":
+            return point.dollars_error
+        if name == "max_quality_loss":
+            return point.loss_error
+        if point.expert == frontier.best_expert:
+            return 0.0
+        return frontier.shortfall_error(point, self.wanted[name])
 
     def check(self, priced: bool) -> None:
         """Refuse targets that make no sense, also without prices."""
@@ -220,150 +279,176 @@ class Target:
             raise invalid(name, "needs the prices of the experts; the table has none.")
 
 
-def _in_sequence(name: str, enough: BoolArray, curve: TradeoffCurve) -> BoolArray:
-    """Settings that have their margin, learned ones only up to the first of their kind that has not.
-
-    Trade-offs, and cascades, are tried from the one that is expected to be safest on: 0 for a target of
-    quality, the largest for others. So a lucky one beyond is not taken, whatever their number is.
-    """
-    found = enough.copy()
-    for kind in (TRADE_OFF, CASCADE):
-        places = np.flatnonzero(curve.experts == kind)
-        places = places[np.argsort(curve.weights[places])]
-        if name not in QUALITY_TARGETS:
-            places = places[::-1]
-        found[places] = np.logical_and.accumulate(enough[places])
-    return found
-
-
-def upper_quantile(probability: float, freedom: int | None = None) -> float:
-    """The t with ``P(T <= t) = probability`` of at least 0.5; T is normal if ``freedom`` is None.
-
-    Otherwise T is Student's with these degrees of freedom, by bisection of its finite series (Abramowitz
-    and Stegun, 26.7.3 and 26.7.4): a loaded router has no scipy.
-
-    >>> round(upper_quantile(0.8), 4), round(upper_quantile(0.8, 4), 4), upper_quantile(0.5, 4)
-    (0.8416, 0.941, 0.0)
-    """
-    if freedom is None:
-        return NormalDist().inv_cdf(probability)
-    odd = freedom % 2
-
-    def coverage(angle: float) -> float:
-        """``P(|T| <= t)`` at ``t = sqrt(freedom) * tan(angle)``."""
-        term = math.cos(angle) if odd else 1.0
-        total = 0.0
-        for power in range(odd + 2, freedom + 1, 2):
-            total += term
-            term *= math.cos(angle) ** 2 * (power - 1) / power
-        return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
-
-    low, high = 0.0, math.pi / 2
-    for _ in range(60 if probability > 0.5 else 0):
-        middle = (low + high) / 2
-        low, high = (middle, high) if coverage(middle) < 2 * probability - 1 else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
-
-
-def margin_words(probability: float, likely: bool, margins: Mapping[str, float]) -> str:
-    """How probable it is that the target is met on new rows, in a sentence."""
-    if not margins:
+def target_words(target: Target, choice: Choice) -> str:
+    """How probable it is that the target is met on new queries, in a sentence."""
+    if not choice.met:
+        return "No setting is expected to meet the target: this is the nearest."
+    queries = "on the same number of new queries"
+    probability = target.target_probability
+    if probability <= TARGET_PROBABILITY:
         return (
-            "No margin was taken, because the router does not record how far its figures may vary."
+            f"The target is expected to be met {queries}; for more certainty, raise target_probability. "
+            "This is an estimate, not a guarantee."
         )
+    margin = margin_words(choice.margins)
+    chance = f"{queries} with probability {100 * probability:g} %"
+    if not choice.likely:
+        return (
+            f"No setting is expected to meet the target {chance}: this one would need a margin of "
+            f"{margin}."
+        )
+    return (
+        f"The target is expected to be met {chance}, with a margin of {margin}. This is an estimate, not a "
+        "guarantee."
+    )
+
+
+def margin_words(margins: Mapping[str, float]) -> str:
+    """Margins in words."""
     parts = []
     for name, margin in margins.items():
         if name in QUALITY_TARGETS:
             parts.append(f"{margin:.4f} of quality")
         else:
-            parts.append(f"${margin:.4g} per 1,000 queries")
-    stated = ", ".join(parts)
-    chance = "on the same number of new queries"
-    more = "; for more certainty, raise target_probability (--target-probability 0.8)"
-    if probability > TARGET_PROBABILITY:
-        chance = f"{chance} with probability {100 * probability:g} %"
-        more = ""
-    has_margin = any(margins.values())
-    if not likely and not has_margin:
-        return (
-            f"No setting is expected to meet the target {chance}: this one does on the held-out rows, but "
-            "a safer setting does not, so that it may be by chance."
+            parts.append(f"${amount(margin)} per 1,000 queries")
+    return ", ".join(parts)
+
+
+def frontier_of(info: RouterInfo, expert_names: Sequence[str]) -> Frontier:
+    """The frontier that is recorded with a router.
+
+    Raises
+    ------
+    UnsupportedError : there is none
+    """
+    if info.frontier is None:
+        raise UnsupportedError(
+            "this router does not record what its settings do on held-out rows; tune it again on a table "
+            "of outcomes with prices.",
+            parameter="target",
         )
-    if not likely:
-        return (
-            f"No setting is expected to meet the target {chance}: this one would need a margin of "
-            f"{stated}."
-        )
-    if has_margin:
-        chance = f"{chance}, with a margin of {stated}"
-    return f"The target is expected to be met {chance}{more}. This is an estimate, not a guarantee."
+    return Frontier.from_dict(info.frontier, expert_names)
 
 
 def at_target(
     policy: Policy, info: RouterInfo, expert_names: Sequence[str], target: Target
 ) -> tuple[Policy, TargetInfo]:
-    """The policy at the setting that meets a target by its margin, and a record of it; no refit.
+    """The policy at the operating point that meets a target, and a record of it; no refit.
 
     Raises
     ------
-    UnsupportedError : the router has no record of its trade-offs
+    UnsupportedError : the router has no record of its settings
     InvalidInputError : no setting meets the target on the held-out rows, or it has a guarantee
     """
     if target.guarantee is not None:
         raise invalid(
             "guarantee",
             "needs rows for calibration, which a saved router does not keep; got "
-            f"{target.guarantee:g}. Tune the router with it (mild tune --guarantee).",
+            f"{target.guarantee:g}. Tune the router with it.",
         )
-    names = list(expert_names)
-    if info.tradeoffs is None:
-        raise UnsupportedError(
-            "this router does not record what its trade-offs do on held-out rows; tune it again on a table "
-            "of outcomes with prices (mild tune).",
-            parameter="target",
-        )
-    curve = TradeoffCurve.from_dict(info.tradeoffs, names)
+    frontier = frontier_of(info, expert_names)
     target.check(priced=True)
-    choice = target.choose(curve)
-    index = choice.index
-    expert = int(curve.experts[index])
-    t = None if expert >= 0 else float(curve.weights[index])
-    setting = f"always {names[expert]}" if t is None else "a trade-off"
-    figures = (
-        f"quality {curve.quality[index]:.4f} and ${curve.dollars[index]:.4g} per 1,000 queries"
-    )
+    choice = target.choose(frontier)
+    point = choice.point
     if not choice.met:
         raise InvalidInputError(
             f"target {target.words} cannot be met on the held-out rows of the router; the nearest that can "
-            f"be reached is {setting}, with {figures}.",
+            f"be reached is {point.words(expert_names)}, with {_figures(point)}.",
             parameter="target",
         )
-    policy = policy.with_prices(price_weight=0.0 if t is None else t)
-    if t is None:
-        policy = always(expert, 1 - curve.quality[_places(curve, len(names))], policy)
-    known = curve.errors is not None
-    return policy, TargetInfo(
+    return policy_at(policy, frontier, point, target), target_info(target, frontier, choice, expert_names)
+
+
+def target_info(
+    target: Target, frontier: Frontier, choice: Choice, expert_names: Sequence[str]
+) -> TargetInfo:
+    """What is recorded with a router about the target that it meets."""
+    point = choice.point
+    trade_off = None
+    if not point.is_mix and point.only.kind == TRADE_OFF:
+        trade_off = point.only.number
+    expert = None
+    if point.expert is not None:
+        expert = expert_names[point.expert]
+    setting = point.words(expert_names)
+    return TargetInfo(
         target=target.wanted,
-        guarantee=None,
-        t=t,
-        expert=None if t is not None else names[expert],
-        met=True,
+        guarantee=target.guarantee,
+        t=trade_off,
+        expert=expert,
+        met=choice.met,
         certified=None,
-        best_expert=names[curve.best],
-        sentence=f"Target {target.words}: {setting}, with {figures} on held-out rows. "
-        + margin_words(target.target_probability, choice.likely, choice.margins),
-        probability=target.target_probability if known else None,
-        likely=choice.likely if known else None,
-        margins=choice.margins if known else None,
+        best_expert=expert_names[frontier.best_expert],
+        sentence=f"Target {target.words}: {setting}, with {_figures(point)} on held-out rows. "
+        + target_words(target, choice),
+        probability=target.target_probability,
+        likely=choice.likely,
+        margins=choice.margins,
+        setting=setting,
+        quality=point.quality,
+        dollars_per_1000=point.dollars,
     )
 
 
-def always(expert: int, errors: FloatArray, heads: Policy) -> Policy:
-    """A policy for one expert, under other prices decided by the heads."""
-    constant = ConstantPolicy(errors.astype(np.float32), heads.n_features, expert)
-    return TradeoffPolicy(constant, heads)
+def _figures(point: OperatingPoint) -> str:
+    """Quality and dollars of a point, for a sentence."""
+    return f"quality {point.quality:.4f} and ${amount(point.dollars)} per 1,000 queries"
 
 
-def _places(curve: TradeoffCurve, n_experts: int) -> list[int]:
-    """Place of the setting of each single expert."""
-    return [int(np.flatnonzero(curve.experts == k)[0]) for k in range(n_experts)]
+def policy_at(policy: Policy, frontier: Frontier, point: OperatingPoint, target: Target) -> Policy:
+    """The policy of a tuned router at an operating point.
+
+    ``policy`` is that of the router at any point: it holds the heads for error and price, and the cascades.
+    A cascade comes with what decides without answers: a setting that meets the target without a cascade.
+    """
+    tuned = tradeoff_of(policy)
+    if point.uses_cascade:
+        direct = target.choose(frontier.without_cascades()).point
+        # A query that needs one expert is decided by one setting, the better of two.
+        tuned = tuned.decided_by(_deciding(tuned, frontier, direct.second))
+    if not point.is_mix:
+        return _policy_of(tuned, frontier, point.only)
+    first = _policy_of(tuned, frontier, point.first)
+    second = _policy_of(tuned.without_settings(), frontier, point.second, tuned.cascades)
+    return MixPolicy(first, second, point.share, MIX_SALT)
+
+
+def tradeoff_of(policy: Policy) -> TradeoffPolicy:
+    """The part of a tuned router's policy that holds its heads and settings."""
+    if isinstance(policy, MixPolicy):
+        policy = policy.first
+    if isinstance(policy, CascadePolicy):
+        policy = policy.direct
+    if not isinstance(policy, TradeoffPolicy):
+        raise UnsupportedError(
+            "this router has no separate heads for error and price; tune it again on a table of outcomes "
+            "with prices.",
+            parameter="target",
+        )
+    return policy
+
+
+def _policy_of(
+    tuned: TradeoffPolicy,
+    frontier: Frontier,
+    setting: Setting,
+    cascades: Sequence[Policy] | None = None,
+) -> Policy:
+    """The policy of one setting, which holds the other settings of ``tuned``, too."""
+    if cascades is None:
+        cascades = tuned.cascades
+    if setting.kind == CASCADE:
+        return replace(cascades[setting.index], direct=tuned)
+    return tuned.decided_by(_deciding(tuned, frontier, setting))
+
+
+def _deciding(tuned: TradeoffPolicy, frontier: Frontier, setting: Setting) -> Policy:
+    """What decides at a setting that reads no answers."""
+    if setting.kind == TRADE_OFF:
+        return tuned.heads.with_prices(price_weight=setting.number)
+    if setting.kind == ROUTER:
+        return tuned.routers[setting.index]
+    n_experts = tuned.heads.n_experts
+    errors = np.array([1 - frontier.alone(k).quality for k in range(n_experts)], np.float32)
+    constant = ConstantPolicy(errors, tuned.heads.n_features, setting.index)
+    return constant.with_ranks(tuned.heads.ranks)

@@ -106,6 +106,14 @@ class TextFeatures(ABC):
         """Features (n_features_,) of one text: the fast path."""
         return self.vectorize([text])[0]
 
+    def without_other_texts(self, texts: Any, X: Rows, train: NDArray[np.intp]) -> Rows:
+        """Features of all texts, as they are if only those at ``train`` are known when fitting.
+
+        ``X`` are the features of the fit on all texts. Embeddings hardly depend on the texts of a fit, and
+        are returned as they are.
+        """
+        return X
+
     def check_parameters(self) -> None:  # noqa: B027
         """Refuse parameters that break their rules, as ``fit`` does."""
 

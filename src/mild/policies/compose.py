@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -158,10 +158,15 @@ class StandardizedPolicy(InnerPolicy, kind="standardized"):
 
 @dataclass(eq=False)
 class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
-    """Decides as ``inner``; under other prices as ``heads``, which estimate error and price apart."""
+    """Decides as ``inner``; under other prices as ``heads``, which estimate error and price apart.
+
+    ``cascades`` and ``routers`` are other settings that a tuned router can be set to.
+    """
 
     inner: Policy
     heads: Policy
+    cascades: list[Policy] = field(default_factory=list)
+    routers: list[Policy] = field(default_factory=list)
 
     def decide_one(self, x: FloatArray) -> int:
         return self.inner.decide_one(x)
@@ -173,6 +178,14 @@ class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
     def has_prices(self) -> bool:
         return self.heads.has_prices
 
+    def decided_by(self, inner: Policy) -> TradeoffPolicy:
+        """The same heads and settings, decided by another policy."""
+        return replace(self, inner=inner)
+
+    def without_settings(self) -> TradeoffPolicy:
+        """The same policy without the cascades and routers that it can be set to."""
+        return TradeoffPolicy(self.inner, self.heads)
+
     def with_decision(self, rule: str) -> Policy:
         return self.inner.with_decision(rule)
 
@@ -180,7 +193,9 @@ class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
         return TradeoffPolicy(self.inner.with_experts(experts), self.heads.with_experts(experts))
 
     def with_ranks(self, ranks: IntArray | None) -> TradeoffPolicy:
-        return TradeoffPolicy(self.inner.with_ranks(ranks), self.heads.with_ranks(ranks))
+        return replace(
+            self, inner=self.inner.with_ranks(ranks), heads=self.heads.with_ranks(ranks)
+        )
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None
@@ -188,12 +203,14 @@ class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
         return self.heads.with_prices(betas, price_weight)
 
     def state(self) -> tuple[Settings, Tensors]:
-        return nested([self.heads, self.inner])
+        return nested([self.heads, self.inner, *self.cascades, *self.routers])
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
-        heads, inner = unnested(settings, tensors)
-        return cls(inner, heads)
+        heads, inner, *others = unnested(settings, tensors)
+        cascades = [policy for policy in others if policy.kind == "cascade"]
+        routers = [policy for policy in others if policy.kind != "cascade"]
+        return cls(inner, heads, cascades, routers)
 
 
 @dataclass(eq=False)

@@ -29,7 +29,7 @@ from mild.policies import CascadePolicy, ConstantPolicy, Policy
 from mild.policies.cascade import UNKNOWN, AgreementTable, gate_inputs, gate_values
 from mild.routers.base import BaseRouter, unwarned
 from mild.routers.baselines import mean_costs
-from mild.routers.cost_models import fit_heads, logistic_heads, observed
+from mild.routers.cost_models import fit_heads, logistic_heads, observed, same_features
 from mild.routers.linear import LinearRouter
 
 # Rows that are searched at most; of more, a sample is.
@@ -192,7 +192,8 @@ class CascadeRouter(BaseRouter):
             raise invalid("gate", f"{rule}; got {len(costs)}. Use 'counts'.")
         loss = "logistic" if self.gate == "auto" else self.gate
         folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(costs))
-        heads = fit_heads(X, costs, np.zeros(costs.shape), folds, sample_weight=weight)
+        no_prices = np.zeros(costs.shape)
+        heads = fit_heads(X, costs, no_prices, same_features(X, folds), sample_weight=weight)
         search, errors = self._search, heads.errors
         orders = dict.fromkeys(one.steps for one in self.candidates_)
         if self.steps is None and self.max_calls > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,15 +12,15 @@ from joblib import Parallel, delayed
 from sklearn.linear_model import Ridge
 
 from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
-from mild.core.rounding import ESTIMATES, first_least
+from mild.core.rounding import ESTIMATES, is_less
 from mild.errors import ConvergenceWarning
 from mild.policies import LinearCostPolicy, NearestPolicy, Policy, PricedPolicy
 from mild.routers.base import BaseRouter, from_policy, unwarned
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
 
-# Strengths that are tried for separate heads.
-HEAD_ALPHAS = (1.0, 0.1, 0.01)
+# Strengths that are tried for separate heads, from one at which the text hardly counts.
+HEAD_ALPHAS = (1e4, 100.0, 10.0, 1.0, 0.1, 0.01)
 
 
 @dataclass(eq=False, repr=False)
@@ -104,6 +104,7 @@ class PricedRouter(BaseRouter):
     error_head : "logistic" (``scale * sigmoid(w_k . x + b_k)``, with errors as soft targets; the scale is
         the largest error present, at least 1) or "ridge" (linear, cut off at 0)
     alpha : float, L2 strength of both heads, against the mean over the rows on which the expert was asked
+    price_alpha : float, L2 strength of the price head; None for ``alpha``
     price_weight : float, how much one unit of price counts in units of error
 
     Attributes
@@ -120,6 +121,7 @@ class PricedRouter(BaseRouter):
     error_head: str = "logistic"
     alpha: float = 1e-3
     price_weight: float = 1.0
+    price_alpha: float | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, prices: Any = None) -> Self:
         """Learn from inputs X, errors y (without prices) and, if there are any, prices.
@@ -171,7 +173,10 @@ class PricedRouter(BaseRouter):
         if constant:
             return zero, matrix[0]
         weights = observed("prices", matrix, sample_weight)
-        return ridge_heads(X, matrix, weights, self.alpha * weights.sum(axis=0)), np.zeros(p)
+        alpha = self.alpha
+        if self.price_alpha is not None:
+            alpha = self.price_alpha
+        return ridge_heads(X, matrix, weights, alpha * weights.sum(axis=0)), np.zeros(p)
 
     def expected_errors(self, X: Any) -> FloatArray:
         """Expected error (n_samples, n_experts) of each expert, without prices."""
@@ -186,6 +191,23 @@ class PricedRouter(BaseRouter):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Minus the mean cost y of the chosen experts, unlike in ``fit`` with prices in it."""
         return super().score(X, y, sample_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldFeatures:
+    """Features of all rows, as they are without the rows that a fold holds out.
+
+    ``X`` (n_samples, n_features) was fitted on the rows ``train``; ``test`` are the held-out rows.
+    """
+
+    X: Any
+    train: IntArray
+    test: IntArray
+
+
+def same_features(X: Any, folds: Sequence[tuple[IntArray, IntArray]]) -> list[FoldFeatures]:
+    """The parts of rows whose features do not depend on which of them are held out."""
+    return [FoldFeatures(X, train, test) for train, test in folds]
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,44 +226,100 @@ def fit_heads(
     X: Any,
     errors: FloatArray,
     prices: FloatArray,
-    folds: Sequence[tuple[IntArray, IntArray]],
+    folds: Sequence[FoldFeatures],
     price_weight: float = 0.0,
     n_jobs: int | None = None,
     sample_weight: FloatArray | None = None,
 ) -> HeadEstimates:
-    """Fit heads for errors and prices, with the strength of the least squared held-out error."""
-    tasks = [(alpha, fold) for alpha in HEAD_ALPHAS for fold in folds]
-    parts = Parallel(n_jobs=n_jobs)(
-        delayed(_held_out_heads)(alpha, fold, X, errors, prices, sample_weight)
-        for alpha, fold in tasks
+    """Fit heads for errors and prices, each with the strength of the least squared held-out error.
+
+    How an estimate depends on the features comes from the other folds; its level, the mean error or price
+    of each expert, comes from all rows. A fold whose training rows favour an expert by chance holds out
+    rows that favour it less; with the level of the training rows, whole folds would go to other experts
+    than all rows do.
+    """
+    held_out_errors, alpha = _best_strength(
+        _held_out_errors, errors, folds, n_jobs, sample_weight
     )
-    estimates = {alpha: np.full((2, *errors.shape), np.nan) for alpha in HEAD_ALPHAS}
-    for (alpha, (_, test)), part in zip(tasks, parts, strict=True):
-        estimates[alpha][:, test] = part
-    scale = 1.0 if sample_weight is None else sample_weight[:, None]
-    squared = {
-        alpha: np.nanmean(scale * (found[0] - errors) ** 2) for alpha, found in estimates.items()
-    }
-    best = HEAD_ALPHAS[first_least([squared[alpha] for alpha in HEAD_ALPHAS], ESTIMATES)]
-    router = PricedRouter(alpha=best, price_weight=price_weight)
+    if (prices == 0).all():
+        held_out_prices = prices
+        price_alpha = alpha
+    else:
+        # Experts may differ in price by factors of a thousand: each counts in units of its own mean.
+        units = np.maximum(np.nanmean(prices, axis=0), np.finfo(float).tiny)
+        held_out_prices, price_alpha = _best_strength(
+            _held_out_prices, prices / units, folds, n_jobs, sample_weight
+        )
+        held_out_prices = np.maximum(held_out_prices, 0) * units
+    router = PricedRouter(alpha=alpha, price_weight=price_weight, price_alpha=price_alpha)
     unwarned(router.fit)(X, errors, sample_weight, prices)
-    return HeadEstimates(router, *estimates[best])
+    return HeadEstimates(router, held_out_errors, held_out_prices)
+
+
+def _best_strength(
+    fit_fold: Callable[..., FloatArray],
+    targets: FloatArray,
+    folds: Sequence[FoldFeatures],
+    n_jobs: int | None,
+    sample_weight: FloatArray | None,
+) -> tuple[FloatArray, float]:
+    """Held-out estimates (n_samples, n_experts) at the strength of the least squared error, and it.
+
+    Strengths are tried from the largest on, until one is worse than the one before it.
+    """
+    weight = np.ones((len(targets), 1))
+    if sample_weight is not None:
+        weight = sample_weight[:, None]
+    best_estimates = np.full(targets.shape, np.nan)
+    best_alpha = HEAD_ALPHAS[0]
+    least = np.inf
+    for alpha in HEAD_ALPHAS:
+        parts = Parallel(n_jobs=n_jobs)(
+            delayed(fit_fold)(alpha, fold, targets, weight) for fold in folds
+        )
+        estimates = np.full(targets.shape, np.nan)
+        for fold, part in zip(folds, parts, strict=True):
+            estimates[fold.test] = part + _level_shift(targets, weight, fold.train)
+        squared_error = float(np.nanmean(weight * (estimates - targets) ** 2))
+        if not is_less(squared_error, least, ESTIMATES):
+            break
+        best_estimates = estimates
+        best_alpha = alpha
+        least = squared_error
+    return best_estimates, best_alpha
+
+
+def _level_shift(targets: FloatArray, weight: FloatArray, train: IntArray) -> FloatArray:
+    """Mean (n_experts,) of each column over all rows minus that over some of them."""
+    return _weighted_means(targets, weight) - _weighted_means(targets[train], weight[train])
+
+
+def _weighted_means(values: FloatArray, weight: FloatArray) -> FloatArray:
+    """Weighted means (n_experts,) of the known values of each column."""
+    known_weight = weight * ~np.isnan(values)
+    means: FloatArray = np.nansum(known_weight * np.nan_to_num(values), axis=0)
+    return means / known_weight.sum(axis=0)
 
 
 @unwarned
-def _held_out_heads(
-    alpha: float,
-    fold: tuple[IntArray, IntArray],
-    X: Any,
-    errors: FloatArray,
-    prices: FloatArray,
-    sample_weight: FloatArray | None,
+def _held_out_errors(
+    alpha: float, fold: FoldFeatures, errors: FloatArray, weight: FloatArray
 ) -> FloatArray:
-    """Expected errors and prices (2, n_held, n_experts) of the rows that a fold holds out."""
-    train, test = fold
-    weight = None if sample_weight is None else sample_weight[train]
-    router = PricedRouter(alpha=alpha).fit(X[train], errors[train], weight, prices[train])
-    return np.stack([router.expected_errors(X[test]), router.expected_prices(X[test])])
+    """Expected errors (n_held, n_experts) of the rows that a fold holds out."""
+    router = PricedRouter(alpha=alpha)
+    router.fit(fold.X[fold.train], errors[fold.train], weight[fold.train, 0])
+    return router.expected_errors(fold.X[fold.test])
+
+
+def _held_out_prices(
+    alpha: float, fold: FoldFeatures, prices: FloatArray, weight: FloatArray
+) -> FloatArray:
+    """Expected prices (n_held, n_experts) of the rows that a fold holds out."""
+    known_weight = observed("prices", prices[fold.train], weight[fold.train, 0])
+    penalties = alpha * known_weight.sum(axis=0)
+    heads = ridge_heads(fold.X[fold.train], prices[fold.train], known_weight, penalties)
+    estimates: FloatArray = np.asarray(fold.X[fold.test] @ heads.coef.T) + heads.intercept
+    return estimates
 
 
 @dataclass(frozen=True)

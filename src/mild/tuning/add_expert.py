@@ -239,7 +239,7 @@ def add_expert(
             standard_errors={**(info.standard_errors or {}), new: deviation},
             hashes_complete=index.complete,
             target=None,
-            tradeoffs=None,
+            frontier=None,
             verdict=None,
             calibration=None,
         ),

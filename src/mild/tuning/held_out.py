@@ -1,0 +1,429 @@
+"""What settings do on held-out rows, and what to expect of them on new queries.
+
+A setting is chosen because it did well on some rows, so that on new queries it does worse. How much worse
+is measured without each fold: the same choice is made on the other rows, and judged on the rows of the
+fold. The mean difference is added to the figures of the settings that were found on all rows. Where the
+choice is the same without every fold, the difference is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.rounding import tie_ranks
+from mild.errors import InvalidInputError
+from mild.metrics.frontier import (
+    ALONE,
+    Frontier,
+    OperatingPoint,
+    Setting,
+    concave_hull,
+)
+from mild.metrics.outcomes import Outcomes
+from mild.policies import Policy
+from mild.tuning.rows import TuningRows
+from mild.tuning.settings import (
+    FoldMeans,
+    HeldOutSettings,
+    SettingKind,
+    SingleExperts,
+    group_weights,
+    known_rows,
+)
+
+# Points between two neighbouring settings of a path: mixes of the two.
+STEPS_BETWEEN = 6
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What the settings of several kinds did on rows that they were not fitted on.
+
+    Attributes
+    ----------
+    rows : the rows of the task
+    experts : each expert alone
+    kinds : the other kinds of settings
+    can_mix : whether two settings may divide the queries, by a hash of their texts
+    """
+
+    rows: TuningRows
+    experts: HeldOutSettings
+    kinds: list[HeldOutSettings]
+    can_mix: bool
+
+    @cached_property
+    def known(self) -> BoolArray:
+        """Mask (n_samples,) of the held-out rows in which everything is known about every expert."""
+        return known_rows(self.rows)
+
+    @property
+    def groups(self) -> IntArray:
+        """Group (n_known,) of each known row."""
+        return self.rows.task.groups[self.known]
+
+    @property
+    def n_groups(self) -> int:
+        """Different groups among the known rows."""
+        return len(np.unique(self.groups))
+
+    @property
+    def settings(self) -> list[Setting]:
+        """All settings, single experts first."""
+        every: list[Setting] = []
+        for kind in (self.experts, *self.kinds):
+            every.extend(kind.settings)
+        return every
+
+    @property
+    def outcomes(self) -> Outcomes:
+        """What all settings did on the known rows (n_known, m)."""
+        parts = [kind.outcomes.take(self.known) for kind in (self.experts, *self.kinds)]
+        latencies = None
+        if parts[0].latencies is not None:
+            latencies = np.column_stack([part.latencies for part in parts])
+        return Outcomes(
+            np.column_stack([part.costs for part in parts]),
+            np.column_stack([part.scores for part in parts]),
+            np.column_stack([part.prices for part in parts]),
+            latencies,
+        )
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """What to expect of the settings, and of mixes of them, on new queries."""
+        return build_frontier(self)
+
+    def alone(self, index: int) -> OperatingPoint:
+        """The point at which one of ``settings`` decides all queries, with its figures on these rows."""
+        outcomes = self.outcomes
+        setting = self.settings[index]
+        reference = best_expert(self)
+        figures = _Figures.of(outcomes, self.groups, [index], [0.0, 0.0], reference)
+        return figures.point(setting, setting, 0.0, 0.0, 0.0)
+
+    @property
+    def policies(self) -> dict[str, list[Policy]]:
+        """Kind of a setting -> the policies that its settings have of their own."""
+        found: dict[str, list[Policy]] = {}
+        for kind in self.kinds:
+            if kind.policies:
+                found[kind.settings[0].kind] = kind.policies
+        return found
+
+
+def cross_fit(kinds: Sequence[SettingKind], rows: TuningRows, can_mix: bool) -> HeldOut:
+    """Fit settings of several kinds, on all rows and without each fold."""
+    experts = SingleExperts().cross_fit(rows)
+    fitted = []
+    for kind in kinds:
+        settings = kind.cross_fit(rows)
+        if settings.settings:
+            fitted.append(settings)
+    held_out = HeldOut(rows, experts, fitted, can_mix)
+    if held_out.n_groups < 2:
+        raise InvalidInputError(
+            "a target needs held-out rows of at least two different queries in which the score and "
+            f"the price of every expert are known; got {int(held_out.known.sum())} rows.",
+            parameter="target",
+        )
+    return held_out
+
+
+def best_expert(held_out: HeldOut) -> int:
+    """The expert of the highest mean quality; of equal ones the cheapest."""
+    quality = tie_ranks(-held_out.experts.quality)
+    dollars = tie_ranks(held_out.experts.dollars)
+    return int(np.lexsort((dollars, quality))[0])
+
+
+def build_frontier(held_out: HeldOut) -> Frontier:
+    """The frontier of all kinds of settings."""
+    reference = best_expert(held_out)
+    points = []
+    paths = []
+    for expert, point in enumerate(_single_points(held_out, reference)):
+        assert point.expert == expert
+        points.append(point)
+        paths.append(ALONE)
+    for number, kind in enumerate(held_out.kinds):
+        path = _Path.of(held_out, kind, reference)
+        path_points = path.points()
+        points.extend(path_points)
+        paths.extend([number] * len(path_points))
+    return _frontier_of(points, paths, reference, held_out.n_groups)
+
+
+def _frontier_of(
+    points: Sequence[OperatingPoint], paths: Sequence[int], reference: int, n_groups: int
+) -> Frontier:
+    """A frontier of points and the numbers of their paths."""
+    settings = list(dict.fromkeys(setting for point in points for setting in (point.first, point.second)))
+    place = {setting: index for index, setting in enumerate(settings)}
+
+    def column(name: str) -> FloatArray:
+        return np.array([getattr(point, name) for point in points], np.float64)
+
+    return Frontier(
+        tuple(settings),
+        reference,
+        n_groups,
+        np.array(paths, np.intp),
+        np.array([place[point.first] for point in points], np.intp),
+        np.array([place[point.second] for point in points], np.intp),
+        column("share"),
+        column("quality"),
+        column("dollars"),
+        column("quality_error"),
+        column("loss_error"),
+        column("dollars_error"),
+        column("saving_error"),
+    )
+
+
+def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
+    """The points of single experts. The best one is the best partly by luck, which is taken off."""
+    outcomes = held_out.experts.outcomes.take(held_out.known)
+    luck = _luck_of_best_expert(held_out)
+    points = []
+    for expert, setting in enumerate(held_out.experts.settings):
+        figures = _Figures.of(outcomes, held_out.groups, [expert], [0.0, 0.0], reference)
+        quality_change = 0.0
+        if expert == reference:
+            quality_change = luck
+        points.append(figures.point(setting, setting, 0.0, quality_change, 0.0))
+    return points
+
+
+def _luck_of_best_expert(held_out: HeldOut) -> float:
+    """By how much the best expert of all but a fold is better, or worse, on that fold than on the others."""
+    changes = []
+    sizes = []
+    for fold in held_out.experts.folds:
+        best = int(np.argmax(fold.quality))
+        changes.append(fold.new_quality[best] - fold.quality[best])
+        sizes.append(fold.n_rows)
+    return _fold_share(held_out) * float(np.average(changes, weights=sizes))
+
+
+def _fold_share(held_out: HeldOut) -> float:
+    """How much of a difference that was found without a fold remains with all rows.
+
+    A choice from n rows is better on these rows than on new ones by an amount proportional to 1 / n.
+    """
+    n_folds = len(held_out.rows.folds)
+    return (n_folds - 1) / n_folds
+
+
+@dataclass(frozen=True, eq=False)
+class _Mix:
+    """A choice between two neighbours of a hull: their places, and the share of the second."""
+
+    first: int
+    second: int
+    share: float
+
+    def of(self, values: FloatArray) -> FloatArray:
+        """Values (..., m) of settings, mixed."""
+        mixed: FloatArray = (1 - self.share) * values[..., self.first]
+        return mixed + self.share * values[..., self.second]
+
+
+def mix_of_quality(quality: FloatArray, dollars: FloatArray, least: float) -> _Mix:
+    """The cheapest mix of settings (m,) with this quality; the best setting if there is none."""
+    hull = concave_hull(quality, dollars)
+    place = int(np.searchsorted(quality[hull], least))
+    if place == 0:
+        return _Mix(hull[0], hull[0], 0.0)
+    if place == len(hull):
+        return _Mix(hull[-1], hull[-1], 0.0)
+    first = hull[place - 1]
+    second = hull[place]
+    share = (least - quality[first]) / (quality[second] - quality[first])
+    return _Mix(first, second, float(share))
+
+
+@dataclass(frozen=True, eq=False)
+class _Figures:
+    """Means and standard errors of a mix of settings on held-out groups.
+
+    The errors are those of predictions for as many new groups: both samples vary, and so do the draws that
+    divide the new queries of a mix.
+    """
+
+    quality: float
+    dollars: float
+    quality_error: float
+    loss_error: float
+    dollars_error: float
+    saving_error: float
+
+    @classmethod
+    def of(
+        cls,
+        outcomes: Outcomes,
+        groups: IntArray,
+        columns: Sequence[int],
+        shares: Sequence[float],
+        reference: int,
+        reference_outcomes: Outcomes | None = None,
+    ) -> _Figures:
+        """Of one setting, or a mix of two, among those whose outcomes are given."""
+        assert outcomes.scores is not None
+        assert outcomes.prices is not None
+        compared = outcomes
+        if reference_outcomes is not None:
+            compared = reference_outcomes
+        assert compared.scores is not None
+        assert compared.prices is not None
+        share = shares[-1]
+        first = columns[0]
+        second = columns[-1]
+        weights = group_weights(groups)
+        errors = []
+        means = []
+        for values, known in (
+            (outcomes.scores, compared.scores),
+            (outcomes.prices, compared.prices),
+        ):
+            mixed = (1 - share) * values[:, first] + share * values[:, second]
+            draws = share * (1 - share) * float(weights @ (values[:, first] - values[:, second]) ** 2)
+            means.append(float(weights @ mixed))
+            for deviation in (mixed, mixed - known[:, reference]):
+                errors.append(_prediction_error(deviation, groups, draws))
+        quality_error, loss_error, dollars_error, saving_error = errors
+        return cls(means[0], means[1], quality_error, loss_error, dollars_error, saving_error)
+
+    def point(
+        self,
+        first: Setting,
+        second: Setting,
+        share: float,
+        quality_change: float,
+        dollars_change: float,
+    ) -> OperatingPoint:
+        """The operating point, with what is to be added to its figures on these rows."""
+        return OperatingPoint(
+            first,
+            second,
+            share,
+            self.quality + quality_change,
+            1000 * (self.dollars + dollars_change),
+            self.quality_error,
+            self.loss_error,
+            1000 * self.dollars_error,
+            1000 * self.saving_error,
+        )
+
+
+def _prediction_error(values: FloatArray, groups: IntArray, draws: float) -> float:
+    """Standard error of the mean over groups of values (n,) as a prediction for as many new groups."""
+    labels, group = np.unique(groups, return_inverse=True)
+    n_groups = len(labels)
+    means = np.bincount(group, values) / np.bincount(group)
+    return float(np.sqrt((2 * means.var(ddof=1) + draws) / n_groups))
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """The path of one kind of settings, with single experts as its possible ends."""
+
+    settings: list[Setting]
+    quality: FloatArray  # (m,) means by which settings are chosen
+    dollars: FloatArray
+    outcomes: Outcomes  # on the known rows
+    folds: list[FoldMeans]
+    held_out: HeldOut
+    reference: int
+    reference_quality: float
+
+    @classmethod
+    def of(cls, held_out: HeldOut, kind: HeldOutSettings, reference: int) -> _Path:
+        experts = held_out.experts
+        folds = []
+        for own, alone in zip(kind.folds, experts.folds, strict=True):
+            folds.append(own.beside(alone))
+        known = held_out.known
+        return cls(
+            [*kind.settings, *experts.settings],
+            np.concatenate([kind.quality, experts.quality]),
+            np.concatenate([kind.dollars, experts.dollars]),
+            _side_by_side(kind.outcomes.take(known), experts.outcomes.take(known)),
+            folds,
+            held_out,
+            len(kind.settings) + reference,
+            float(experts.quality[reference]),
+        )
+
+    def points(self) -> list[OperatingPoint]:
+        """The points from the cheapest to the best setting."""
+        hull = concave_hull(self.quality, self.dollars)
+        mixes = [_Mix(hull[0], hull[0], 0.0)]
+        steps = 1
+        if self.held_out.can_mix:
+            steps = STEPS_BETWEEN
+        for first, second in zip(hull, hull[1:], strict=False):
+            for step in range(1, steps + 1):
+                mixes.append(_Mix(first, second, step / steps))
+        return [self._point(mix) for mix in mixes]
+
+    def _point(self, mix: _Mix) -> OperatingPoint:
+        quality = float(mix.of(self.quality))
+        dollars = float(mix.of(self.dollars))
+        quality_change, dollars_change = self._changes(quality)
+        figures = _Figures.of(
+            self.outcomes,
+            self.held_out.groups,
+            [mix.first, mix.second],
+            [1 - mix.share, mix.share],
+            self.reference,
+        )
+        first = self.settings[mix.first]
+        second = self.settings[mix.second]
+        # The means by which settings are chosen; of cascades, each row is left out of its own estimate.
+        return figures.point(
+            first,
+            second,
+            mix.share,
+            quality - figures.quality + quality_change,
+            dollars - figures.dollars + dollars_change,
+        )
+
+    def _changes(self, quality: float) -> tuple[float, float]:
+        """By how much quality and dollars change on rows that a choice of this quality was not made on.
+
+        Without each fold, the mix of the same quality as a share of the best expert's there is chosen.
+        """
+        level = quality / max(self.reference_quality, 1e-12)
+        n_experts = len(self.held_out.experts.settings)
+        quality_changes = []
+        dollars_changes = []
+        sizes = []
+        for fold in self.folds:
+            best_quality = float(fold.quality[-n_experts:].max())
+            mix = mix_of_quality(fold.quality, fold.dollars, level * best_quality)
+            quality_changes.append(float(mix.of(fold.new_quality) - mix.of(fold.quality)))
+            dollars_changes.append(float(mix.of(fold.new_dollars) - mix.of(fold.dollars)))
+            sizes.append(fold.n_rows)
+        share = _fold_share(self.held_out)
+        quality_change = share * float(np.average(quality_changes, weights=sizes))
+        dollars_change = share * float(np.average(dollars_changes, weights=sizes))
+        return quality_change, dollars_change
+
+
+def _side_by_side(own: Outcomes, alone: Outcomes) -> Outcomes:
+    """The outcomes of some settings and of single experts."""
+    assert own.scores is not None
+    assert own.prices is not None
+    assert alone.scores is not None
+    assert alone.prices is not None
+    return Outcomes(
+        np.column_stack([own.costs, alone.costs]),
+        np.column_stack([own.scores, alone.scores]),
+        np.column_stack([own.prices, alone.prices]),
+    )

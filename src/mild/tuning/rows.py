@@ -1,0 +1,111 @@
+"""The rows that settings are found and judged on: features of all rows, and of all but each fold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.features import TextFeatures
+from mild.policies import CascadePolicy, Policy, StandardizedPolicy
+from mild.routers.cost_models import FoldFeatures
+from mild.tuning.fitting import contents
+from mild.tuning.tasks import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """``(x - mean) / scale`` of features that are no text."""
+
+    mean: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def of_rows(cls, X: FloatArray) -> Scaling:
+        """The scaling after which these rows have mean 0 and standard deviation 1."""
+        spread = X.std(axis=0)
+        return cls(X.mean(axis=0), np.where(spread > 0, spread, 1.0))
+
+    def apply(self, X: FloatArray) -> FloatArray:
+        """The scaled features."""
+        scaled: FloatArray = (X - self.mean) / self.scale
+        return scaled
+
+    def before(self, policy: Policy) -> Policy:
+        """The policy for features that are not scaled yet."""
+        if not isinstance(policy, CascadePolicy):
+            return StandardizedPolicy(self.mean, self.scale, policy)
+        heads = policy.heads
+        if heads is not None:
+            heads = StandardizedPolicy(self.mean, self.scale, heads)
+        direct = StandardizedPolicy(self.mean, self.scale, policy.direct)
+        return replace(policy, heads=heads, direct=direct)
+
+
+@dataclass(frozen=True, eq=False)
+class TuningRows:
+    """The rows of a task with their features.
+
+    Attributes
+    ----------
+    task : table, costs, groups
+    X : (n_samples, n_features) features, scaled if they are no text
+    folds : for each fold, the features of all rows as they are without the held-out ones
+    scaling : how X was scaled; None for the features of texts
+    n_jobs : parallel workers
+    """
+
+    task: Task
+    X: Any
+    folds: list[FoldFeatures]
+    scaling: Scaling | None
+    n_jobs: int | None
+
+    def unscaled(self, policy: Policy) -> Policy:
+        """A policy that was fitted on X, for features as the router reads them."""
+        if self.scaling is None:
+            return policy
+        return self.scaling.before(policy)
+
+    @property
+    def held_out(self) -> BoolArray:
+        """Mask (n_samples,) of the rows that some fold holds out."""
+        mask = np.zeros(self.task.table.rows, bool)
+        for fold in self.folds:
+            mask[fold.test] = True
+        return mask
+
+    def scaled(self, X: Any) -> Any:
+        """Features of other rows, on the scale of X."""
+        if self.scaling is None:
+            return X
+        return self.scaling.apply(X)
+
+
+def tuning_rows(
+    task: Task,
+    features: Any,
+    step: TextFeatures,
+    folds: Sequence[tuple[IntArray, IntArray]],
+    n_jobs: int | None,
+) -> TuningRows:
+    """The rows of a task for tuning; ``features`` are those of the fitted ``step``."""
+    if step.kind == "vectors":
+        scaling = Scaling.of_rows(features)
+        parts = []
+        for train, test in folds:
+            X = Scaling.of_rows(features[train]).apply(features)
+            parts.append(FoldFeatures(X, train, test))
+        return TuningRows(task, scaling.apply(features), parts, scaling, n_jobs)
+    texts = contents(task.table, step)
+    refitted = Parallel(n_jobs=n_jobs)(
+        delayed(step.without_other_texts)(texts, features, train) for train, _ in folds
+    )
+    parts = []
+    for X, (train, test) in zip(refitted, folds, strict=True):
+        parts.append(FoldFeatures(X, train, test))
+    return TuningRows(task, features, parts, None, n_jobs)

@@ -1,0 +1,404 @@
+"""What can be chosen for a target: single experts, trade-offs, cascades, and routers of one's own.
+
+Each kind of settings is one class. ``cross_fit`` fits its settings on all rows and without each fold, and
+tells what they do on rows that they were not fitted on. A new kind needs a class with this one method;
+where its settings choose one expert per row, ``held_out_choices`` is enough.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.costs import cheapest_expected
+from mild.data.cascades import cascade_costs, cascade_scores
+from mild.metrics.frontier import CASCADE, EXPERT, ROUTER, TRADE_OFF, Setting, concave_hull
+from mild.metrics.outcomes import Outcomes
+from mild.policies import CascadePolicy, Policy
+from mild.policies.cascade import CascadeRun
+from mild.routers.base import NamedCosts, unwarned
+from mild.routers.cascade import CascadeRouter
+from mild.routers.cost_models import FoldFeatures, HeadEstimates, fit_heads
+from mild.tuning.rows import TuningRows
+from mild.tuning.tasks import Task
+
+# Trade-offs that are tried at most, and rows from which they are taken.
+MOST_TRADE_OFFS = 128
+SAMPLE_ROWS = 2_000
+# Larger ones decide alike, and a gateway takes none.
+LARGEST_TRADE_OFF = 1e12
+
+
+@dataclass(frozen=True, eq=False)
+class FoldMeans:
+    """Settings that were found without the rows of a fold: what they did there, and on the fold.
+
+    Attributes
+    ----------
+    quality, dollars : (m,) means on the rows that they were found on, by which they are chosen
+    new_quality, new_dollars : (m,) means on the held-out rows
+    n_rows : held-out rows in which everything is known
+    """
+
+    quality: FloatArray
+    dollars: FloatArray
+    new_quality: FloatArray
+    new_dollars: FloatArray
+    n_rows: int
+
+    def beside(self, other: FoldMeans) -> FoldMeans:
+        """The means of these settings, followed by those of others."""
+        return FoldMeans(
+            np.concatenate([self.quality, other.quality]),
+            np.concatenate([self.dollars, other.dollars]),
+            np.concatenate([self.new_quality, other.new_quality]),
+            np.concatenate([self.new_dollars, other.new_dollars]),
+            self.n_rows,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutSettings:
+    """Settings of one kind, fitted on all rows and without each fold.
+
+    Attributes
+    ----------
+    settings : m settings
+    policies : the policy of each, on features as the router reads them; empty where the heads decide
+    quality, dollars : (m,) means by which they are chosen
+    outcomes : what they did on all rows (n_samples, m), each row left out of what decides it
+    folds : the same kind of settings without each fold
+    """
+
+    settings: list[Setting]
+    policies: list[Policy]
+    quality: FloatArray
+    dollars: FloatArray
+    outcomes: Outcomes
+    folds: list[FoldMeans]
+
+
+class SettingKind(ABC):
+    """A kind of settings."""
+
+    @abstractmethod
+    def cross_fit(self, rows: TuningRows) -> HeldOutSettings:
+        """Fit settings on all rows and without each fold."""
+
+
+class ChoosingSettings(SettingKind):
+    """Settings that choose one expert for each row."""
+
+    @abstractmethod
+    def held_out_choices(self, rows: TuningRows) -> IntArray:
+        """Experts (n_samples, m) of held-out rows; what it gives for other rows does not count."""
+
+    @abstractmethod
+    def settings(self) -> list[Setting]:
+        """The m settings, after ``held_out_choices``."""
+
+    def policies(self) -> list[Policy]:
+        """The policies of the settings; none where the heads for error and price decide."""
+        return []
+
+    def cross_fit(self, rows: TuningRows) -> HeldOutSettings:
+        chosen = self.held_out_choices(rows)
+        outcomes = outcomes_of_choices(rows.task, chosen)
+        known = known_rows(rows)
+        folds = []
+        for fold in rows.folds:
+            judged = fold.test[known[fold.test]]
+            if not judged.size:
+                continue
+            others = known.copy()
+            others[fold.test] = False
+            means = group_means(outcomes.take(others), rows.task.groups[others])
+            new_means = group_means(outcomes.take(judged), rows.task.groups[judged])
+            folds.append(FoldMeans(*means, *new_means, len(judged)))
+        quality, dollars = group_means(outcomes.take(known), rows.task.groups[known])
+        return HeldOutSettings(
+            self.settings(), self.policies(), quality, dollars, outcomes, folds
+        )
+
+
+class SingleExperts(ChoosingSettings):
+    """Always the same expert."""
+
+    def held_out_choices(self, rows: TuningRows) -> IntArray:
+        n_rows, n_experts = rows.task.costs.shape
+        self._n_experts = n_experts
+        return np.broadcast_to(np.arange(n_experts), (n_rows, n_experts))
+
+    def settings(self) -> list[Setting]:
+        return [Setting(EXPERT, expert) for expert in range(self._n_experts)]
+
+
+class TradeOffs(ChoosingSettings):
+    """The expert of least expected error plus a weight times its expected price, at many weights."""
+
+    def __init__(self, heads: HeadEstimates) -> None:
+        self._heads = heads
+
+    def held_out_choices(self, rows: TuningRows) -> IntArray:
+        errors = self._heads.errors
+        prices = self._heads.prices
+        covered = rows.held_out
+        self._weights = trade_offs_to_try(errors[covered], prices[covered])
+        chosen = np.zeros((len(errors), len(self._weights)), np.intp)
+        chosen[covered] = tradeoff_choices(
+            errors[covered], prices[covered], self._weights, rows.task.ranks
+        )
+        return chosen
+
+    def settings(self) -> list[Setting]:
+        return [Setting(TRADE_OFF, float(weight)) for weight in self._weights]
+
+
+class FurtherRouters(ChoosingSettings):
+    """Routers of one's own: estimators ``fit(X, costs)`` with ``predict``."""
+
+    def __init__(self, routers: Sequence[Any]) -> None:
+        self._routers = list(routers)
+
+    def held_out_choices(self, rows: TuningRows) -> IntArray:
+        task = rows.task
+        chosen = np.zeros((task.table.rows, len(self._routers)), np.intp)
+        self._policies = []
+        for index, router in enumerate(self._routers):
+            for fold in rows.folds:
+                fitted = _fitted_router(router, task, fold.X, fold.train)
+                chosen[fold.test, index] = fitted.predict(fold.X[fold.test])
+            final = _fitted_router(router, task, rows.X, np.arange(task.table.rows))
+            self._policies.append(rows.unscaled(final.policy_))
+        return chosen
+
+    def settings(self) -> list[Setting]:
+        return [Setting(ROUTER, index) for index in range(len(self._routers))]
+
+    def policies(self) -> list[Policy]:
+        return self._policies
+
+
+class Cascades(SettingKind):
+    """Cascades that no mix of two others beats in quality and dollars."""
+
+    def __init__(self, max_calls: int) -> None:
+        self._max_calls = max_calls
+
+    def cross_fit(self, rows: TuningRows) -> HeldOutSettings:
+        every_row = FoldFeatures(rows.X, np.arange(rows.task.table.rows), np.arange(0))
+        jobs = [every_row, *rows.folds]
+        fitted = Parallel(n_jobs=rows.n_jobs)(
+            delayed(fit_cascades)(rows.task, part, self._max_calls) for part in jobs
+        )
+        known = known_rows(rows)
+        folds = []
+        for fold, cascades in zip(rows.folds, fitted[1:], strict=True):
+            judged = fold.test[known[fold.test]]
+            if not judged.size:
+                continue
+            outcomes = cascade_outcomes(rows.task, fold.X, cascades.policies, judged)
+            new_means = group_means(outcomes, rows.task.groups[judged])
+            folds.append(FoldMeans(cascades.quality, cascades.dollars, *new_means, len(judged)))
+        final = fitted[0]
+        outcomes = cascade_outcomes(
+            rows.task, rows.X, final.policies, np.arange(rows.task.table.rows)
+        )
+        settings = [Setting(CASCADE, index) for index in range(len(final.policies))]
+        policies = [rows.unscaled(policy) for policy in final.policies]
+        return HeldOutSettings(settings, policies, final.quality, final.dollars, outcomes, folds)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedCascades:
+    """Cascades that were fitted on some rows.
+
+    Attributes
+    ----------
+    policies : one for each cascade
+    quality, dollars : (m,) means on these rows, each left out of its own estimate
+    """
+
+    policies: list[CascadePolicy]
+    quality: FloatArray
+    dollars: FloatArray
+
+
+@unwarned
+def fit_cascades(task: Task, part: FoldFeatures, max_calls: int) -> FittedCascades:
+    """Search cascades on the rows to train on, and keep those on the hull of quality and dollars."""
+    table = task.table
+    train = part.train
+    assert table.answers is not None
+    assert table.prices is not None
+    router = CascadeRouter(max_calls=max_calls)
+    errors = 1 - table.scores[train]
+    answers = table.answers.take(train)
+    router.fit(part.X[train], errors, answers=answers, prices=table.prices[train])
+    candidates = [
+        candidate for candidate in router.candidates_ if sum(map(len, candidate.steps)) > 1
+    ]
+    quality = np.array([1 - candidate.cost for candidate in candidates])
+    dollars = np.array([candidate.paid for candidate in candidates])
+    kept = concave_hull(quality, dollars)
+    policies = []
+    for index in kept:
+        policies.append(router.policy_of(candidates[index]).with_ranks(task.ranks))
+    return FittedCascades(policies, quality[kept], dollars[kept])
+
+
+def outcomes_of_choices(task: Task, chosen: IntArray) -> Outcomes:
+    """What experts (n_samples, m) did on the rows of a task."""
+    known = task.outcomes
+
+    def of_chosen(values: FloatArray | None) -> FloatArray | None:
+        if values is None:
+            return None
+        return np.take_along_axis(values, chosen, axis=1)
+
+    costs = np.take_along_axis(known.costs, chosen, axis=1)
+    return Outcomes(
+        costs, of_chosen(known.scores), of_chosen(known.prices), of_chosen(known.latencies)
+    )
+
+
+def cascade_outcomes(
+    task: Task, X: Any, policies: Sequence[CascadePolicy], rows: IntArray
+) -> Outcomes:
+    """What cascades did on some rows of a task (n, m)."""
+    table = task.table.take(rows)
+    assert table.answers is not None
+    runs = [policy.run(X[rows], table.answers) for policy in policies]
+    columns = [_run_outcomes(task, table, run) for run in runs]
+    empty = np.empty((len(rows), 0))
+    if not columns:
+        return Outcomes(empty, empty, empty, None)
+    latencies = None
+    if table.latencies is not None:
+        latencies = np.column_stack([column.latencies for column in columns])
+    return Outcomes(
+        np.column_stack([column.costs for column in columns]),
+        np.column_stack([column.scores for column in columns]),
+        np.column_stack([column.prices for column in columns]),
+        latencies,
+    )
+
+
+def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Outcomes:
+    """What one cascade did (n,)."""
+    prices = np.full(table.rows, np.nan)
+    if table.prices is not None:
+        prices = run.paid(table.prices)
+    latencies = None
+    if table.latencies is not None:
+        latencies = run.seconds(table.latencies)
+    return Outcomes(
+        cascade_costs(table, task.terms, run),
+        cascade_scores(table.scores, run),
+        prices,
+        latencies,
+    )
+
+
+def known_rows(rows: TuningRows) -> Any:
+    """Mask (n_samples,) of the held-out rows in which score and price of every expert are known."""
+    table = rows.task.table
+    assert table.prices is not None
+    unknown = np.isnan(table.scores) | np.isnan(table.prices)
+    return rows.held_out & ~unknown.any(axis=1)
+
+
+def group_means(outcomes: Outcomes, groups: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Mean quality and dollars (m,) of settings; rows of one group count once together."""
+    assert outcomes.scores is not None
+    assert outcomes.prices is not None
+    weights = group_weights(groups)
+    return weights @ outcomes.scores, weights @ outcomes.prices
+
+
+def group_weights(groups: IntArray) -> FloatArray:
+    """Weights (n_samples,) that sum to 1, with which every group counts once.
+
+    >>> group_weights(np.array([0, 0, 1])).tolist()
+    [0.25, 0.25, 0.5]
+    """
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    weights: FloatArray = 1 / (sizes[group] * len(sizes))
+    return weights
+
+
+def trade_offs_to_try(errors: FloatArray, prices: FloatArray) -> FloatArray:
+    """Weights of a dollar, ascending from 0: quantiles of those at which a row changes between two experts.
+
+    >>> trade_offs_to_try(np.array([[0.4, 0.2]]), np.array([[0.0, 0.1]]))
+    array([0. , 1. , 2. , 2.2])
+    """
+    n_rows = len(errors)
+    sample = np.linspace(0, n_rows, min(n_rows, SAMPLE_ROWS), endpoint=False).astype(np.intp)
+    first, second = np.triu_indices(errors.shape[1], 1)
+    gains = errors[sample][:, first] - errors[sample][:, second]
+    more_paid = prices[sample][:, second] - prices[sample][:, first]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        turns = gains / more_paid
+    turns = turns[np.isfinite(turns) & (turns > 0) & (turns < LARGEST_TRADE_OFF)]
+    if not turns.size:
+        return np.zeros(1)
+    quantiles = np.quantile(turns.astype(np.float64), np.linspace(0, 1, MOST_TRADE_OFFS))
+    weights = [0.0, quantiles[0] / 2, *quantiles, 1.1 * quantiles[-1]]
+    # Short numbers: a name such as router-mild-<t> says the same, and rounding rarely changes them.
+    return np.unique([float(f"{weight:.4g}") for weight in weights])
+
+
+def tradeoff_choices(
+    errors: FloatArray, prices: FloatArray, weights: ArrayLike, ranks: IntArray | None = None
+) -> IntArray:
+    """Expert (n_samples, m) of least expected error plus t times expected price, for each of m weights t.
+
+    Ties are those of ``cheapest_expected``.
+
+    >>> tradeoff_choices(np.array([[0.1, 0.4]]), np.array([[2.0, 1.0]]), [0.0, 1.0])
+    array([[0, 1]])
+    """
+    columns = []
+    for weight in np.asarray(weights):
+        columns.append(cheapest_expected(errors + weight * prices, ranks))
+    return np.column_stack(columns)
+
+
+def fit_price_heads(rows: TuningRows) -> HeadEstimates:
+    """Separate heads for error and price, with estimates for held-out rows."""
+    table = rows.task.table
+    prices = priced_table(rows.task)
+    weight = float(rows.task.terms.price_weight or 0.0)
+    return fit_heads(rows.X, 1 - table.scores, prices, rows.folds, weight, rows.n_jobs)
+
+
+def priced_table(task: Task) -> FloatArray:
+    """Prices (n_samples, n_experts), of which every expert has some."""
+    prices = task.table.prices
+    assert prices is not None
+    unpriced = []
+    for index, name in enumerate(task.table.expert_names):
+        if np.isnan(prices[:, index]).all():
+            unpriced.append(repr(name))
+    if unpriced:
+        raise invalid(
+            "prices",
+            f"must be known for every expert; {', '.join(unpriced)} has none. Fill them in, or leave the "
+            "expert out.",
+        )
+    return prices
+
+
+def _fitted_router(router: Any, task: Task, X: Any, rows: IntArray) -> Any:
+    """A copy of an unfitted router, fitted on some rows."""
+    costs = NamedCosts.of(task.costs[rows], task.table.expert_names, task.ranks)
+    return clone(router).fit(X[rows], costs)
