@@ -25,7 +25,9 @@ from mild.errors import (
 from mild.metrics import deferral_loss
 from mild.policies import ConstantPolicy
 from mild.routers import search as search_module
+from mild.routers.base import BaseRouter
 from mild.routers.candidates import parse_families
+from mild.routers.cost_models import KNNRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.search import RouterCV, SearchMemory
 from mild.routers.solver import LinearPath
@@ -207,6 +209,48 @@ def test_one_family_alone_is_searched_without_the_linear_one() -> None:
     X, costs = specialists(150)
     search = RouterCV(families="knn", cv=3).fit(X, costs)
     assert set(search.cv_results_["family"]) == {"knn"}
+
+
+class AlwaysFirst(BaseRouter):
+    """A router of a user's own: it always asks the first expert."""
+
+    def __init__(self, cost: float = 0.0) -> None:
+        self.cost = cost
+
+    def _fit(self, X: Any, costs: np.ndarray, sample_weight: Any) -> ConstantPolicy:
+        return ConstantPolicy(np.arange(costs.shape[1]) + self.cost, X.shape[1])
+
+
+def test_further_candidates_are_judged_beside_the_families_by_the_name_of_their_class() -> None:
+    X, costs = specialists(200)
+    further = [AlwaysFirst(cost=2.0), KNNRouter(n_neighbors=7), LinearRouter("ce")]
+    search = RouterCV(families="knn", candidates=further, cv=3).fit(X, costs)
+    tried = list(zip(search.cv_results_["family"], search.cv_results_["params"], strict=True))
+    assert tried[-3:] == [
+        ("alwaysfirst", {"cost": 2.0}),
+        ("knnrouter", {"n_neighbors": 7}),
+        ("linearrouter", {"loss": "ce"}),
+    ]
+    mean_costs = dict(
+        zip(search.cv_results_["family"], search.cv_results_["mean_cost"], strict=True)
+    )
+    assert mean_costs["alwaysfirst"] == pytest.approx(costs[:, 0].mean())
+    assert [router.get_params() for router in further] == [
+        router.get_params() for router in clone(search).candidates
+    ]
+
+
+def test_a_further_candidate_can_win_and_be_a_member_of_the_stack() -> None:
+    X, costs = specialists(200)
+    alone = RouterCV(families="stack", candidates=[KNNRouter(n_neighbors=7)], cv=3).fit(X, costs)
+    assert (alone.best_family_, alone.best_params_) == ("knnrouter", {"n_neighbors": 7})
+    np.testing.assert_array_equal(
+        alone.predict(X), KNNRouter(n_neighbors=7).fit(X, costs).predict(X)
+    )
+    further = [KNNRouter(n_neighbors=7), KNNRouter(n_neighbors=199), AlwaysFirst()]
+    stacked = RouterCV(families="stack", candidates=further, cv=3).fit(X, costs)
+    assert stacked.cv_results_["params"][-1] == {"members": ["knnrouter", "alwaysfirst"]}
+    assert stacked.predict(X).shape == (200,)
 
 
 def test_a_missing_package_leaves_its_family_out_and_says_so(monkeypatch) -> None:
@@ -491,6 +535,9 @@ def test_one_expert_and_equal_costs_are_answered() -> None:
         {"families": ["regresion"]},
         {"grid": "ratio"},
         {"estimator": object()},
+        {"candidates": KNNRouter()},
+        {"candidates": ["knn"]},
+        {"candidates": [KNNRouter]},
     ],
 )
 def test_bad_options_are_refused_by_name(options) -> None:

@@ -19,7 +19,6 @@ from mild.metrics import (
     expert_recall,
     expert_shares,
     summary,
-    target_of_choices,
     verdict_of_choices,
 )
 from mild.metrics.outcomes import (
@@ -31,6 +30,7 @@ from mild.metrics.outcomes import (
     mean_known,
     quality_name,
 )
+from mild.metrics.target_verdict import ReferenceComparison
 
 #: What the oracle is, in a sentence.
 ORACLE_NOTE = f"The oracle is the perfect choice, which is known only afterwards; {TIES}."
@@ -150,21 +150,22 @@ def routing_figures(
         verdict = replace(verdict, router="the cascade")
     if target is not None and target.best_expert in expert_names and known_rows.scores is not None:
         reference = list(expert_names).index(target.best_expert)
-        judged = target_of_choices(
-            known_rows.scores,
-            known_rows.prices,
-            known_choices,
-            reference,
-            expert_names,
-            target.target,
-            guarantee=target.guarantee,
+        asks_reference = None
+        if known_rows.asked is not None:
+            reference_asked = known_rows.asked[:, [reference]]
+            asks_reference = np.broadcast_to(reference_asked, known_rows.costs.shape)
+        comparison = ReferenceComparison(
+            scores=known_rows.scores,
+            prices=known_rows.prices,
+            chosen=known_choices,
+            reference=reference,
+            reference_name=target.best_expert,
             groups=None if groups is None else groups[rows],
+            asks_reference=asks_reference,
             confidence=confidence,
             random_state=seed,
-            asks_reference=None
-            if known_rows.asked is None
-            else np.broadcast_to(known_rows.asked[:, [reference]], known_rows.costs.shape),
         )
+        judged = comparison.judge(target.target, guarantee=target.guarantee)
         verdict = replace(verdict, target=judged)
     return RoutingFigures(
         expert_names,

@@ -31,13 +31,8 @@ from mild.metrics.routing import (
     summary,
     worst_recall,
 )
-from mild.metrics.verdict import (
-    TargetVerdict,
-    Verdict,
-    count_judged,
-    target_of_choices,
-    verdict_of_choices,
-)
+from mild.metrics.target_verdict import TargetVerdict, target_of_choices
+from mild.metrics.verdict import Verdict, count_judged, verdict_of_choices
 
 __all__ = [
     "Interval",

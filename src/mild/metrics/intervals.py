@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_entries, float_matrix, invalid
 from mild.errors import check_option
@@ -103,34 +104,53 @@ def paired_interval(
     difference = first - number_vector("b", b, len(first))
     n_samples = len(difference)
     check_draws("n_resamples", n_resamples, confidence)
-    group = None
-    if groups is not None:
-        labels = np.asarray(groups)
-        if labels.shape != (n_samples,):
-            raise invalid(
-                "groups", f"must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
-            )
-        group = np.unique(labels, return_inverse=True)[1]
-    n_groups = n_samples if group is None else int(group.max(initial=-1)) + 1
-    if n_groups < 2:
-        parameter, verb = ("a", "have") if group is None else ("groups", "name")
-        raise invalid(parameter, f"must {verb} at least two entries to resample; got {n_groups}.")
+    group_of_row = _group_of_row(groups, n_samples)
+    n_groups = int(group_of_row.max(initial=-1)) + 1
+    _check_two_groups(n_groups, are_rows=groups is None)
     if difference.min() == difference.max():
         value = float(difference[0])
         return Interval(value, value, value, 0.0, n_samples, confidence)
     estimate = float(difference.mean())
     # Centred, so that the replicates lose no digits however far the mean lies from 0.
     centred = difference - estimate
-    replicates = _replicates(centred, group, n_resamples, np.random.default_rng(random_state))
+    sums = _totals(group_of_row, centred)
+    rng = np.random.default_rng(random_state)
+    if groups is None:
+        replicates = _row_replicates(centred, n_resamples, rng)
+    else:
+        sizes = _totals(group_of_row, np.ones(n_samples))
+        replicates = _group_replicates(sums, sizes, n_resamples, rng)
     tail = (1 - confidence) / 2
     low, high = estimate + np.quantile(replicates, [tail, 1 - tail])
     if n_groups < FEW_GROUPS:
-        sums = centred if group is None else _totals(group, centred)
         error = np.sqrt(n_groups / (n_groups - 1) * (sums**2).sum()) / n_samples
         reach = student_quantile(confidence, n_groups - 1) * error
-        low, high = min(low, estimate - reach), max(high, estimate + reach)
+        low = min(low, estimate - reach)
+        high = max(high, estimate + reach)
     spread = float(replicates.std(ddof=1))
     return Interval(estimate, float(low), float(high), spread, n_samples, confidence)
+
+
+def _group_of_row(groups: ArrayLike | None, n_samples: int) -> IntArray:
+    """Number (n_samples,) of each row's group; without groups every row is one of its own."""
+    if groups is None:
+        return np.arange(n_samples)
+    labels = np.asarray(groups)
+    if labels.shape != (n_samples,):
+        raise invalid(
+            "groups", f"must have shape (n_samples,) = ({n_samples},); got {labels.shape}."
+        )
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _check_two_groups(n_groups: int, are_rows: bool) -> None:
+    """Refuse fewer than two rows, or groups, of which a bootstrap has no spread."""
+    if n_groups >= 2:
+        return
+    rule = f"at least two entries to resample; got {n_groups}."
+    if are_rows:
+        raise invalid("a", f"must have {rule}")
+    raise invalid("groups", f"must name {rule}")
 
 
 def simultaneous_intervals(
@@ -165,9 +185,9 @@ def simultaneous_intervals(
     check_draws("n_draws", n_draws, confidence)
     array = _differences(differences, "rows")
     n_samples, m = array.shape
-    low_value, high_value = array.min(axis=0), array.max(axis=0)
-    varies = high_value > low_value
-    mean = np.where(varies, array.mean(axis=0, dtype=np.float64), low_value)
+    lowest = array.min(axis=0)
+    varies = array.max(axis=0) > lowest
+    mean = np.where(varies, array.mean(axis=0, dtype=np.float64), lowest)
     covariance = np.atleast_2d(np.cov(array, rowvar=False, dtype=np.float64))
     error = np.where(varies, np.sqrt(np.diag(covariance) / n_samples), 0.0)
     varies &= error > 0
@@ -175,19 +195,31 @@ def simultaneous_intervals(
     if varies.any():
         scale = error[varies] * np.sqrt(n_samples)
         correlation = covariance[np.ix_(varies, varies)] / np.outer(scale, scale)
-        # Eigenvalues rather than Cholesky: duplicated candidates make the matrix singular.
-        value, vector = np.linalg.eigh(correlation)
-        root = (vector * np.sqrt(np.clip(value, 0, None))).T
         rng = np.random.default_rng(random_state)
-        draws = rng.standard_normal((n_draws, len(root))) @ root
-        largest = (np.abs(draws) if side == "two-sided" else draws).max(axis=1)
-        largest /= np.sqrt(rng.chisquare(n_samples - 1, size=n_draws) / (n_samples - 1))
+        largest = _largest_t(correlation, n_samples - 1, side, n_draws, rng)
         quantile = float(np.quantile(largest, confidence))
-    reach = quantile * error
-    infinite = np.full(m, np.inf)
-    low = -infinite if side == "upper" else mean - reach
-    high = infinite if side == "lower" else mean + reach
+    low = mean - quantile * error
+    high = mean + quantile * error
+    if side == "upper":
+        low = np.full(m, -np.inf)
+    elif side == "lower":
+        high = np.full(m, np.inf)
     return SimultaneousIntervals(mean, low, high, error, quantile, n_samples, confidence, side)
+
+
+def _largest_t(
+    correlation: FloatArray, freedom: int, side: str, n_draws: int, rng: np.random.Generator
+) -> FloatArray:
+    """Draws (n_draws,) of ``max_j |T_j|``, or of ``max_j T_j`` for one side, T multivariate t."""
+    # Eigenvalues rather than Cholesky: duplicated candidates make the matrix singular.
+    eigenvalues, eigenvectors = np.linalg.eigh(correlation)
+    root = (eigenvectors * np.sqrt(np.clip(eigenvalues, 0, None))).T
+    draws = rng.standard_normal((n_draws, len(root))) @ root
+    if side == "two-sided":
+        draws = np.abs(draws)
+    largest: FloatArray = draws.max(axis=1)
+    largest /= np.sqrt(rng.chisquare(freedom, size=n_draws) / freedom)
+    return largest
 
 
 def resampled_intervals(
@@ -227,14 +259,14 @@ def resampled_intervals(
     error = np.where(varies, array.std(axis=0, ddof=1), 0.0)
     error *= math.sqrt(1 / n_splits + test_over_train)
     if floor is not None:
-        least = number_vector("floor", floor, m)
-        if (least < 0).any():
-            raise invalid("floor", f"must be non-negative; got {least.min():g}.")
-        error = np.maximum(error, least)
-    uncertain = int((error > 0).sum())
+        lowest_errors = number_vector("floor", floor, m)
+        if (lowest_errors < 0).any():
+            raise invalid("floor", f"must be non-negative; got {lowest_errors.min():g}.")
+        error = np.maximum(error, lowest_errors)
+    n_uncertain = int((error > 0).sum())
     quantile = 0.0
-    if uncertain:
-        quantile = student_quantile(1 - (1 - confidence) / uncertain, n_splits - 1)
+    if n_uncertain:
+        quantile = student_quantile(1 - (1 - confidence) / n_uncertain, n_splits - 1)
     reach = quantile * error
     return SimultaneousIntervals(
         mean, mean - reach, mean + reach, error, quantile, n_splits, confidence, "two-sided"
@@ -271,46 +303,65 @@ def difference_intervals(
     >>> difference_intervals([np.tile(rows, (2, 1))], [np.tile(np.arange(300), 2)]).n
     300
     """
-    rows, labels = np.concatenate(splits), None
-    if groups is not None:
-        labels = np.concatenate([np.asarray(group) for group in groups])
-        labels = labels if len(np.unique(labels)) > 1 else None
+    rows = np.concatenate(splits)
+    labels = _joined_labels(groups)
     if len(splits) == 1 and rows.shape[1] == 1:
-        one = paired_interval(
-            rows[:, 0], np.zeros(len(rows)), confidence, random_state=random_state, groups=labels
+        zeros = np.zeros(len(rows))
+        interval = paired_interval(
+            rows[:, 0], zeros, confidence, random_state=random_state, groups=labels
         )
-        estimate, low, high, error = np.array(
-            [[one.estimate], [one.low], [one.high], [one.standard_error]]
-        )
-        return SimultaneousIntervals(
-            estimate, low, high, error, math.nan, one.n, confidence, "two-sided"
-        )
-    rows = rows if labels is None else grouped_rows(rows, labels)
+        return _single_interval(interval)
+    if labels is not None:
+        rows = grouped_rows(rows, labels)
     if len(splits) == 1:
         return simultaneous_intervals(rows, confidence, random_state)
-    means = np.array([part.mean(axis=0) for part in splits])
+    split_means = np.array([split.mean(axis=0) for split in splits])
     floor = rows.std(axis=0, ddof=1) / math.sqrt(len(rows))
-    return resampled_intervals(means, test_over_train, confidence, floor)
+    return resampled_intervals(split_means, test_over_train, confidence, floor)
 
 
-def linear_interval(estimate: float, parts: FloatArray, confidence: float = 0.95) -> Interval:
+def _joined_labels(groups: Sequence[ArrayLike] | None) -> NDArray[Any] | None:
+    """Labels of the rows of all splits; None if every row counts, as where there is only one group."""
+    if groups is None:
+        return None
+    labels = np.concatenate([np.asarray(group) for group in groups])
+    if len(np.unique(labels)) < 2:
+        return None
+    return labels
+
+
+def _single_interval(interval: Interval) -> SimultaneousIntervals:
+    """The interval of one mean difference, as one of several."""
+    return SimultaneousIntervals(
+        estimate=np.array([interval.estimate]),
+        low=np.array([interval.low]),
+        high=np.array([interval.high]),
+        standard_error=np.array([interval.standard_error]),
+        quantile=math.nan,
+        n=interval.n,
+        confidence=interval.confidence,
+        side="two-sided",
+    )
+
+
+def linear_interval(estimate: float, linear_part: FloatArray, confidence: float = 0.95) -> Interval:
     """Student's interval of an estimate, from the linear part (n_samples,) of its estimator.
 
-    A few large parts make the variance itself uncertain: the degrees of freedom are
+    A few rows with a large part make the variance itself uncertain: the degrees of freedom are
     ``2 n / (kurtosis - 1)``, those of a normal sample with an equally uncertain variance.
     """
-    count = parts.size
-    if count < 2:
-        return Interval(estimate, -np.inf, np.inf, np.inf, count, confidence)
-    squares = parts**2
+    n_samples = linear_part.size
+    if n_samples < 2:
+        return Interval(estimate, -np.inf, np.inf, np.inf, n_samples, confidence)
+    squares = linear_part**2
     variance = float(squares.mean())
-    error = math.sqrt(variance / (count - 1))
+    error = math.sqrt(variance / (n_samples - 1))
     if error == 0:
-        return Interval(estimate, estimate, estimate, 0.0, count, confidence)
+        return Interval(estimate, estimate, estimate, 0.0, n_samples, confidence)
     kurtosis = float((squares**2).mean()) / variance**2
-    freedom = max(2 * count / max(kurtosis - 1, 2 * count / (count - 1)), 1.0)
+    freedom = max(2 * n_samples / max(kurtosis - 1, 2 * n_samples / (n_samples - 1)), 1.0)
     reach = student_quantile(confidence, freedom) * error
-    return Interval(estimate, estimate - reach, estimate + reach, error, count, confidence)
+    return Interval(estimate, estimate - reach, estimate + reach, error, n_samples, confidence)
 
 
 def linearised_rows(values: ArrayLike, sample_weight: ArrayLike | None = None) -> FloatArray:
@@ -379,12 +430,12 @@ def student_quantile(coverage: float, freedom: float) -> float:
     return float(stdtrit(freedom, (1 + coverage) / 2))
 
 
-def _differences(differences: ArrayLike, what: str) -> FloatArray:
-    """Return finite differences with at least two rows; ``what`` names the rows in messages."""
+def _differences(differences: ArrayLike, row_name: str) -> FloatArray:
+    """Return finite differences with at least two rows; ``row_name`` names these in messages."""
     array = float_matrix("differences", differences)
     if len(array) < 2:
-        raise invalid("differences", f"must have at least two {what}; got {len(array)}.")
-    remedy = f" Remove these {what}, or the column."
+        raise invalid("differences", f"must have at least two {row_name}; got {len(array)}.")
+    remedy = f" Remove these {row_name}, or the column."
     check_entries("differences", array, ~np.isfinite(array), "be finite", remedy)
     return array
 
@@ -394,29 +445,39 @@ def _totals(group: IntArray, values: FloatArray) -> FloatArray:
     return np.bincount(group, values).astype(np.float64, copy=False)
 
 
-def _replicates(
-    centred: FloatArray, group: IntArray | None, n_resamples: int, rng: np.random.Generator
+def _row_replicates(centred: FloatArray, n_resamples: int, rng: np.random.Generator) -> FloatArray:
+    """Resampled means of the centred differences, by the cheapest way of drawing rows."""
+    n_samples = len(centred)
+    values, counts = np.unique(centred, return_counts=True)
+    # A binomial draw costs about as much as 16 gathers.
+    if len(values) * 16 <= min(n_samples, MAX_GROUPS):
+        drawn = rng.multinomial(n_samples, counts / n_samples, size=n_resamples)
+        return drawn @ values / n_samples
+    return _group_replicates(centred, np.ones(n_samples), n_resamples, rng)
+
+
+def _group_replicates(
+    sums: FloatArray, sizes: FloatArray, n_resamples: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Resampled means of the centred differences, by the cheapest way of drawing them."""
-    if group is None:
-        values, counts = np.unique(centred, return_counts=True)
-        # A binomial draw costs about as much as 16 gathers.
-        if len(values) * 16 <= min(len(centred), MAX_GROUPS):
-            drawn = rng.multinomial(len(centred), counts / len(centred), size=n_resamples)
-            return drawn @ values / len(centred)
-    ones: FloatArray = np.ones(len(centred))
-    sums, sizes = centred, ones
-    if group is not None:
-        sums, sizes = _totals(group, centred), _totals(group, ones)
+    """Resampled means of groups with these sums and sizes (n_groups,)."""
     if len(sums) > MAX_GROUPS:
         pool = rng.permutation(len(sums)) % MAX_GROUPS
-        sums, sizes = _totals(pool, sums), _totals(pool, sizes)
-    equal = bool((sizes == sizes[0]).all())
+        sums = _totals(pool, sums)
+        sizes = _totals(pool, sizes)
+    n_groups = len(sums)
     means = np.empty(n_resamples)
-    block = max(1, BLOCK // len(sums))
+    block = max(1, BLOCK // n_groups)
     for start in range(0, n_resamples, block):
-        rows = rng.integers(0, len(sums), size=(min(block, n_resamples - start), len(sums)))
-        # Equal sizes spare the second gather.
-        mass = len(sums) * sizes[0] if equal else sizes[rows].sum(axis=1)
-        means[start : start + block] = sums[rows].sum(axis=1) / mass
+        n_draws = min(block, n_resamples - start)
+        drawn = rng.integers(0, n_groups, size=(n_draws, n_groups))
+        means[start : start + block] = sums[drawn].sum(axis=1) / _drawn_sizes(sizes, drawn)
     return means
+
+
+def _drawn_sizes(sizes: FloatArray, drawn: IntArray) -> FloatArray:
+    """Total size (n_draws,) of the groups of each draw (n_draws, n_groups)."""
+    if (sizes == sizes[0]).all():
+        # Equal sizes need not be gathered.
+        return np.full(len(drawn), len(sizes) * sizes[0])
+    total: FloatArray = sizes[drawn].sum(axis=1)
+    return total

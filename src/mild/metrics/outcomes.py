@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,14 @@ from mild.core.costs import (
     rounded,
 )
 from mild.metrics.routing import best_constant, expert_shares
+
+Array = TypeVar("Array", FloatArray, IntArray, BoolArray)
+
+#: Figures of choices by name; None for those that are not known.
+Figures: TypeAlias = dict[str, float | None]
+
+#: Names of these figures.
+FIGURES = ("loss", "accuracy", "dollars_per_1000", "seconds")
 
 #: How ``Outcomes.oracle`` decides between experts of equal loss, for people.
 TIES = "ties go to the lower price, then to the higher mean score, then to the first name"
@@ -41,25 +49,29 @@ class Outcomes:
         """The outcomes of the experts, without those of a cascade."""
         if self.given is None:
             return self
-        return replace(self._each(lambda values: values[:, :-1]), given=None, asked=None)
+        return replace(self._indexed(np.s_[:, :-1]), given=None, asked=None)
 
     def answering(self, chosen: IntArray) -> IntArray:
         """Expert (n_samples,) whose answer is given: the chosen one, or the one that a cascade takes."""
+        if self.given is None:
+            return chosen
         cascade = self.costs.shape[1] - 1
-        return chosen if self.given is None else np.where(chosen == cascade, self.given, chosen)
+        return np.where(chosen == cascade, self.given, chosen)
 
     def take(self, rows: Any) -> Outcomes:
         """Some of the rows."""
-        parts = (self.given, self.asked)
-        given, asked = (None if part is None else part[rows] for part in parts)
-        taken = self._each(lambda values: values[rows])
-        return replace(taken, given=given, asked=asked)
+        given = _index_known(self.given, rows)
+        asked = _index_known(self.asked, rows)
+        return replace(self._indexed(rows), given=given, asked=asked)
 
-    def _each(self, change: Callable[[FloatArray], FloatArray]) -> Outcomes:
-        rest = (self.scores, self.prices, self.latencies)
-        scores, prices, latencies = (None if part is None else change(part) for part in rest)
+    def _indexed(self, index: Any) -> Outcomes:
+        """The same rows, or columns, of costs, scores, prices and latencies."""
         return replace(
-            self, costs=change(self.costs), scores=scores, prices=prices, latencies=latencies
+            self,
+            costs=self.costs[index],
+            scores=_index_known(self.scores, index),
+            prices=_index_known(self.prices, index),
+            latencies=_index_known(self.latencies, index),
         )
 
     def oracle(self) -> IntArray:
@@ -90,38 +102,50 @@ class Outcomes:
         """Expert (n,) of the least of values (n, n_experts); ties go by price, then by rank."""
         return cheapest_of(values, prices=prices, ranks=self.ranks, tolerance=ROUNDING)
 
-    def means(self, chosen: IntArray) -> dict[str, float | None]:
+    def means(self, chosen: IntArray) -> Figures:
         """Mean loss, accuracy, dollars per 1,000 inputs and seconds of these choices.
 
         Dollars and seconds are None where an expert that is chosen has none that are known: the mean of
         the others would not be that of these choices.
         """
         rows = np.arange(len(chosen))
-        found = self._figures(lambda values: mean_known(values[rows, chosen]))
-        for name, values in (("dollars_per_1000", self.prices), ("seconds", self.latencies)):
-            if values is not None and not all_priced(values[rows, chosen], chosen):
-                found[name] = None
-        return found
+        figures: Figures = dict.fromkeys(FIGURES)
+        for name, values in self._known_values().items():
+            chosen_values = values[rows, chosen]
+            needs_all_experts = name in ("dollars_per_1000", "seconds")
+            if needs_all_experts and not all_priced(chosen_values, chosen):
+                continue
+            figures[name] = mean_known(chosen_values)
+        return figures
 
-    def mixture(self, shares: FloatArray) -> dict[str, float | None]:
+    def mixture(self, shares: FloatArray) -> Figures:
         """The same, expected of experts that are drawn at random with these shares."""
+        drawn = shares > 0
+        figures: Figures = dict.fromkeys(FIGURES)
+        for name, values in self._known_values().items():
+            expert_means = [mean_known(column) for column in values.T[drawn]]
+            if None not in expert_means:
+                figures[name] = float(shares[drawn] @ np.array(expert_means, dtype=np.float64))
+        return figures
 
-        def mean(values: FloatArray) -> float | None:
-            means = [mean_known(column) for column in values.T[shares > 0]]
-            if None in means:
-                return None
-            return float(shares[shares > 0] @ np.array(means, dtype=np.float64))
+    def _known_values(self) -> dict[str, FloatArray]:
+        """The values (n_samples, n_experts) whose means are the figures of these names."""
+        values = {"loss": self.costs}
+        if self.scores is not None:
+            values["accuracy"] = self.scores
+        if self.prices is not None:
+            values["dollars_per_1000"] = 1000 * self.prices
+        if self.latencies is not None:
+            values["seconds"] = self.latencies
+        return values
 
-        return self._figures(mean)
 
-    def _figures(self, mean: Callable[[FloatArray], float | None]) -> dict[str, float | None]:
-        parts = {
-            "loss": self.costs,
-            "accuracy": self.scores,
-            "dollars_per_1000": None if self.prices is None else 1000 * self.prices,
-            "seconds": self.latencies,
-        }
-        return {name: None if part is None else mean(part) for name, part in parts.items()}
+def _index_known(values: Array | None, index: Any) -> Array | None:
+    """Rows or columns of an array; None if there is no array."""
+    if values is None:
+        return None
+    indexed: Array = values[index]
+    return indexed
 
 
 def is_graded(scores: FloatArray | None) -> bool:
@@ -185,18 +209,18 @@ def baselines(
     the router was fitted (``fitted``), the same shares at random, and perfect choice. The shares of a
     cascade are those of the experts whose answers are given.
     """
-    n, experts = len(chosen), outcomes.experts
+    n_samples = len(chosen)
     best = outcomes.best_constant()
-    shares = expert_shares(outcomes.answering(chosen), experts.costs.shape[1])
-    found: list[tuple[str, int | None, dict[str, float | None]]] = [
-        ("router", None, outcomes.means(chosen)),
-        ("best_single", best, outcomes.means(np.full(n, best))),
-        ("same_mix", None, experts.mixture(shares)),
-        ("perfect", None, outcomes.means(outcomes.oracle())),
+    always_best = outcomes.means(np.full(n_samples, best))
+    rows: list[dict[str, Any]] = [
+        {"key": "router", "expert": None, **outcomes.means(chosen)},
+        {"key": "best_single", "expert": expert_names[best], **always_best},
     ]
     if fitted is not None:
-        found.insert(2, ("fit_constant", fitted, outcomes.means(np.full(n, fitted))))
-    return [
-        {"key": key, "expert": None if k is None else expert_names[k], **figures}
-        for key, k, figures in found
-    ]
+        always_fitted = outcomes.means(np.full(n_samples, fitted))
+        rows.append({"key": "fit_constant", "expert": expert_names[fitted], **always_fitted})
+    experts = outcomes.experts
+    shares = expert_shares(outcomes.answering(chosen), experts.costs.shape[1])
+    rows.append({"key": "same_mix", "expert": None, **experts.mixture(shares)})
+    rows.append({"key": "perfect", "expert": None, **outcomes.means(outcomes.oracle())})
+    return rows

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mild.core.arrays import FloatArray, check_entries, float_matrix, invalid
+from mild.core.arrays import BoolArray, FloatArray, check_entries, float_matrix, invalid
 
 # Bets in units of the size that suits the last row: larger ones waste less of the error probability.
 BET = 1.5
@@ -67,14 +67,16 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
     if not 0 < level < 1:
         raise invalid("level", f"must be above 0 and below 1; got {level}.")
     n = len(values)
-    x, m = (1 + values) / 2, (1 + limit) / 2
+    x = (1 + values) / 2
+    m = (1 + limit) / 2
     rows = np.arange(1, n + 1)[:, None]
     means = (0.5 + np.cumsum(x, axis=0)) / (rows + 1)
     variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / (rows + 1)
-    before = np.vstack([np.full((1, x.shape[1]), 0.25), variances[:-1]])
-    bets = np.minimum(BET * np.sqrt(2 * math.log(1 / level) / (n * before)), 0.5 / (1 - m))
-    wealth = np.cumsum(np.log1p(-bets * (x - m)), axis=0).max(axis=0)
-    return np.exp(-np.maximum(wealth, 0))
+    variances_before = np.vstack([np.full((1, x.shape[1]), 0.25), variances[:-1]])
+    best_sizes = np.sqrt(2 * math.log(1 / level) / (n * variances_before))
+    bets = np.minimum(BET * best_sizes, 0.5 / (1 - m))
+    largest_log_wealth = np.cumsum(np.log1p(-bets * (x - m)), axis=0).max(axis=0)
+    return np.exp(-np.maximum(largest_log_wealth, 0))
 
 
 def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certificate:
@@ -93,14 +95,38 @@ def certify(losses: ArrayLike, limit: float, guarantee: float = 0.9) -> Certific
         raise invalid("guarantee", f"must be above 0 and below 1; got {guarantee}.")
     values = float_matrix("losses", losses).astype(np.float64)
     level = 1 - guarantee
-    p_values, estimates = betting_p_values(values, limit, level), values.mean(axis=0)
-    rejected = p_values <= level
-    certified = int(np.argmin(rejected)) if not rejected.all() else len(rejected)
-    needed = None
-    if certified < len(rejected):
-        gap = limit - estimates[certified]
-        variance = max(float(values[:, certified].var()), 1 / len(values))
-        needed = math.inf
-        if gap > 0:
-            needed = max(len(values) + 1.0, math.ceil(2 * variance * math.log(1 / level) / gap**2))
-    return Certificate(certified, p_values, estimates, limit, guarantee, len(values), needed)
+    p_values = betting_p_values(values, limit, level)
+    estimates = values.mean(axis=0)
+    n_certified = _n_before_first_false(p_values <= level)
+    rows_needed = None
+    if n_certified < len(p_values):
+        gap = limit - estimates[n_certified]
+        rows_needed = _rows_needed(values[:, n_certified], gap, level)
+    return Certificate(
+        n_certified=n_certified,
+        p_values=p_values,
+        estimates=estimates,
+        limit=limit,
+        guarantee=guarantee,
+        n=len(values),
+        rows_needed=rows_needed,
+    )
+
+
+def _n_before_first_false(rejected: BoolArray) -> int:
+    """Number of hypotheses that were rejected in order, before the first that was not."""
+    if rejected.all():
+        return len(rejected)
+    return int(np.argmin(rejected))
+
+
+def _rows_needed(losses: FloatArray, gap: float, level: float) -> float:
+    """About how many rows would certify a setting with such losses (n,); inf if none would.
+
+    With the gap from the mean loss up to the limit this is ``2 variance log(1 / level) / gap^2``.
+    """
+    n = len(losses)
+    if gap <= 0:
+        return math.inf
+    variance = max(float(losses.var()), 1 / n)
+    return max(n + 1.0, math.ceil(2 * variance * math.log(1 / level) / gap**2))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_labels, invalid
 from mild.core.costs import ROUNDING, cheapest_of, mean_known_costs
@@ -119,13 +119,17 @@ def balanced_deferral_loss(
     0.25
     """
     array = evaluated_costs(costs)
-    paid = chosen_costs(array, chosen)
-    weights = np.where(np.isnan(paid), 0.0, row_weights(sample_weight, len(array)))
-    best = cheapest_of(array) if best is None else best
+    costs_of_choices = chosen_costs(array, chosen)
+    is_unknown = np.isnan(costs_of_choices)
+    weights = np.where(is_unknown, 0.0, row_weights(sample_weight, len(array)))
+    if best is None:
+        best = cheapest_of(array)
     mass = np.bincount(best, weights)
-    total = np.bincount(best, weights * np.nan_to_num(paid))
+    total = np.bincount(best, weights * np.nan_to_num(costs_of_choices))
     used = mass > 0
-    return float(np.mean(total[used] / mass[used])) if used.any() else float("nan")
+    if not used.any():
+        return float("nan")
+    return float(np.mean(total[used] / mass[used]))
 
 
 def constant_losses(costs: ArrayLike, sample_weight: Weights = None) -> FloatArray:
@@ -327,7 +331,8 @@ def expert_recall(
     n_samples, n_experts = array.shape
     experts = check_labels(chosen, (n_samples, n_experts), "chosen")
     weights = row_weights(sample_weight, n_samples)
-    best = cheapest_of(array) if best is None else best
+    if best is None:
+        best = cheapest_of(array)
     mass = np.bincount(best, weights, minlength=n_experts)
     hits = np.bincount(best, weights * (best == experts), minlength=n_experts)
     return np.divide(hits, mass, out=np.full(n_experts, np.nan), where=mass > 0)
@@ -456,11 +461,19 @@ def common_constant(
     1
     """
     array = evaluated_costs(costs)
+    weights = _given_or_equal_weights(sample_weight, len(array))
     rows = common_rows(array).rows
-    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if weight is None or weight[rows].any():
-        array, weight = array[rows], None if weight is None else weight[rows]
-    return best_constant(array, weight, ranks).expert
+    if not weights[rows].any():
+        # All weight is on the other rows.
+        return best_constant(array, weights, ranks).expert
+    return best_constant(array[rows], weights[rows], ranks).expert
+
+
+def _given_or_equal_weights(sample_weight: Weights, n_samples: int) -> NDArray[Any]:
+    """Weights (n_samples,) as they were given, not yet checked; ones if none were."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    return np.asarray(sample_weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -515,33 +528,36 @@ def summary(
     >>> result.loss, result.constant_loss, result.oracle_loss, round(result.headroom_captured, 3)
     (0.25, 0.5, 0.125, 0.667)
     """
-    whole = evaluated_costs(costs)
-    experts = check_labels(chosen, whole.shape, "chosen")
-    known_rows(chosen_costs(whole, experts), missing)
-    common = common_rows(whole, experts)
-    array, experts = whole[common.rows], experts[common.rows]
-    weight = None if sample_weight is None else np.asarray(sample_weight)[common.rows]
-    loss = deferral_loss(array, experts, weight, missing)
-    shares = expert_shares(experts, array.shape[1], weight)
-    recall = expert_recall(array, experts, weight)
-    constant = best_constant(array, weight)
-    oracle = oracle_loss(array, weight)
-    gap = constant.cost - oracle
+    all_costs = evaluated_costs(costs)
+    all_experts = check_labels(chosen, all_costs.shape, "chosen")
+    known_rows(chosen_costs(all_costs, all_experts), missing)
+    common = common_rows(all_costs, all_experts)
+    array = all_costs[common.rows]
+    experts = all_experts[common.rows]
+    weights = _given_or_equal_weights(sample_weight, len(all_costs))[common.rows]
+    loss = deferral_loss(array, experts, weights, missing)
+    shares = expert_shares(experts, array.shape[1], weights)
+    recall = expert_recall(array, experts, weights)
+    constant = best_constant(array, weights)
+    oracle = oracle_loss(array, weights)
+    headroom = constant.cost - oracle
+    headroom_captured = np.nan
     # A gap of rounding size is no headroom.
-    comparable = gap > 1e-12 * constant.cost and common.complete
+    if headroom > 1e-12 * constant.cost and common.complete:
+        headroom_captured = (constant.cost - loss) / headroom
     return RoutingSummary(
-        n_samples=len(whole),
+        n_samples=len(all_costs),
         n_known=int((~np.isnan(chosen_costs(array, experts))).sum()),
         loss=loss,
         shares=shares,
-        oracle_shares=oracle_shares(array, weight),
+        oracle_shares=oracle_shares(array, weights),
         recall=recall,
         balanced_recall=float(np.nanmean(recall)),
         entropy=share_entropy(shares),
         constant_expert=constant.expert,
         constant_loss=constant.cost,
         oracle_loss=oracle,
-        headroom=gap,
-        headroom_captured=(constant.cost - loss) / gap if comparable else np.nan,
-        shuffled_control=shuffled_control(array, experts, weight),
+        headroom=headroom,
+        headroom_captured=headroom_captured,
+        shuffled_control=shuffled_control(array, experts, weights),
     )

@@ -51,7 +51,9 @@ def number_vector(name: str, values: ArrayLike, n_samples: int | None = None) ->
     """Return finite float64 numbers of shape (n_samples,)."""
     array = float64_array(name, values)
     if array.ndim != 1 or (n_samples is not None and len(array) != n_samples):
-        rule = "(n_samples,)" if n_samples is None else f"(n_samples,) = ({n_samples},)"
+        rule = "(n_samples,)"
+        if n_samples is not None:
+            rule += f" = ({n_samples},)"
         raise invalid(name, f"must have shape {rule}; got {array.shape}.")
     check_entries(name, array, ~np.isfinite(array), "be finite", " Remove these rows.")
     return array
@@ -61,11 +63,11 @@ def known_rows(chosen_values: FloatArray, missing: str) -> BoolArray:
     """Mask of the rows whose chosen value is known; ``missing="error"`` refuses unknown ones."""
     check_option("missing", missing, ("error", "skip"))
     known = ~np.isnan(chosen_values)
-    count = int((~known).sum())
-    if count and missing == "error":
+    n_unknown = int((~known).sum())
+    if n_unknown and missing == "error":
         raise invalid(
             "costs",
-            f"must be known for the chosen expert of every row; {count} of "
+            f"must be known for the chosen expert of every row; {n_unknown} of "
             f"{counted(len(known), 'row')} chose an expert that was never asked there. Ask it, or pass "
             f"missing='skip' to average over the other rows.",
         )
@@ -73,7 +75,7 @@ def known_rows(chosen_values: FloatArray, missing: str) -> BoolArray:
         raise invalid(
             "costs",
             f"must be known for the chosen expert of at least one row (missing='skip'); got none "
-            f"among {count}.",
+            f"among {n_unknown}.",
         )
     return known
 

@@ -35,17 +35,24 @@ def mean_interval(values: Sequence[float], alpha: float) -> tuple[float, float]:
     >>> [round(limit, 3) for limit in mean_interval([1.0, 1.0, 0.0, 1.0] * 50, alpha=0.05)]
     [0.642, 0.825]
     """
-
-    def most(x: FloatArray) -> float:
-        low, high = 0.0, 1.0
-        while high - low > PRECISION:
-            middle = (low + high) / 2
-            p = betting_p_values(2 * x - 1, 2 * middle - 1, alpha / 2)[0]
-            low, high = (low, middle) if p <= alpha / 2 else (middle, high)
-        return high
-
     x = np.array(values, ndmin=2).T
-    return 1 - most(1 - x), most(x)
+    low = 1 - _upper_limit(1 - x, alpha / 2)
+    high = _upper_limit(x, alpha / 2)
+    return low, high
+
+
+def _upper_limit(x: FloatArray, alpha: float) -> float:
+    """The mean above which all means of observations (n, 1) are rejected, by bisection."""
+    low = 0.0
+    high = 1.0
+    while high - low > PRECISION:
+        middle = (low + high) / 2
+        p_value = betting_p_values(2 * x - 1, 2 * middle - 1, alpha)[0]
+        if p_value <= alpha:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 @dataclass
@@ -82,40 +89,70 @@ class MeanTest:
     @property
     def recent(self) -> float | None:
         """Mean of about the last hundred observations; None within the baseline."""
-        return self.bets[1][0] if self.bets else None
+        if not self.bets:
+            return None
+        return self.bets[1][0]
 
     @property
     def evidence(self) -> float:
         """The capital: an e-value against a mean in the interval."""
-        return _kept(self.n) + sum(one[2] for one in self.bets) / len(HORIZONS)
+        capital_in_bets = sum(capital for _, _, capital in self.bets)
+        return _kept(self.n) + capital_in_bets / len(HORIZONS)
 
     def add(self, values: Iterable[float]) -> MeanTest:
         """Look at further observations; the test itself."""
-        rest, alpha = iter(values), self.alpha / 2 if self.baseline else self.alpha
+        further = iter(values)
         if self.interval is None:
-            self.values += islice(rest, self.baseline - len(self.values))
+            self.values += islice(further, self.baseline - len(self.values))
             if len(self.values) < self.baseline:
                 return self
-            self.interval, self.values = mean_interval(self.values, alpha), []
+            self.interval = mean_interval(self.values, self._alpha)
+            self.values = []
         low, high = self.interval
         if not self.bets:
-            middle = min(max(0.5, low), high)
-            self.bets = [[middle, middle * middle + 0.25, 0.0] for _ in HORIZONS]
-        for x in rest:
-            new = _kept(self.n) - _kept(self.n + 1)
-            self.n += 1
-            for one, horizon in zip(self.bets, HORIZONS, strict=True):
-                mean, square, _ = one
-                one[2] += new
-                if not low <= mean <= high:
-                    edge, most = (low, 1 - low) if mean < low else (high, high)
-                    gap, most = edge - mean, MOST_LOST / max(most, 1e-9)
-                    bet = gap / (max(square - mean * mean, 1e-3) + gap * gap)
-                    one[2] *= 1 + max(-most, min(bet, most)) * (edge - x)
-                one[0] += (x - mean) / horizon
-                one[1] += (x * x - square) / horizon
-            self.alarm = self.alarm or self.evidence >= 1 / alpha
+            start = min(max(0.5, low), high)
+            self.bets = [[start, start * start + 0.25, 0.0] for _ in HORIZONS]
+        for x in further:
+            self._observe(x, low, high)
         return self
+
+    @property
+    def _alpha(self) -> float:
+        """Error probability of the bets; with a baseline, the other half is for its interval."""
+        if self.baseline:
+            return self.alpha / 2
+        return self.alpha
+
+    def _observe(self, x: float, low: float, high: float) -> None:
+        """Settle the bets on one observation."""
+        released = _kept(self.n) - _kept(self.n + 1)
+        self.n += 1
+        for bet, horizon in zip(self.bets, HORIZONS, strict=True):
+            mean, square, capital = bet
+            capital += released
+            if not low <= mean <= high:
+                capital *= _payoff(x, mean, square, low, high)
+            bet[:] = [mean + (x - mean) / horizon, square + (x * x - square) / horizon, capital]
+        self.alarm = self.alarm or self.evidence >= 1 / self._alpha
+
+
+def _payoff(x: float, mean: float, square: float, low: float, high: float) -> float:
+    """Factor on the capital of a bet that the mean is outside of the interval, as it was recently.
+
+    It is ``1 + bet * (edge - x)``, with the edge of the interval on that side: at most 1 in expectation if
+    the mean is within. The bet is that of the largest growth for this recent mean and mean square.
+    """
+    if mean < low:
+        edge = low
+        farthest = 1 - low
+    else:
+        edge = high
+        farthest = high
+    gap = edge - mean
+    variance = max(square - mean * mean, 1e-3)
+    largest_bet = MOST_LOST / max(farthest, 1e-9)
+    bet = gap / (variance + gap * gap)
+    return 1 + max(-largest_bet, min(bet, largest_bet)) * (edge - x)
 
 
 def _kept(n: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import OUTCOMES
 from mild.errors import check_option
-from mild.metrics.intervals import Interval, difference_intervals, linearised_rows
-from mild.metrics.outcomes import all_priced
+from mild.errors import counted as counted_words
+from mild.metrics.intervals import difference_intervals, linearised_rows
 from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
+from mild.metrics.target_verdict import TargetVerdict
 from mild.money import amount
 
 #: What the interval counts: singular and plural.
@@ -32,162 +33,8 @@ STARTS = {
 }
 
 
-#: What can be asked for -> the figure of a ``TargetVerdict`` that must reach it, its name, and whether it
-#: must be at least (1) or at most (-1) what was asked for.
-ASKED = {
-    "keep_quality": ("quality_kept", "quality kept", 1),
-    "max_quality_loss": ("quality_loss", "quality loss", -1),
-    "max_dollars": ("dollars_per_1000", "dollars per 1,000 queries", -1),
-}
-#: Figures of a ``TargetVerdict`` that have an interval.
-FIGURES = ("quality_kept", "quality_loss", "dollars_per_1000", "dollars_saved", "reference_share")
 # Figures are sums of decimals: less than this is rounding.
 ROUNDING = OUTCOMES
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetVerdict:
-    """What a router does of what was asked for, against a reference: an expert that is always asked.
-
-    The reference is the expert that was best when the router was tuned, whichever is best on these rows.
-
-    Attributes
-    ----------
-    asked : targets by name, such as ``{"keep_quality": 0.95}``
-    reference : name of the expert
-    quality_kept : mean quality of the router over that of the reference; None if the latter is 0
-    quality_loss : mean quality of the reference minus that of the router
-    reference_share : share of the queries that the reference gets
-    dollars_saved : share of the reference's dollars; None if they are 0, or not known
-    dollars_per_1000 : dollars of the router per 1,000 queries; None if they are not known
-    quality, reference_quality : mean qualities
-    reference_dollars_per_1000 : None if they are not known
-    guarantee : probability that was asked for; None without
-    certified : whether the rows, which were kept for calibration, certify the target; None without
-    judged_on : what the rows are, for the sentence
-    """
-
-    asked: Mapping[str, float]
-    reference: str
-    quality_kept: Interval | None
-    quality_loss: Interval
-    reference_share: Interval
-    dollars_saved: Interval | None
-    dollars_per_1000: Interval | None
-    quality: float
-    reference_quality: float
-    reference_dollars_per_1000: float | None
-    guarantee: float | None = None
-    certified: bool | None = None
-    judged_on: str = "these rows"
-
-    def spare(self, name: str) -> tuple[float, float, float] | None:
-        """By how much one of the targets is met: estimate, low and high, negative where it is missed.
-
-        None if the figure is not known.
-        """
-        attribute, _, sign = ASKED[name]
-        figure: Interval | None = getattr(self, attribute)
-        if figure is None:
-            # No share can be kept of a reference without quality, and none is asked for.
-            return (0.0, 0.0, 0.0) if name == "keep_quality" else None
-        ends = [sign * (end - self.asked[name]) for end in (figure.low, figure.high)]
-        return sign * (figure.estimate - self.asked[name]), min(ends), max(ends)
-
-    @property
-    def certain(self) -> bool:
-        """Whether the answer is the same on any rows: every choice is the reference, by its quality."""
-        quality = {"keep_quality", "max_quality_loss"}
-        return self.reference_share.low == 1 and set(self.asked) <= quality
-
-    @property
-    def met(self) -> bool | None:
-        """Whether every target is met on these rows; None if that is not known."""
-        found = [self.spare(name) for name in self.asked]
-        if any(one is not None and one[0] < -ROUNDING for one in found):
-            return False
-        return None if None in found else True
-
-    @property
-    def open(self) -> list[str]:
-        """Names of the figures whose interval includes the limit, where this leaves the answer open."""
-        if self.certified is not None:
-            return []
-        found = {name: self.spare(name) for name in self.asked}
-        known = {name: one for name, one in found.items() if one is not None}
-        if any(one[2] < -ROUNDING for one in known.values()):
-            return []  # one of them is missed for certain
-        return [ASKED[name][1] for name, one in known.items() if one[1] < -ROUNDING]
-
-    @property
-    def words(self) -> str:
-        """What the router does, for a sentence."""
-        level = f"{100 * self.quality_loss.confidence:g} % interval "
-
-        def share(one: Interval, sign: int = 1, start: str = "") -> str:
-            low, high = sorted((100 * sign * one.low, 100 * sign * one.high))
-            # Without a minus sign in front of 0.
-            middle, low, high = (round(x, 1) + 0.0 for x in (100 * sign * one.estimate, low, high))
-            return f"{middle:.1f} % ({start}{low:.1f} to {high:.1f})"
-
-        found = [f"has a quality of {self.quality:.4f}, where {self.reference} has none"]
-        if self.quality_kept is not None:
-            verb = "keeps" if self.quality_kept.estimate <= 1 + ROUNDING else "has"
-            found = [
-                f"{verb} {share(self.quality_kept, 1, level)} of the quality of {self.reference}"
-            ]
-        if "max_quality_loss" in self.asked:
-            loss = self.quality_loss
-            found[0] += f", a loss of {loss.estimate:.4f} ({loss.low:.4f} to {loss.high:.4f})"
-        dollars = None
-        if self.dollars_saved is not None:
-            saved = self.dollars_saved
-            if saved.estimate >= 0:
-                dollars = f"saves {share(saved)} of its dollars"
-            elif saved.estimate > -1:
-                dollars = f"costs {share(saved, -1)} more"
-            else:
-                least, most = 1 - saved.high, 1 - saved.low
-                dollars = (
-                    f"costs {1 - saved.estimate:.1f} times ({least:.1f} to {most:.1f}) as much"
-                )
-        if self.dollars_per_1000 is not None and "max_dollars" in self.asked:
-            three = (getattr(self.dollars_per_1000, name) for name in ("estimate", "low", "high"))
-            middle, low, high = (amount(value) for value in three)
-            price = f"${middle} ({low} to {high}) per 1,000 queries"
-            dollars = f"costs {price}" if dollars is None else f"{dollars}, at {price}"
-        found += [] if dollars is None else [dollars]
-        *first, last = found
-        return f"{', '.join(first)}, and {last}" if first else last
-
-    @property
-    def asked_words(self) -> str:
-        """What was asked for, for a sentence."""
-        found = ", ".join(f"{name} {value:g}" for name, value in self.asked.items())
-        return found if self.guarantee is None else f"{found} with probability {self.guarantee:g}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-ready fields; None for what is not known."""
-
-        def figure(one: Interval | None) -> dict[str, float] | None:
-            if one is None:
-                return None
-            return {name: getattr(one, name) for name in ("estimate", "low", "high")}
-
-        figures = {name: figure(getattr(self, name)) for name in FIGURES}
-        return {
-            "asked": dict(self.asked),
-            "guarantee": self.guarantee,
-            "certified": self.certified,
-            "reference": self.reference,
-            "met": self.met,
-            "open": self.open,
-            **figures,
-            "quality": self.quality,
-            "reference_quality": self.reference_quality,
-            "reference_dollars_per_1000": self.reference_dollars_per_1000,
-            "judged_on": self.judged_on,
-        }
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -263,13 +110,23 @@ of the difference -0.0300 to -0.0100, 500 rows).
         With a target, True says that it is met, and False that it is missed, by the whole interval; with
         rows kept for calibration, True says that it is certified.
         """
-        if self.target is not None and self.target.certified is not None:
-            return self.target.certified
         if self.target is not None:
-            return None if self._too_few or self.target.open else self.target.met
+            return self._meets(self.target)
         if self._too_few or math.isnan(self.estimate):
             return None
-        return True if self.high < 0 else False if self.low >= 0 else None
+        if self.high < 0:
+            return True
+        if self.low >= 0:
+            return False
+        return None
+
+    def _meets(self, target: TargetVerdict) -> bool | None:
+        """Whether the target is met for certain; None if that is not clear."""
+        if target.certified is not None:
+            return target.certified
+        if self._too_few or target.open:
+            return None
+        return target.met
 
     @property
     def rows_needed(self) -> int | None:
@@ -278,17 +135,13 @@ of the difference -0.0300 to -0.0100, 500 rows).
         It is ``n_groups * ((high - estimate) / estimate)^2``; None if it is decided, if there is no gain,
         with a target, and where more splits are needed first.
         """
-        reach = self.high - self.estimate
-        if (
-            self.target is not None
-            or self.pays is not None
-            or self._few_splits
-            or not self.estimate < 0
-            or math.isinf(reach)
-        ):
+        if self.target is not None or self.pays is not None or self._few_splits:
             return None
-        shown = math.ceil(self.n_groups * (reach / self.estimate) ** 2 - 1e-9)
-        return max(shown, self.n_groups + 1, FEWEST_GROUPS)
+        reach = self.high - self.estimate
+        if not self.estimate < 0 or math.isinf(reach):
+            return None
+        n_needed = math.ceil(self.n_groups * (reach / self.estimate) ** 2 - 1e-9)
+        return max(n_needed, self.n_groups + 1, FEWEST_GROUPS)
 
     @property
     def headline(self) -> str:
@@ -297,11 +150,14 @@ of the difference -0.0300 to -0.0100, 500 rows).
             return STARTS[self.pays]
         rows = self.target.judged_on
         if self.target.certified is not None:
-            return f"Target {'certified' if self.target.certified else 'not certified'} on {rows}"
+            result = "certified" if self.target.certified else "not certified"
+            return f"Target {result} on {rows}"
         if self.target.met is None:
             return f"It is not known whether the target is met on {rows}"
-        start = f"Target {'met' if self.target.met else 'missed'} on {rows}"
-        return start if self.pays is not None else f"{start}, but not for certain"
+        result = "met" if self.target.met else "missed"
+        if self.pays is None:
+            return f"Target {result} on {rows}, but not for certain"
+        return f"Target {result} on {rows}"
 
     @property
     def sentence(self) -> str:
@@ -311,55 +167,75 @@ of the difference -0.0300 to -0.0100, 500 rows).
         if self.target is not None:
             return self._target_sentence(self.target)
         if math.isnan(self.estimate):
-            return (
-                f"{STARTS[None]}: too few {COUNTED[self.counted]} ({self.n_groups}) have a known cost for "
-                f"{self.router}'s choice and for always {self.constant} (at least {FEWEST_GROUPS} are "
-                "needed)."
-            )
-        gap = f"{abs(self.estimate):.4f} {'lower' if self.estimate < 0 else 'higher'} than"
-        gap = gap if self.estimate else "equal to"
-        words = f"{STARTS[self.pays]}: the mean loss of {self.router} is {gap} that of always "
-        words += self.constant
+            return self._unknown_sentence
+        result = f"the mean loss of {self.router} is {self._gap} that of always {self.constant}"
+        words = f"{STARTS[self.pays]}: {result}{self._doubt} ({self._basis}){self._remedy}."
+        if not self.dollars_per_1000:
+            return words
+        change = "saves" if self.dollars_per_1000 < 0 else "adds"
+        money = amount(abs(self.dollars_per_1000))
+        return f"{words} In dollars, it {change} ${money} per 1,000 inputs."
+
+    @property
+    def _unknown_sentence(self) -> str:
+        """The verdict where too few costs are known for a difference."""
+        return (
+            f"{STARTS[None]}: too few {COUNTED[self.counted]} ({self.n_groups}) have a known cost for "
+            f"{self.router}'s choice and for always {self.constant} (at least {FEWEST_GROUPS} are "
+            "needed)."
+        )
+
+    @property
+    def _gap(self) -> str:
+        """How the mean loss of the router compares."""
+        if self.estimate == 0:
+            return "equal to"
+        comparative = "lower" if self.estimate < 0 else "higher"
+        return f"{abs(self.estimate):.4f} {comparative} than"
+
+    @property
+    def _doubt(self) -> str:
+        """Why the difference decides nothing; nothing if it does."""
         if self._too_few:
-            verb = "is" if self.n_groups == 1 else "are"
-            words += f", but {self._count(self.n_groups)} {verb} too few for a verdict (at least "
-            words += f"{FEWEST_GROUPS} are needed)"
-        elif self.pays is None:
-            words += ", within the noise"
-        words += f" ({self._basis})"
+            return f", but {self._groups_are} too few for a verdict (at least {FEWEST_GROUPS} are needed)"
+        if self.pays is None:
+            return ", within the noise"
+        return ""
+
+    @property
+    def _remedy(self) -> str:
+        """What would decide the question; nothing if it is decided, or not known."""
         if self.pays is None and self._few_splits:
-            words += (
+            return (
                 f"; the interval is wide because {self.n_splits} splits are few: compare on "
                 f"{ENOUGH_SPLITS} or more"
             )
-        elif self.rows_needed is not None:
-            needed = self._count(self.rows_needed)
-            words += f"; if the true difference is this large, about {needed} would show it"
-        if not self.dollars_per_1000:
-            return f"{words}."
-        change = "saves" if self.dollars_per_1000 < 0 else "adds"
-        money = amount(abs(self.dollars_per_1000))
-        return f"{words}. In dollars, it {change} ${money} per 1,000 inputs."
+        if self.rows_needed is None:
+            return ""
+        needed = self._count(self.rows_needed)
+        return f"; if the true difference is this large, about {needed} would show it"
 
     def _target_sentence(self, target: TargetVerdict) -> str:
-        words = f"{self.headline}: {self.router} {target.words}"
+        """Whether the target is met, what the router does, and on which rows."""
         basis = ", ".join([self._judged, *self.notes])
+        words = f"{self.headline}: {self.router} {target.words}"
         words += f" ({basis}; asked for: {target.asked_words})"
         if self._too_few and target.certified is None:
-            verb = "is" if self.n_groups == 1 else "are"
-            return f"{words}; {self._count(self.n_groups)} {verb} too few to be certain."
-        if target.open:
-            verb = "interval includes" if len(target.open) == 1 else "intervals include"
-            words += f"; the {verb} the limit ({', '.join(target.open)})"
-        return f"{words}."
+            return f"{words}; {self._groups_are} too few to be certain."
+        if not target.open:
+            return f"{words}."
+        subject = "interval includes" if len(target.open) == 1 else "intervals include"
+        return f"{words}; the {subject} the limit ({', '.join(target.open)})."
 
     @property
     def _judged(self) -> str:
         """The rows that were judged."""
-        judged = f"{self.n_rows:,} row{'' if self.n_rows == 1 else 's'}"
-        if self.counted == "group" or self.n_groups != self.n_rows:
-            judged += f" {'in' if self.counted == 'group' else 'of'} {self._count(self.n_groups)}"
-        return judged
+        rows = counted_words(self.n_rows, "row")
+        if self.counted == "group":
+            return f"{rows} in {self._count(self.n_groups)}"
+        if self.n_groups != self.n_rows:
+            return f"{rows} of {self._count(self.n_groups)}"
+        return rows
 
     @property
     def _basis(self) -> str:
@@ -369,23 +245,34 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     @property
     def _too_few(self) -> bool:
-        certain = self.identical if self.target is None else self.target.certain
-        return self.n_groups < FEWEST_GROUPS and not certain
+        """Whether there are too few groups for a verdict."""
+        if self.n_groups >= FEWEST_GROUPS:
+            return False
+        if self.target is None:
+            return not self.identical
+        return not self.target.certain
 
     @property
     def _few_splits(self) -> bool:
         return 1 < self.n_splits < ENOUGH_SPLITS
 
+    @property
+    def _groups_are(self) -> str:
+        """The number of groups, and the verb that follows it."""
+        verb = "is" if self.n_groups == 1 else "are"
+        return f"{self._count(self.n_groups)} {verb}"
+
     def _count(self, number: int) -> str:
-        return f"{number:,} {self.counted if number == 1 else COUNTED[self.counted]}"
+        return counted_words(number, self.counted, COUNTED[self.counted])
 
     def named(self, constant: str, counted: str = "row", dollars: float | None = None) -> Verdict:
         """The verdict with the name of the constant, and with what a group is.
 
         ``dollars`` is the mean price of the router minus that of the constant.
         """
-        money = None if dollars is None else 1000 * dollars
-        return replace(self, constant=constant, counted=counted, dollars_per_1000=money)
+        return replace(
+            self, constant=constant, counted=counted, dollars_per_1000=_per_1000(dollars)
+        )
 
     def __repr__(self) -> str:
         return self.sentence
@@ -395,13 +282,17 @@ of the difference -0.0300 to -0.0100, 500 rows).
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None for what is not known."""
-        unknown = math.isnan(self.estimate)
-        interval = {name: getattr(self, name) for name in ("estimate", "low", "high")}
+        interval: dict[str, float | None] = {"estimate": None, "low": None, "high": None}
+        if not math.isnan(self.estimate):
+            interval = {"estimate": self.estimate, "low": self.low, "high": self.high}
+        target = None
+        if self.target is not None:
+            target = self.target.as_dict()
         return {
             "pays": self.pays,
             "headline": self.headline,
             "sentence": self.sentence,
-            **{name: None if unknown else value for name, value in interval.items()},
+            **interval,
             "confidence": self.confidence,
             "constant": self.constant,
             "constant_expert": self.constant_expert,
@@ -416,8 +307,15 @@ of the difference -0.0300 to -0.0100, 500 rows).
             "rows_needed": self.rows_needed,
             "dollars_per_1000": self.dollars_per_1000,
             "left_out": self.left_out,
-            "target": None if self.target is None else self.target.as_dict(),
+            "target": target,
         }
+
+
+def _per_1000(dollars: float | None) -> float | None:
+    """Dollars of 1,000 inputs; None if those of one are not known."""
+    if dollars is None:
+        return None
+    return 1000 * dollars
 
 
 def verdict_of_choices(
@@ -451,137 +349,41 @@ def verdict_of_choices(
     >>> verdict_of_choices(costs, np.tile([0, 1], 20), 0, ["small", "large"]).estimate
     -0.375
     """
-    both = np.column_stack([chosen_costs(costs, chosen), costs[:, expert]])
-    known = ~np.isnan(both)
-    labels = np.arange(len(costs)) if groups is None else np.asarray(groups)
+    chosen_and_constant = np.column_stack([chosen_costs(costs, chosen), costs[:, expert]])
+    known = ~np.isnan(chosen_and_constant)
+    labels = np.arange(len(costs))
+    if groups is not None:
+        labels = np.asarray(groups)
     n_rows, n_groups = count_judged(known, labels)
-    estimate = low = high = math.nan
-    means: list[float | None] = [None, None]
-    if min(n_rows, n_groups) > 1:
-        # A row in which neither cost is known must not count.
-        some = known.any(axis=1)
-        level = linearised_rows(both[some])
-        found = difference_intervals(
-            [level[:, :1] - level[:, 1:]], [labels[some]], confidence, random_state
-        )
-        estimate, low, high = found.row(0)
-        means = level.mean(axis=0).tolist()
-    return Verdict(
-        estimate=estimate,
-        low=low,
-        high=high,
+    unknown = Verdict(
+        estimate=math.nan,
+        low=math.nan,
+        high=math.nan,
         confidence=confidence,
         constant=expert_names[expert],
         constant_expert=expert,
-        router_cost=means[0],
-        constant_cost=means[1],
         n_rows=n_rows,
         n_groups=n_groups,
         counted=counted,
         identical=bool((np.asarray(chosen) == expert).all()),
-        dollars_per_1000=None if dollars is None else 1000 * dollars,
+        dollars_per_1000=_per_1000(dollars),
     )
-
-
-def target_of_choices(
-    scores: FloatArray,
-    prices: FloatArray | None,
-    chosen: IntArray,
-    reference: int,
-    expert_names: Sequence[str],
-    asked: Mapping[str, float],
-    *,
-    guarantee: float | None = None,
-    certified: bool | None = None,
-    groups: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    confidence: float = 0.95,
-    random_state: int = 0,
-    judged_on: str = "these rows",
-    asks_reference: BoolArray | None = None,
-) -> TargetVerdict | None:
-    """What choices do of what was asked for, against always asking a reference.
-
-    None where the quality of the choices, or of the reference, is not known in any row.
-
-    The interval of a ratio r of means a and b is that of the mean of ``r + (a_i - r b_i) / b`` over rows.
-
-    Parameters
-    ----------
-    scores, prices : (n_samples, n_experts), NaN where they are not known; prices may be None
-    chosen : (n_samples,) experts asked; or (n_samples, m), of which the first column is judged and the
-        others are the settings among which it was chosen: the intervals then hold for all of them
-    reference : index of the expert that is compared with
-    expert_names : names of the experts
-    asked : targets by name; those that ``ASKED`` does not know are left out
-    guarantee, certified : probability with which they were asked for, and whether the rows certify it
-    groups : (n_samples,) labels; rows of one group count once in the intervals
-    sample_weight : (n_samples,) weights of the rows in the means
-    confidence, random_state : of the intervals
-    judged_on : what the rows are, for the sentence
-    asks_reference : (n_samples, n_experts) whether a choice asks the reference, for columns that ask
-        several experts; None if only the reference does
-
-    Examples
-    --------
-    >>> scores, prices = np.tile([[1.0, 1.0], [0.0, 1.0]], (40, 1)), np.tile([1.0, 4.0], (80, 1))
-    >>> chosen = np.tile([0, 1], 40)
-    >>> found = target_of_choices(scores, prices, chosen, 1, ["small", "large"], {"keep_quality": 0.9})
-    >>> found.quality_kept.estimate, found.dollars_saved.estimate, found.met
-    (1.0, 0.375, True)
-    """
-    columns = chosen[:, None] if chosen.ndim == 1 else chosen
-    every = np.arange(len(columns))[:, None]
-
-    def level(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rows (n, m) of the choices and (n, 1) of the reference, and their means (m + 1,)."""
-        both = np.column_stack([values[every, columns], values[:, reference]])
-        rows = linearised_rows(both, sample_weight)
-        return rows[:, :-1], rows[:, -1:], rows.mean(axis=0)
-
-    def interval(rows: FloatArray) -> Interval:
-        if len(rows) < 2:
-            only = float(rows[0, 0])
-            return Interval(only, only, only, 0.0, len(rows), confidence)
-        labels = None if groups is None else [groups]
-        found = difference_intervals([rows], labels, confidence, random_state)
-        error = float(found.standard_error[0])
-        return Interval(*found.row(0), error, found.n, confidence)
-
-    def ratio(rows: FloatArray, other: FloatArray) -> FloatArray | None:
-        base = float(other.mean())
-        share = rows.mean(axis=0) / base if base > 0 else None
-        return None if share is None else share + (rows - share * other) / base
-
-    strong = columns == reference
-    if asks_reference is not None:
-        strong = np.take_along_axis(asks_reference, columns, axis=1)
-    own, best, means = level(scores)
-    if np.isnan(means).any():
-        return None
-    kept = ratio(own, best)
-    dollars = saved = reference_dollars = None
-    asked_for = np.concatenate([columns[:, 0], np.full(len(columns), reference)])
-    places = np.tile(every[:, 0], 2)
-    if prices is not None and all_priced(prices[places, asked_for], asked_for):
-        paid, other, both = level(prices)
-        dollars, reference_dollars = interval(1000 * paid), 1000 * float(both[-1])
-        share = ratio(paid, other)
-        saved = None if share is None else interval(1 - share)
-    return TargetVerdict(
-        asked={name: asked[name] for name in ASKED if name in asked},
-        reference=expert_names[reference],
-        quality_kept=None if kept is None else interval(kept),
-        quality_loss=interval(best - own),
-        reference_share=interval(linearised_rows(strong.astype(float), sample_weight)),
-        dollars_saved=saved,
-        dollars_per_1000=dollars,
-        quality=float(means[0]),
-        reference_quality=float(means[-1]),
-        reference_dollars_per_1000=reference_dollars,
-        guarantee=guarantee,
-        certified=certified,
-        judged_on=judged_on,
+    if min(n_rows, n_groups) < 2:
+        return unknown
+    # A row in which neither cost is known must not count.
+    counts = known.any(axis=1)
+    rows = linearised_rows(chosen_and_constant[counts])
+    difference = rows[:, :1] - rows[:, 1:]
+    intervals = difference_intervals([difference], [labels[counts]], confidence, random_state)
+    estimate, low, high = intervals.row(0)
+    router_cost, constant_cost = rows.mean(axis=0).tolist()
+    return replace(
+        unknown,
+        estimate=estimate,
+        low=low,
+        high=high,
+        router_cost=router_cost,
+        constant_cost=constant_cost,
     )
 
 
@@ -603,5 +405,6 @@ def count_judged(known: BoolArray, groups: ArrayLike) -> tuple[int, int]:
     (1, 1)
     """
     labels = np.asarray(groups)
-    rows = int(known.sum(axis=0).min())
-    return rows, min(len(np.unique(labels[column])) for column in known.T)
+    n_rows = int(known.sum(axis=0).min())
+    n_groups = min(len(np.unique(labels[rows])) for rows in known.T)
+    return n_rows, n_groups

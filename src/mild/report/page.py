@@ -20,7 +20,8 @@ from mild.artifact.files import check_free
 from mild.core.arrays import invalid
 from mild.errors import DataFileError
 from mild.metrics.outcomes import TIES
-from mild.metrics.verdict import ASKED, STARTS
+from mild.metrics.target_verdict import ASKED
+from mild.metrics.verdict import STARTS
 from mild.money import amount
 from mild.report.charts import (
     AXES,

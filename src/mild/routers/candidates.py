@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from mild.core.arrays import FloatArray, IntArray, check_strength, invalid
 from mild.core.decisions import argmax_last
@@ -54,9 +56,11 @@ class Candidate:
     @property
     def member(self) -> str:
         """Name in a stack, which has the best candidate of each name."""
-        if "n_clusters" in self.params:
+        if self.family == "clusters":
             return f"clusters_{self.params['n_clusters']}"
-        return str(self.params.get("loss", self.family))
+        if self.family == "linear":
+            return str(self.params.get("loss", self.family))
+        return self.family
 
     @property
     def key(self) -> str:
@@ -203,6 +207,44 @@ def family_candidates(
             network = NeuralRouter(**params, random_state=random_state)
             found.append(Candidate("mlp", network, params, (3.0, 0.0, float(width))))
     return found
+
+
+def further_candidates(routers: Sequence[Any], ties: str | None = None) -> list[Candidate]:
+    """Candidates from unfitted routers, whose family is the name of their class.
+
+    Nothing is known of how simple they are, so the rule of one standard error takes them after the known
+    families, in the order that they were given in. ``ties`` is that of LinearRouter.
+
+    >>> [candidate] = further_candidates([KNNRouter(n_neighbors=3)])
+    >>> candidate.family, candidate.params
+    ('knnrouter', {'n_neighbors': 3})
+    """
+    if not isinstance(routers, Iterable):
+        rule = f"must be a list of unfitted routers, such as [KNNRouter(3)]; got {routers!r}."
+        raise invalid("candidates", rule)
+    candidates = []
+    for place, given in enumerate(routers):
+        if not isinstance(given, BaseRouter):
+            rule = f"must hold unfitted routers of mild, such as KNNRouter(3); got {given!r}."
+            raise invalid("candidates", rule)
+        router = clone(given)
+        params = set_parameters(router)
+        if "ties" in router.get_params() and router.ties is None:
+            router.set_params(ties=ties)
+        family = type(router).__name__.lower()
+        candidates.append(Candidate(family, router, params, (3.5, 0.0, float(place))))
+    return candidates
+
+
+def set_parameters(router: BaseRouter) -> dict[str, Any]:
+    """The parameters of a router that have another value than by default."""
+    defaults = inspect.signature(type(router)).parameters
+    params = {}
+    for name, value in router.get_params(deep=False).items():
+        # Values may be arrays, for which == is no answer; their text is what is shown.
+        if repr(value) != repr(defaults[name].default):
+            params[name] = value
+    return params
 
 
 def _strengths(alphas: Sequence[float] | None, default: Sequence[float]) -> list[float]:

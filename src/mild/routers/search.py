@@ -36,6 +36,7 @@ from mild.routers.candidates import (
     Candidate,
     cross_fitted_bias,
     family_candidates,
+    further_candidates,
     linear_candidates,
     parse_families,
 )
@@ -83,6 +84,8 @@ class RouterCV(BaseRouter):
     families : None (linear only), "all", "auto" (all but the network), or names among linear, regression,
         knn, clusters, mlp, stack; the stack blends the best of each family by the folds it is then judged
         on, so its own cost is slightly optimistic
+    candidates : further routers to try, unfitted, such as ``[KNNRouter(3)]``; the family of each is its
+        class, in lower case
     margin_strengths : at how many strengths other margins than the estimator's are tried: those at which
         its own margins are best; None for 2 with a stack and for all otherwise
     cv : number of folds, a scikit-learn splitter, or a list of (rows to fit on, held-out rows)
@@ -135,6 +138,7 @@ class RouterCV(BaseRouter):
     max_margins: int = 81
     grid: str = "ratios"
     families: Any = None
+    candidates: Sequence[Any] = ()
     margin_strengths: int | None = None
     cv: Any = 5
     one_standard_error: bool = True
@@ -258,6 +262,7 @@ class RouterCV(BaseRouter):
         if not self._families or "linear" in self._families:
             found, self.dropped_margins_ = linear_candidates(base, X, costs, sample_weight, self)
         found += family_candidates(self._families, self.alphas, self.random_state, base.ties)
+        found += further_candidates(self.candidates, base.ties)
         if not found:
             rule = "must name at least one family besides the stack"
             raise invalid("families", f"{rule}; got only 'stack'.")
@@ -670,8 +675,11 @@ def _walk(candidates: list[Candidate]) -> list[int]:
     """
 
     def place(index: int) -> tuple[str, float]:
+        router: Any = candidates[index].router
         loss = _loss(candidates[index])
-        return (loss, -candidates[index].params["alpha"]) if loss in LABEL_LOSSES else ("", 0.0)
+        if loss in LABEL_LOSSES:
+            return loss, -router.alpha
+        return "", 0.0
 
     return sorted(range(len(candidates)), key=place)
 

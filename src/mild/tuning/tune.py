@@ -19,9 +19,10 @@ from mild.data.describing import describe_prices, has_unused_prices
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import TuningInterruptedWarning, check_arguments
 from mild.features import TextFeatures
-from mild.metrics import Verdict, target_of_choices, verdict_of_choices
+from mild.metrics import Verdict, verdict_of_choices
 from mild.metrics.curves import TradeoffCurve, prices_unused
 from mild.metrics.outcomes import all_priced, mean_known
+from mild.metrics.target_verdict import ReferenceComparison
 from mild.metrics.verdict import ROUNDING
 from mild.money import amount
 from mild.tuning.cascades import (
@@ -536,21 +537,23 @@ def _target_verdict(
     certified = solution.target.guarantee is not None
     settings = chosen if certified else np.column_stack([chosen, measure(held).chosen])
     _, group, sizes = np.unique(held.groups, return_inverse=True, return_counts=True)
-    target = target_of_choices(
-        held.all_quality,
-        held.all_dollars,
-        settings,
-        reference,
-        names,
+    comparison = ReferenceComparison(
+        scores=held.all_quality,
+        prices=held.all_dollars,
+        chosen=settings,
+        reference=reference,
+        reference_name=solution.best_expert,
+        groups=held.groups,
+        sample_weight=1 / sizes[group],
+        asks_reference=held.asked(reference),
+        confidence=confidence,
+        random_state=seed,
+    )
+    target = comparison.judge(
         solution.target.wanted,
         guarantee=solution.target.guarantee,
         certified=solution.certified,
-        groups=held.groups,
-        sample_weight=1 / sizes[group],
-        confidence=confidence,
-        random_state=seed,
         judged_on="calibration rows" if certified else "held-out rows",
-        asks_reference=held.asked(reference),
     )
     expert = task.outcomes.take(priced.held.known).best_constant()
     paid = held.all_dollars

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
+import threading
 import time
 
 import pytest
@@ -310,6 +311,34 @@ async def test_a_server_that_is_asleep_holds_nobody_up_for_long(postgres, server
     access.settle(await access.reserve(guest, 0.01), 0.01)
     await access.close()
     assert totals(postgres.address) == (10_000_000, 0, 0)
+
+
+async def test_an_answer_of_the_store_counts_however_late_the_loop_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer_module, "SLOW_SECONDS", 0.05)
+    answered = threading.Event()
+    post = writer_module.StoreWriter._post
+
+    def note_answer(writer, job, *values):
+        post(writer, job, *values)
+        if job == writer._answer:
+            answered.set()
+
+    monkeypatch.setattr(writer_module.StoreWriter, "_post", note_answer)
+    access = access_to(str(tmp_path / "mild.sqlite"), budget_day=1)
+    await access.start()
+    reserving = asyncio.create_task(access.reserve(access.identify(None), 0.01))
+    # The claim is on its way.
+    await asyncio.sleep(0)
+    # The loop stands still until the store has answered, and longer than a claim waits.
+    assert answered.wait(PATIENCE)
+    time.sleep(0.1)
+    reservation = await reserving
+    assert access.trouble is None
+    # A machine that is busy may need longer than that to write the rest.
+    monkeypatch.setattr(writer_module, "SLOW_SECONDS", PATIENCE)
+    access.settle(reservation, 0.01)
+    await access.close()
+    assert totals(tmp_path / "mild.sqlite") == (10_000_000, 0, 0)
 
 
 async def test_without_a_database_at_the_start_nothing_starts(postgres, server):

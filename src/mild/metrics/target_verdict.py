@@ -1,0 +1,452 @@
+"""Whether choices do what was asked for: quality kept and dollars saved, against a reference expert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mild.core.arrays import BoolArray, FloatArray, IntArray
+from mild.core.rounding import OUTCOMES
+from mild.metrics.intervals import Interval, difference_intervals, linearised_rows
+from mild.metrics.outcomes import all_priced
+from mild.money import amount
+
+
+class AskedFigure(NamedTuple):
+    """A figure that can be asked for."""
+
+    attribute: str  # of ``TargetVerdict``
+    name: str  # for people
+    sign: int  # 1 if it must be at least what was asked for, -1 if at most
+
+
+#: What can be asked for.
+ASKED = {
+    "keep_quality": AskedFigure("quality_kept", "quality kept", 1),
+    "max_quality_loss": AskedFigure("quality_loss", "quality loss", -1),
+    "max_dollars": AskedFigure("dollars_per_1000", "dollars per 1,000 queries", -1),
+}
+#: Figures of a ``TargetVerdict`` that have an interval.
+FIGURES = ("quality_kept", "quality_loss", "dollars_per_1000", "dollars_saved", "reference_share")
+
+
+class Margin(NamedTuple):
+    """By how much a target is met; negative where it is missed."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetVerdict:
+    """What a router does of what was asked for, against a reference: an expert that is always asked.
+
+    The reference is the expert that was best when the router was tuned, whichever is best on these rows.
+
+    Attributes
+    ----------
+    asked : targets by name, such as ``{"keep_quality": 0.95}``
+    reference : name of the expert
+    quality_kept : mean quality of the router over that of the reference; None if the latter is 0
+    quality_loss : mean quality of the reference minus that of the router
+    reference_share : share of the queries that the reference gets
+    dollars_saved : share of the reference's dollars; None if they are 0, or not known
+    dollars_per_1000 : dollars of the router per 1,000 queries; None if they are not known
+    quality, reference_quality : mean qualities
+    reference_dollars_per_1000 : None if they are not known
+    guarantee : probability that was asked for; None without
+    certified : whether the rows, which were kept for calibration, certify the target; None without
+    judged_on : what the rows are, for the sentence
+    """
+
+    asked: Mapping[str, float]
+    reference: str
+    quality_kept: Interval | None
+    quality_loss: Interval
+    reference_share: Interval
+    dollars_saved: Interval | None
+    dollars_per_1000: Interval | None
+    quality: float
+    reference_quality: float
+    reference_dollars_per_1000: float | None
+    guarantee: float | None = None
+    certified: bool | None = None
+    judged_on: str = "these rows"
+
+    def spare(self, name: str) -> Margin | None:
+        """By how much one of the targets is met; None if the figure is not known."""
+        attribute, _, sign = ASKED[name]
+        figure: Interval | None = getattr(self, attribute)
+        if figure is not None:
+            limit = self.asked[name]
+            ends = (sign * (figure.low - limit), sign * (figure.high - limit))
+            return Margin(sign * (figure.estimate - limit), min(ends), max(ends))
+        if name == "keep_quality":
+            # No share can be kept of a reference without quality, and none is asked for.
+            return Margin(0.0, 0.0, 0.0)
+        return None
+
+    @property
+    def certain(self) -> bool:
+        """Whether the answer is the same on any rows: every choice is the reference, by its quality."""
+        quality = {"keep_quality", "max_quality_loss"}
+        return self.reference_share.low == 1 and set(self.asked) <= quality
+
+    @property
+    def met(self) -> bool | None:
+        """Whether every target is met on these rows; None if that is not known."""
+        margins = self._known_margins()
+        if any(margin.estimate < -OUTCOMES for margin in margins.values()):
+            return False
+        if len(margins) < len(self.asked):
+            return None
+        return True
+
+    @property
+    def open(self) -> list[str]:
+        """Names of the figures whose interval includes the limit, where this leaves the answer open."""
+        if self.certified is not None:
+            return []
+        names = []
+        for name, margin in self._known_margins().items():
+            if margin.high < -OUTCOMES:
+                # This target is missed for certain, which settles the answer.
+                return []
+            if margin.low < -OUTCOMES:
+                names.append(ASKED[name].name)
+        return names
+
+    def _known_margins(self) -> dict[str, Margin]:
+        """Margins of the targets whose figures are known."""
+        margins = {}
+        for name in self.asked:
+            margin = self.spare(name)
+            if margin is not None:
+                margins[name] = margin
+        return margins
+
+    @property
+    def words(self) -> str:
+        """What the router does, for a sentence."""
+        clauses = [self._quality_words(), self._dollar_words()]
+        return ", and ".join(clause for clause in clauses if clause)
+
+    def _quality_words(self) -> str:
+        """What the router does to quality."""
+        if self.quality_kept is None:
+            words = f"has a quality of {self.quality:.4f}, where {self.reference} has none"
+        else:
+            verb = "keeps"
+            if self.quality_kept.estimate > 1 + OUTCOMES:
+                verb = "has"
+            level = f"{100 * self.quality_loss.confidence:g} % interval "
+            share = _percent_words(self.quality_kept, before_interval=level)
+            words = f"{verb} {share} of the quality of {self.reference}"
+        if "max_quality_loss" in self.asked:
+            loss = self.quality_loss
+            words += f", a loss of {loss.estimate:.4f} ({loss.low:.4f} to {loss.high:.4f})"
+        return words
+
+    def _dollar_words(self) -> str:
+        """What the router does to dollars; nothing if they are not known."""
+        clauses = []
+        if self.dollars_saved is not None:
+            clauses.append(_saved_words(self.dollars_saved))
+        if self.dollars_per_1000 is not None and "max_dollars" in self.asked:
+            start = "at" if clauses else "costs"
+            clauses.append(f"{start} {_price_words(self.dollars_per_1000)}")
+        return ", ".join(clauses)
+
+    @property
+    def asked_words(self) -> str:
+        """What was asked for, for a sentence."""
+        words = ", ".join(f"{name} {value:g}" for name, value in self.asked.items())
+        if self.guarantee is None:
+            return words
+        return f"{words} with probability {self.guarantee:g}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields; None for what is not known."""
+        figures = {name: _interval_fields(getattr(self, name)) for name in FIGURES}
+        return {
+            "asked": dict(self.asked),
+            "guarantee": self.guarantee,
+            "certified": self.certified,
+            "reference": self.reference,
+            "met": self.met,
+            "open": self.open,
+            **figures,
+            "quality": self.quality,
+            "reference_quality": self.reference_quality,
+            "reference_dollars_per_1000": self.reference_dollars_per_1000,
+            "judged_on": self.judged_on,
+        }
+
+
+def _interval_fields(interval: Interval | None) -> dict[str, float] | None:
+    """Estimate and limits of an interval, ready for JSON."""
+    if interval is None:
+        return None
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+
+
+def _percent_words(share: Interval, before_interval: str = "") -> str:
+    """A share and its interval in percent."""
+    estimate = _percent(share.estimate)
+    low = _percent(share.low)
+    high = _percent(share.high)
+    return f"{estimate:.1f} % ({before_interval}{low:.1f} to {high:.1f})"
+
+
+def _percent(share: float) -> float:
+    """A share in percent to one decimal, without a minus sign in front of 0."""
+    return round(100 * share, 1) + 0.0
+
+
+def _saved_words(saved: Interval) -> str:
+    """A share of the reference's dollars that is saved, or is paid on top of them."""
+    if saved.estimate >= 0:
+        return f"saves {_percent_words(saved)} of its dollars"
+    if saved.estimate > -1:
+        return f"costs {_percent_words(_negated(saved))} more"
+    times = 1 - saved.estimate
+    return f"costs {times:.1f} times ({1 - saved.high:.1f} to {1 - saved.low:.1f}) as much"
+
+
+def _negated(interval: Interval) -> Interval:
+    """The interval of minus the estimate."""
+    return Interval(
+        -interval.estimate,
+        -interval.high,
+        -interval.low,
+        interval.standard_error,
+        interval.n,
+        interval.confidence,
+    )
+
+
+def _price_words(dollars: Interval) -> str:
+    """Dollars per 1,000 queries, and their interval."""
+    limits = f"{amount(dollars.low)} to {amount(dollars.high)}"
+    return f"${amount(dollars.estimate)} ({limits}) per 1,000 queries"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReferenceComparison:
+    """Choices on rows with known outcomes, beside always asking one expert, the reference.
+
+    Attributes
+    ----------
+    scores : (n_samples, n_experts), NaN where they are not known
+    prices : (n_samples, n_experts) dollars, NaN where they are not known; None if none are
+    chosen : (n_samples,) experts asked; or (n_samples, m), of which the first column is judged and the
+        others are the settings among which it was chosen: the intervals then hold for all of them
+    reference, reference_name : index and name of the expert that is always asked
+    groups : (n_samples,) labels; rows of one group count once in the intervals. None: every row counts
+    sample_weight : (n_samples,) weights of the rows in the means; None weighs rows equally
+    asks_reference : (n_samples, n_experts) whether a choice asks the reference, for columns that ask
+        several experts; None if only the reference does
+    confidence, random_state : of the intervals
+    """
+
+    scores: FloatArray
+    prices: FloatArray | None
+    chosen: IntArray
+    reference: int
+    reference_name: str
+    groups: ArrayLike | None = None
+    sample_weight: ArrayLike | None = None
+    asks_reference: BoolArray | None = None
+    confidence: float = 0.95
+    random_state: int = 0
+
+    def judge(
+        self,
+        asked: Mapping[str, float],
+        *,
+        guarantee: float | None = None,
+        certified: bool | None = None,
+        judged_on: str = "these rows",
+    ) -> TargetVerdict | None:
+        """What the choices do of what was asked for.
+
+        None where the quality of the choices, or of the reference, is not known in any row.
+
+        Parameters
+        ----------
+        asked : targets by name; those that ``ASKED`` does not know are left out
+        guarantee : probability with which they were asked for; None without
+        certified : whether the rows, which were kept for calibration, certify the target; None without
+        judged_on : what the rows are, for the sentence
+        """
+        quality = self._mean_rows(self.scores)
+        if np.isnan(quality.means).any():
+            return None
+        dollars = self._dollars()
+        return TargetVerdict(
+            asked={name: asked[name] for name in ASKED if name in asked},
+            reference=self.reference_name,
+            quality_kept=self._ratio_interval(quality),
+            quality_loss=self._interval(quality.reference - quality.settings),
+            reference_share=self._reference_share(),
+            dollars_saved=dollars.saved,
+            dollars_per_1000=dollars.per_1000,
+            quality=float(quality.means[0]),
+            reference_quality=float(quality.means[-1]),
+            reference_dollars_per_1000=dollars.reference_per_1000,
+            guarantee=guarantee,
+            certified=certified,
+            judged_on=judged_on,
+        )
+
+    @property
+    def _settings(self) -> IntArray:
+        """Experts (n_samples, m) asked by each setting."""
+        if self.chosen.ndim == 1:
+            return self.chosen[:, None]
+        return self.chosen
+
+    def _mean_rows(self, values: FloatArray) -> _MeanRows:
+        """Values (n_samples, n_experts) of the settings and of the reference, as rows to average."""
+        rows = np.arange(len(values))[:, None]
+        both = np.column_stack([values[rows, self._settings], values[:, self.reference]])
+        linearised = linearised_rows(both, self.sample_weight)
+        return _MeanRows(linearised[:, :-1], linearised[:, -1:], linearised.mean(axis=0))
+
+    def _reference_share(self) -> Interval:
+        """Share of the queries that the reference gets."""
+        asks_reference = self._settings == self.reference
+        if self.asks_reference is not None:
+            asks_reference = np.take_along_axis(self.asks_reference, self._settings, axis=1)
+        return self._interval(linearised_rows(asks_reference.astype(float), self.sample_weight))
+
+    def _dollars(self) -> _DollarFigures:
+        """What the choices and the reference cost, where every expert that is asked has a price."""
+        if self.prices is None or not self._are_priced(self.prices):
+            return _DollarFigures()
+        prices = self._mean_rows(self.prices)
+        ratio = prices.ratio()
+        saved = None
+        if ratio is not None:
+            saved = self._interval(1 - ratio)
+        return _DollarFigures(
+            per_1000=self._interval(1000 * prices.settings),
+            saved=saved,
+            reference_per_1000=1000 * float(prices.means[-1]),
+        )
+
+    def _are_priced(self, prices: FloatArray) -> bool:
+        """Whether the reference, and each expert that is chosen, has a known price."""
+        rows = np.arange(len(prices))
+        chosen = self._settings[:, 0]
+        always_reference = np.full(len(prices), self.reference)
+        asked = np.concatenate([chosen, always_reference])
+        return all_priced(prices[np.concatenate([rows, rows]), asked], asked)
+
+    def _ratio_interval(self, rows: _MeanRows) -> Interval | None:
+        """Interval of the first setting's mean over that of the reference."""
+        ratio = rows.ratio()
+        if ratio is None:
+            return None
+        return self._interval(ratio)
+
+    def _interval(self, rows: FloatArray) -> Interval:
+        """Interval of the mean of the first column, which holds for all columns (n_samples, m) at once."""
+        if len(rows) < 2:
+            mean = float(rows[0, 0])
+            return Interval(mean, mean, mean, 0.0, len(rows), self.confidence)
+        labels = None
+        if self.groups is not None:
+            labels = [self.groups]
+        intervals = difference_intervals([rows], labels, self.confidence, self.random_state)
+        estimate, low, high = intervals.row(0)
+        standard_error = float(intervals.standard_error[0])
+        return Interval(estimate, low, high, standard_error, intervals.n, self.confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class _MeanRows:
+    """Rows whose plain means are those of m settings and of the reference, over known rows."""
+
+    settings: FloatArray  # (n_samples, m)
+    reference: FloatArray  # (n_samples, 1)
+    means: FloatArray  # (m + 1,), that of the reference last
+
+    def ratio(self) -> FloatArray | None:
+        """Rows (n_samples, m) whose means are those of the settings over that of the reference.
+
+        For means a and b with the ratio r they are ``r + (a_i - r b_i) / b``, whose spread is that of the
+        ratio. None if b is not positive.
+        """
+        base = float(self.reference.mean())
+        if not base > 0:
+            return None
+        share = self.settings.mean(axis=0) / base
+        return share + (self.settings - share * self.reference) / base
+
+
+@dataclass(frozen=True)
+class _DollarFigures:
+    """Dollars of choices and of the reference; None for what is not known."""
+
+    per_1000: Interval | None = None
+    saved: Interval | None = None
+    reference_per_1000: float | None = None
+
+
+def target_of_choices(
+    scores: FloatArray,
+    prices: FloatArray | None,
+    chosen: IntArray,
+    reference: int,
+    expert_names: Sequence[str],
+    asked: Mapping[str, float],
+    *,
+    groups: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    confidence: float = 0.95,
+    random_state: int = 0,
+) -> TargetVerdict | None:
+    """What choices do of what was asked for, against always asking a reference.
+
+    None where the quality of the choices, or of the reference, is not known in any row.
+
+    The interval of a ratio r of means a and b is that of the mean of ``r + (a_i - r b_i) / b`` over rows.
+
+    Parameters
+    ----------
+    scores, prices : (n_samples, n_experts), NaN where they are not known; prices may be None
+    chosen : (n_samples,) experts asked; or (n_samples, m), of which the first column is judged and the
+        others are the settings among which it was chosen: the intervals then hold for all of them
+    reference : index of the expert that is compared with
+    expert_names : names of the experts
+    asked : targets by name; those that ``ASKED`` does not know are left out
+    groups : (n_samples,) labels; rows of one group count once in the intervals
+    sample_weight : (n_samples,) weights of the rows in the means
+    confidence, random_state : of the intervals
+
+    Examples
+    --------
+    >>> scores, prices = np.tile([[1.0, 1.0], [0.0, 1.0]], (40, 1)), np.tile([1.0, 4.0], (80, 1))
+    >>> chosen = np.tile([0, 1], 40)
+    >>> found = target_of_choices(scores, prices, chosen, 1, ["small", "large"], {"keep_quality": 0.9})
+    >>> found.quality_kept.estimate, found.dollars_saved.estimate, found.met
+    (1.0, 0.375, True)
+    """
+    comparison = ReferenceComparison(
+        scores=scores,
+        prices=prices,
+        chosen=chosen,
+        reference=reference,
+        reference_name=expert_names[reference],
+        groups=groups,
+        sample_weight=sample_weight,
+        confidence=confidence,
+        random_state=random_state,
+    )
+    return comparison.judge(asked)
