@@ -217,7 +217,10 @@ def careful_figures(
     found: Any, train: OutcomeTable, setup: Setup, judged: JudgedHalf
 ) -> dict[str, Any]:
     """The judged setting for a probability of 0.8, from the same search where that is possible."""
-    wanted = {"keep_quality": setup.keep_quality, "target_probability": CAREFUL}
+    wanted: dict[str, Any] = {
+        "keep_quality": setup.keep_quality,
+        "target_probability": CAREFUL,
+    }
     start = time.perf_counter()
     if hasattr(found, "certainty"):
         try:
