@@ -368,6 +368,9 @@ def add_met(
 ) -> None:
     """In which share of the halves the target is met at a probability."""
     what = f"{title}: target met at {probability:g}"
+    if n_halves == 0:
+        report.add(what, "the best expert was taken in every half")
+        return
     measured = f"{met:.0%} of {n_halves} halves with a setting other than the best expert"
     if not pooled:
         report.add(what, measured)
