@@ -2,7 +2,7 @@
 
 What was measured is kept in ``results/benchmarks``; ``python -m benchmarks page`` writes the tables and
 figures of docs/science/benchmarks.md from it and measures nothing. Those that need tables of outcomes,
-``routing``, ``targets``, ``cascades`` and ``learning``, are started by themselves.
+``routing``, ``targets``, ``cascades``, ``halves`` and ``learning``, are started by themselves.
 """
 
 from __future__ import annotations
