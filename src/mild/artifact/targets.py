@@ -140,24 +140,24 @@ class Target:
         quantile = NormalDist().inv_cdf(self.target_probability)
         points = self._meeting(frontier, quantile)
         if points:
-            return self._choice(frontier, self._best_of(frontier, points), quantile, True)
+            return self.choice_of(frontier, self._best_of(frontier, points))
         points = self._meeting(frontier, 0.0)
         if not points:
             points = [frontier.point(index) for index in range(len(frontier))]
         shortfalls = [self.shortfall(frontier, point, quantile) for point in points]
         ranks = tie_ranks(shortfalls)
         nearest = [point for point, rank in zip(points, ranks, strict=True) if rank == 0]
-        return self._choice(frontier, self._best_of(frontier, nearest), quantile, False)
+        return self.choice_of(frontier, self._best_of(frontier, nearest))
 
-    def _choice(
-        self, frontier: Frontier, point: OperatingPoint, quantile: float, is_likely: bool
-    ) -> Choice:
-        """The choice of a point, with its margins."""
+    def choice_of(self, frontier: Frontier, point: OperatingPoint) -> Choice:
+        """A point as a choice: whether it meets the target, and whether it does so by the margins."""
+        quantile = NormalDist().inv_cdf(self.target_probability)
         margins = {}
         for name in self.wanted:
             margins[name] = quantile * self._error(frontier, point, name)
         is_met = self.shortfall(frontier, point, 0.0) <= OUTCOMES
-        return Choice(point, is_met, is_likely and is_met, margins)
+        is_likely = self.shortfall(frontier, point, quantile) <= OUTCOMES
+        return Choice(point, is_met, is_likely, margins)
 
     def _meeting(self, frontier: Frontier, quantile: float) -> list[OperatingPoint]:
         """Points that meet the target by ``quantile`` standard errors: of each pair of neighbours one.

@@ -8,6 +8,7 @@ choice is the same without every fold, the difference is 0.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +17,10 @@ import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import tie_ranks
-from mild.errors import InvalidInputError
+from mild.errors import InvalidInputError, TuningInterruptedWarning
 from mild.metrics.frontier import (
     ALONE,
+    EXPERT,
     Frontier,
     OperatingPoint,
     Setting,
@@ -35,6 +37,7 @@ from mild.tuning.settings import (
     group_weights,
     known_rows,
 )
+from mild.tuning.tasks import Progress
 
 # Points between two neighbouring settings of a path: mixes of the two.
 STEPS_BETWEEN = 6
@@ -50,12 +53,14 @@ class HeldOut:
     experts : each expert alone
     kinds : the other kinds of settings
     can_mix : whether two settings may divide the queries, by a hash of their texts
+    interrupted : whether Ctrl-C ended the work before the last kind of settings
     """
 
     rows: TuningRows
     experts: HeldOutSettings
     kinds: list[HeldOutSettings]
     can_mix: bool
+    interrupted: bool = False
 
     @cached_property
     def known(self) -> BoolArray:
@@ -80,7 +85,7 @@ class HeldOut:
             every.extend(kind.settings)
         return every
 
-    @property
+    @cached_property
     def outcomes(self) -> Outcomes:
         """What all settings did on the known rows (n_known, m)."""
         parts = [kind.outcomes.take(self.known) for kind in (self.experts, *self.kinds)]
@@ -94,6 +99,28 @@ class HeldOut:
             latencies,
         )
 
+    def outcomes_of(self, indices: Sequence[int]) -> Outcomes:
+        """What some of ``settings`` did on the known rows (n_known, len(indices))."""
+        every = self.outcomes
+        columns = list(indices)
+        latencies = None
+        if every.latencies is not None:
+            latencies = every.latencies[:, columns]
+        assert every.scores is not None
+        assert every.prices is not None
+        return Outcomes(
+            every.costs[:, columns], every.scores[:, columns], every.prices[:, columns], latencies
+        )
+
+    def asked_shares(self, point: OperatingPoint) -> FloatArray:
+        """Share (n_experts,) of the known rows in which each expert is asked at a point."""
+        every = self.settings
+        shares = np.vstack([kind.asked_shares for kind in (self.experts, *self.kinds)])
+        first = shares[every.index(point.first)]
+        second = shares[every.index(point.second)]
+        mixed: FloatArray = (1 - point.share) * first + point.share * second
+        return mixed
+
     @cached_property
     def frontier(self) -> Frontier:
         """What to expect of the settings, and of mixes of them, on new queries."""
@@ -101,10 +128,11 @@ class HeldOut:
 
     def alone(self, index: int) -> OperatingPoint:
         """The point at which one of ``settings`` decides all queries, with its figures on these rows."""
-        outcomes = self.outcomes
         setting = self.settings[index]
-        reference = best_expert(self)
-        figures = _Figures.of(outcomes, self.groups, [index], [0.0, 0.0], reference)
+        experts = self.experts.outcomes.take(self.known)
+        figures = _Figures.of(
+            self.outcomes, self.groups, _Mix(index, index, 0.0), experts, best_expert(self)
+        )
         return figures.point(setting, setting, 0.0, 0.0, 0.0)
 
     @property
@@ -117,15 +145,34 @@ class HeldOut:
         return found
 
 
-def cross_fit(kinds: Sequence[SettingKind], rows: TuningRows, can_mix: bool) -> HeldOut:
-    """Fit settings of several kinds, on all rows and without each fold."""
+def cross_fit(
+    kinds: Sequence[SettingKind],
+    rows: TuningRows,
+    can_mix: bool,
+    progress: Progress | None = None,
+) -> HeldOut:
+    """Fit settings of several kinds, on all rows and without each fold.
+
+    Ctrl-C ends the work after the first kind, and keeps what is there.
+    """
     experts = SingleExperts().cross_fit(rows)
-    fitted = []
-    for kind in kinds:
-        settings = kind.cross_fit(rows)
+    fitted: list[HeldOutSettings] = []
+    is_interrupted = False
+    for number, kind in enumerate(kinds):
+        try:
+            settings = kind.cross_fit(rows)
+        except KeyboardInterrupt:
+            if not fitted:
+                raise
+            is_interrupted = True
+            rule = "the search was stopped before a cascade was found; the best router is kept."
+            warnings.warn(rule, TuningInterruptedWarning, stacklevel=3)
+            break
         if settings.settings:
             fitted.append(settings)
-    held_out = HeldOut(rows, experts, fitted, can_mix)
+        if progress is not None:
+            progress(number + 1, len(kinds), kind.name)
+    held_out = HeldOut(rows, experts, fitted, can_mix, is_interrupted)
     if held_out.n_groups < 2:
         raise InvalidInputError(
             "a target needs held-out rows of at least two different queries in which the score and "
@@ -133,6 +180,29 @@ def cross_fit(kinds: Sequence[SettingKind], rows: TuningRows, can_mix: bool) -> 
             parameter="target",
         )
     return held_out
+
+
+def calibration_frontier(
+    outcomes: Outcomes,
+    experts: Outcomes,
+    groups: IntArray,
+    point: OperatingPoint,
+    reference: int,
+) -> Frontier:
+    """A frontier of single experts and, last, of one point, with their figures on calibration rows.
+
+    ``outcomes`` are those of the two settings of the point, ``experts`` those of single experts.
+    """
+    assert experts.scores is not None
+    points = []
+    for expert in range(experts.scores.shape[1]):
+        setting = Setting(EXPERT, expert)
+        figures = _Figures.of(experts, groups, _Mix(expert, expert, 0.0), experts, reference)
+        points.append(figures.point(setting, setting, 0.0, 0.0, 0.0))
+    figures = _Figures.of(outcomes, groups, _Mix(0, 1, point.share), experts, reference)
+    points.append(figures.point(point.first, point.second, point.share, 0.0, 0.0))
+    paths = [ALONE] * (len(points) - 1) + [0]
+    return _frontier_of(points, paths, reference, len(np.unique(groups)))
 
 
 def best_expert(held_out: HeldOut) -> int:
@@ -192,7 +262,9 @@ def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
     luck = _luck_of_best_expert(held_out)
     points = []
     for expert, setting in enumerate(held_out.experts.settings):
-        figures = _Figures.of(outcomes, held_out.groups, [expert], [0.0, 0.0], reference)
+        figures = _Figures.of(
+            outcomes, held_out.groups, _Mix(expert, expert, 0.0), outcomes, reference
+        )
         quality_change = 0.0
         if expert == reference:
             quality_change = luck
@@ -233,6 +305,11 @@ class _Mix:
         mixed: FloatArray = (1 - self.share) * values[..., self.first]
         return mixed + self.share * values[..., self.second]
 
+    def variance_of_draws(self, values: FloatArray, weights: FloatArray) -> float:
+        """Mean variance of the value of a row that is drawn for one of the two settings."""
+        squares = (values[:, self.first] - values[:, self.second]) ** 2
+        return self.share * (1 - self.share) * float(weights @ squares)
+
 
 def mix_of_quality(quality: FloatArray, dollars: FloatArray, least: float) -> _Mix:
     """The cheapest mix of settings (m,) with this quality; the best setting if there is none."""
@@ -268,36 +345,30 @@ class _Figures:
         cls,
         outcomes: Outcomes,
         groups: IntArray,
-        columns: Sequence[int],
-        shares: Sequence[float],
+        mix: _Mix,
+        experts: Outcomes,
         reference: int,
-        reference_outcomes: Outcomes | None = None,
     ) -> _Figures:
-        """Of one setting, or a mix of two, among those whose outcomes are given."""
+        """Of a mix of settings whose outcomes are given, beside an expert that is compared with."""
         assert outcomes.scores is not None
         assert outcomes.prices is not None
-        compared = outcomes
-        if reference_outcomes is not None:
-            compared = reference_outcomes
-        assert compared.scores is not None
-        assert compared.prices is not None
-        share = shares[-1]
-        first = columns[0]
-        second = columns[-1]
+        assert experts.scores is not None
+        assert experts.prices is not None
+        quality = mix.of(outcomes.scores)
+        dollars = mix.of(outcomes.prices)
         weights = group_weights(groups)
-        errors = []
-        means = []
-        for values, known in (
-            (outcomes.scores, compared.scores),
-            (outcomes.prices, compared.prices),
-        ):
-            mixed = (1 - share) * values[:, first] + share * values[:, second]
-            draws = share * (1 - share) * float(weights @ (values[:, first] - values[:, second]) ** 2)
-            means.append(float(weights @ mixed))
-            for deviation in (mixed, mixed - known[:, reference]):
-                errors.append(_prediction_error(deviation, groups, draws))
-        quality_error, loss_error, dollars_error, saving_error = errors
-        return cls(means[0], means[1], quality_error, loss_error, dollars_error, saving_error)
+        quality_draws = mix.variance_of_draws(outcomes.scores, weights)
+        dollars_draws = mix.variance_of_draws(outcomes.prices, weights)
+        lost = quality - experts.scores[:, reference]
+        saved = dollars - experts.prices[:, reference]
+        return cls(
+            float(weights @ quality),
+            float(weights @ dollars),
+            _prediction_error(quality, groups, quality_draws),
+            _prediction_error(lost, groups, quality_draws),
+            _prediction_error(dollars, groups, dollars_draws),
+            _prediction_error(saved, groups, dollars_draws),
+        )
 
     def point(
         self,
@@ -319,6 +390,15 @@ class _Figures:
             1000 * self.dollars_error,
             1000 * self.saving_error,
         )
+
+
+def group_rows(values: FloatArray, groups: IntArray) -> FloatArray:
+    """Means (n_groups, m) of values (n, m) over the rows of each group."""
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(sizes), values.shape[1]))
+    np.add.at(sums, group, values)
+    means: FloatArray = sums / sizes[:, None]
+    return means
 
 
 def _prediction_error(values: FloatArray, groups: IntArray, draws: float) -> float:
@@ -377,11 +457,7 @@ class _Path:
         dollars = float(mix.of(self.dollars))
         quality_change, dollars_change = self._changes(quality)
         figures = _Figures.of(
-            self.outcomes,
-            self.held_out.groups,
-            [mix.first, mix.second],
-            [1 - mix.share, mix.share],
-            self.reference,
+            self.outcomes, self.held_out.groups, mix, self.outcomes, self.reference
         )
         first = self.settings[mix.first]
         second = self.settings[mix.second]

@@ -17,11 +17,12 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from mild.core.arrays import FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
 from mild.core.costs import cheapest_expected
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.metrics.frontier import CASCADE, EXPERT, ROUTER, TRADE_OFF, Setting, concave_hull
 from mild.metrics.outcomes import Outcomes
+from mild.metrics.routing import expert_shares
 from mild.policies import CascadePolicy, Policy
 from mild.policies.cascade import CascadeRun
 from mild.routers.base import NamedCosts, unwarned
@@ -75,6 +76,7 @@ class HeldOutSettings:
     policies : the policy of each, on features as the router reads them; empty where the heads decide
     quality, dollars : (m,) means by which they are chosen
     outcomes : what they did on all rows (n_samples, m), each row left out of what decides it
+    asked_shares : (m, n_experts) shares of the held-out rows in which each expert is asked
     folds : the same kind of settings without each fold
     """
 
@@ -83,11 +85,14 @@ class HeldOutSettings:
     quality: FloatArray
     dollars: FloatArray
     outcomes: Outcomes
+    asked_shares: FloatArray
     folds: list[FoldMeans]
 
 
 class SettingKind(ABC):
     """A kind of settings."""
+
+    name = "settings"  # for the progress of a search
 
     @abstractmethod
     def cross_fit(self, rows: TuningRows) -> HeldOutSettings:
@@ -124,13 +129,23 @@ class ChoosingSettings(SettingKind):
             new_means = group_means(outcomes.take(judged), rows.task.groups[judged])
             folds.append(FoldMeans(*means, *new_means, len(judged)))
         quality, dollars = group_means(outcomes.take(known), rows.task.groups[known])
+        n_experts = len(rows.task.table.expert_names)
+        shares = [expert_shares(column, n_experts) for column in chosen[known].T]
         return HeldOutSettings(
-            self.settings(), self.policies(), quality, dollars, outcomes, folds
+            self.settings(),
+            self.policies(),
+            quality,
+            dollars,
+            outcomes,
+            np.array(shares).reshape(-1, n_experts),
+            folds,
         )
 
 
 class SingleExperts(ChoosingSettings):
     """Always the same expert."""
+
+    name = "single experts"
 
     def held_out_choices(self, rows: TuningRows) -> IntArray:
         n_rows, n_experts = rows.task.costs.shape
@@ -143,6 +158,8 @@ class SingleExperts(ChoosingSettings):
 
 class TradeOffs(ChoosingSettings):
     """The expert of least expected error plus a weight times its expected price, at many weights."""
+
+    name = "trade-offs"
 
     def __init__(self, heads: HeadEstimates) -> None:
         self._heads = heads
@@ -164,6 +181,8 @@ class TradeOffs(ChoosingSettings):
 
 class FurtherRouters(ChoosingSettings):
     """Routers of one's own: estimators ``fit(X, costs)`` with ``predict``."""
+
+    name = "further routers"
 
     def __init__(self, routers: Sequence[Any]) -> None:
         self._routers = list(routers)
@@ -190,6 +209,8 @@ class FurtherRouters(ChoosingSettings):
 class Cascades(SettingKind):
     """Cascades that no mix of two others beats in quality and dollars."""
 
+    name = "cascades"
+
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
 
@@ -214,7 +235,15 @@ class Cascades(SettingKind):
         )
         settings = [Setting(CASCADE, index) for index in range(len(final.policies))]
         policies = [rows.unscaled(policy) for policy in final.policies]
-        return HeldOutSettings(settings, policies, final.quality, final.dollars, outcomes, folds)
+        return HeldOutSettings(
+            settings,
+            policies,
+            final.quality,
+            final.dollars,
+            outcomes,
+            asked_shares(rows.task, rows.X[known], final.policies, known),
+            folds,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,6 +321,16 @@ def cascade_outcomes(
     )
 
 
+def asked_shares(
+    task: Task, X: Any, policies: Sequence[CascadePolicy], known: BoolArray
+) -> FloatArray:
+    """Share (m, n_experts) of the known rows in which each cascade asks each expert."""
+    answers = task.table.take(known).answers
+    assert answers is not None
+    shares = [policy.run(X, answers).asked.mean(axis=0) for policy in policies]
+    return np.array(shares).reshape(-1, len(task.table.expert_names))
+
+
 def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Outcomes:
     """What one cascade did (n,)."""
     prices = np.full(table.rows, np.nan)
@@ -308,12 +347,13 @@ def _run_outcomes(task: Task, table: Any, run: CascadeRun) -> Outcomes:
     )
 
 
-def known_rows(rows: TuningRows) -> Any:
+def known_rows(rows: TuningRows) -> BoolArray:
     """Mask (n_samples,) of the held-out rows in which score and price of every expert are known."""
     table = rows.task.table
     assert table.prices is not None
     unknown = np.isnan(table.scores) | np.isnan(table.prices)
-    return rows.held_out & ~unknown.any(axis=1)
+    known: BoolArray = rows.held_out & ~unknown.any(axis=1)
+    return known
 
 
 def group_means(outcomes: Outcomes, groups: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -1,0 +1,67 @@
+"""What was asked of ``mild.tune``, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mild.artifact.targets import Target
+from mild.core.arrays import IntArray
+from mild.features import TextFeatures
+from mild.tuning.fitting import table_step
+from mild.tuning.tasks import (
+    Progress,
+    Task,
+    fewer_folds,
+    parallel_jobs,
+    possible_folds,
+    search_folds,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class TuneRequest:
+    """What was asked of ``tune``.
+
+    Attributes
+    ----------
+    task : the rows and their costs
+    target : quality and dollars that are asked for, if any
+    search : unfitted RouterCV
+    max_calls : experts that a cascade asks about one query at most; 0 for no cascade
+    text : name of text features, or features
+    time : column of times, or None
+    random_state : seed
+    progress : callable(done, total, message) or None
+    notes : what to know about the rows; more are added
+    """
+
+    task: Task
+    target: Target
+    search: Any
+    max_calls: int
+    text: str | TextFeatures | None
+    time: str | None
+    random_state: int
+    progress: Progress | None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def n_jobs(self) -> int | None:
+        """Parallel workers."""
+        return parallel_jobs(self.search.n_jobs, self.task.table.rows)
+
+    def folds(self, task: Task) -> list[tuple[IntArray, IntArray]]:
+        """The folds of a task; fewer than were asked for are noted."""
+        n_folds = self.search.cv
+        possible = possible_folds(task, n_folds, self.time)
+        fewer = fewer_folds(n_folds, possible, task)
+        if fewer is not None:
+            self.notes.append(fewer)
+        if possible >= 2:
+            n_folds = possible
+        return search_folds(task, n_folds, self.time, self.random_state)
+
+    def text_step(self, task: Task) -> TextFeatures | None:
+        """Unfitted text features for a task; None for a table of numbers."""
+        return table_step(task.table, self.text, self.progress)

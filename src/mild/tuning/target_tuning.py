@@ -1,0 +1,465 @@
+"""Tuning for a target: settings -> held-out outcomes -> objective -> router and verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mild.artifact import Router
+from mild.artifact.info import EstimatorInfo, RouterInfo, TargetInfo
+from mild.artifact.targets import Choice, Target, policy_at, target_info
+from mild.core.arrays import BoolArray
+from mild.core.rounding import tie_ranks
+from mild.data.splits import folds as group_folds
+from mild.metrics import Verdict, verdict_of_choices
+from mild.metrics.frontier import (
+    ALONE,
+    CASCADE,
+    ROUTER,
+    Frontier,
+    OperatingPoint,
+    prediction_interval,
+)
+from mild.metrics.target_verdict import ASKED, TargetVerdict
+from mild.metrics.outcomes import Outcomes
+from mild.policies import TradeoffPolicy
+from mild.routers.baselines import mean_costs
+from mild.routers.calibration import fit_novelty
+from mild.routers.cost_models import HeadEstimates
+from mild.tuning.cascades import cascade_summary, unused_answers
+from mild.tuning.fitting import (
+    NOVELTY_FOLDS,
+    Fitted,
+    contents,
+    router_of,
+    table_features,
+)
+from mild.tuning.held_out import HeldOut, calibration_frontier, cross_fit
+from mild.tuning.objectives import (
+    CalibrationRows,
+    CertifiedPoint,
+    HoldLimit,
+    MeetTarget,
+    Objective,
+)
+from mild.tuning.request import TuneRequest
+from mild.tuning.result import TuneResult
+from mild.tuning.rows import TuningRows, tuning_rows
+from mild.tuning.settings import (
+    Cascades,
+    FurtherRouters,
+    SettingKind,
+    TradeOffs,
+    fit_price_heads,
+)
+from mild.tuning.tasks import Task, make_task, task_splits
+
+#: Share of the rows that a guarantee keeps for calibration.
+CALIBRATION_SHARE = 0.5
+#: Probabilities for which the price of certainty is shown.
+CERTAINTIES = (0.5, 0.8, 0.95)
+# A single expert is near the target if it meets it with this probability.
+NEAR_PROBABILITY = 0.2
+
+
+def tune_for_target(request: TuneRequest) -> TuneResult:
+    """The router at the operating point that an objective chooses, and the verdict on it."""
+    task = request.task
+    calibration_task = None
+    if request.target.guarantee is not None:
+        task, calibration_task = _calibration_split(request)
+    step = request.text_step(task)
+    assert step is not None
+    step.fit(contents(task.table, step))
+    features = table_features(task.table, step)
+    rows = tuning_rows(task, features, step, request.folds(task), request.n_jobs)
+    heads = fit_price_heads(rows)
+    can_mix = step.kind != "vectors"
+    held_out = cross_fit(_kinds(request, heads), rows, can_mix, request.progress)
+    tuned = tuned_policy(rows, heads, held_out)
+    limit = None
+    certified = None
+    if calibration_task is None:
+        point = _objective(request).choose(held_out)
+    else:
+        X = table_features(calibration_task.table, step)
+        calibration = CalibrationRows(calibration_task, X)
+        limit = HoldLimit(request.target, calibration, tuned, request.random_state)
+        certified = limit.certified(held_out)
+        point = certified.point
+    fit = TargetFit(request, rows, held_out, tuned, point, limit, certified)
+    verdict = fit.verdict()
+    router = fit.router(step, verdict)
+    return fit.result(router, verdict, step.kind)
+
+
+def tuned_policy(rows: TuningRows, heads: HeadEstimates, held_out: HeldOut) -> TradeoffPolicy:
+    """The policy that can be set to every setting; it decides by the heads alone."""
+    ranks = rows.task.ranks
+    of_heads = rows.unscaled(heads.router.policy_.with_ranks(ranks))
+    policies = held_out.policies
+    return TradeoffPolicy(
+        of_heads, of_heads, policies.get(CASCADE, []), policies.get(ROUTER, [])
+    )
+
+
+def _kinds(request: TuneRequest, heads: HeadEstimates) -> list[SettingKind]:
+    """The kinds of settings to choose from, beside single experts."""
+    kinds: list[SettingKind] = [TradeOffs(heads)]
+    if request.search.candidates:
+        kinds.append(FurtherRouters(request.search.candidates))
+    if request.max_calls:
+        kinds.append(Cascades(request.max_calls))
+    return kinds
+
+
+def _objective(request: TuneRequest) -> Objective:
+    """The objective of the search, or by default that of the target."""
+    objective = request.search.objective
+    if objective is not None:
+        chosen: Objective = objective
+        return chosen
+    return MeetTarget(request.target)
+
+
+def _calibration_split(request: TuneRequest) -> tuple[Task, Task]:
+    """The rows to fit on and the calibration rows of a task, queries and groups whole."""
+    task = request.task
+    (split,) = task_splits(task, 1, CALIBRATION_SHARE, request.time, request.random_state)
+    table = task.table
+    if table.has_answers and table.kind_detected:
+        # Scores of calibration rows must not tell how answers are compared.
+        fitting_table = replace(table.take(split.train), answer_kind=None)
+        table = replace(table, answer_kind=fitting_table.kind_of_answers())
+    fitting = make_task(table.take(split.train), task.terms, task.group_column)
+    calibration = make_task(table.take(split.test), task.terms, task.group_column)
+    request.notes.append(
+        f"{fitting.table.rows:,} rows to fit on, {calibration.table.rows:,} rows kept for calibration."
+    )
+    return fitting, calibration
+
+
+@dataclass(frozen=True, eq=False)
+class TargetFit:
+    """The operating point that was chosen, and what it was chosen from."""
+
+    request: TuneRequest
+    rows: TuningRows
+    held_out: HeldOut
+    tuned: TradeoffPolicy
+    point: OperatingPoint
+    limit: HoldLimit | None
+    certified: CertifiedPoint | None
+
+    @property
+    def target(self) -> Target:
+        """What was asked for."""
+        return self.request.target
+
+    @property
+    def frontier(self) -> Frontier:
+        """What can be expected of the settings."""
+        return self.held_out.frontier
+
+    @property
+    def expert_names(self) -> list[str]:
+        """The experts."""
+        return self.rows.task.table.expert_names
+
+    @property
+    def choice(self) -> Choice:
+        """The point as a choice for the target."""
+        if self.certified is not None:
+            is_certified = self.certified.is_certified
+            return Choice(self.point, is_certified, is_certified, {})
+        return self.target.choice_of(self.frontier, self.point)
+
+    def info(self) -> TargetInfo:
+        """What is recorded about the target."""
+        info = target_info(self.target, self.frontier, self.choice, self.expert_names)
+        if self.certified is None:
+            return info
+        sentence = f"Target {self.target.words}: {info.setting}. {_certificate_words(self)}"
+        return replace(
+            info,
+            certified=self.certified.is_certified,
+            sentence=sentence,
+            probability=None,
+            likely=None,
+            margins=None,
+        )
+
+    def router(self, step: Any, verdict: Verdict) -> Router:
+        """The router at the point, with what is recorded about it."""
+        whole = self.request.task
+        policy = policy_at(self.tuned, self.frontier, self.point, self.target)
+        estimator = EstimatorInfo("PricedRouter", {})
+        source = Router(policy, self.expert_names, info=RouterInfo(estimator=estimator))
+        features = self.rows.X
+        if self.certified is not None or self.rows.scaling is not None:
+            features = table_features(whole.table, step)
+        fitted = Fitted(source, step, features, None, self._novelty(step))
+        notes = {
+            "frontier": self.frontier.as_dict(self.expert_names),
+            "price_head": "dollars",
+            "target": self.info().as_dict(),
+            "verdict": verdict.as_dict(),
+        }
+        router = router_of(fitted, whole, notes)
+        if self.point.uses_cascade:
+            # The usual shares would be those of the router without answers.
+            return replace(router, info=replace(router.info, shares=None))
+        return router
+
+    def _novelty(self, step: Any) -> Any:
+        """Distances to the training queries; None where there are too few."""
+        task = self.rows.task
+        n_groups = len(np.unique(task.groups))
+        if n_groups < 2:
+            return None
+        held_out = group_folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
+        table = task.table
+        assert table.prices is not None
+        is_priced = ~np.isnan(table.prices).all(axis=1)
+        means = np.stack([mean_costs(1 - table.scores), mean_costs(table.prices[is_priced])])
+        features = self.rows.X
+        if self.rows.scaling is not None:
+            features = table_features(table, step)
+        return fit_novelty(step, contents(table, step), features, held_out, means)
+
+    def verdict(self) -> Verdict:
+        """The verdict on the point: its cost against the best constant, and whether it meets the target."""
+        settings = [self.point.first, self.point.second]
+        if self.limit is None:
+            task = self.rows.task
+            known = self.held_out.known
+            every = self.held_out.settings
+            outcomes = self.held_out.outcomes_of([every.index(setting) for setting in settings])
+            frontier = self.frontier
+            point = self.point
+            judged_on = "held-out rows"
+        else:
+            task = self.limit.calibration.task
+            known = all_known(task)
+            outcomes = self.limit.calibration.outcomes(self.tuned, settings).take(known)
+            experts = task.outcomes.take(known)
+            frontier = calibration_frontier(
+                outcomes, experts, task.groups[known], self.point, self.frontier.best_expert
+            )
+            point = frontier.point(len(frontier) - 1)
+            judged_on = "calibration rows"
+        verdict = self._verdict_on_cost(task, outcomes, known)
+        target = self._target_verdict(frontier, point, judged_on)
+        return replace(verdict, target=target, left_out=_left_out(task, known))
+
+    def _verdict_on_cost(self, task: Task, outcomes: Outcomes, known: BoolArray) -> Verdict:
+        """The mean cost of the point against that of the best constant, on the known rows."""
+        names = self.expert_names
+        constant = task.outcomes.take(known).best_constant()
+        share = self.point.share
+        own_costs = (1 - share) * outcomes.costs[:, 0] + share * outcomes.costs[:, 1]
+        assert outcomes.prices is not None
+        assert task.table.prices is not None
+        own_dollars = (1 - share) * outcomes.prices[:, 0] + share * outcomes.prices[:, 1]
+        dollars = float((own_dollars - task.table.prices[known, constant]).mean())
+        verdict = verdict_of_choices(
+            np.column_stack([own_costs, task.costs[known, constant]]),
+            np.zeros(len(own_costs), np.intp),
+            1,
+            ["the router", names[constant]],
+            groups=task.groups[known],
+            counted=task.counted,
+            confidence=self.request.search.confidence,
+            random_state=self.request.random_state,
+            dollars=dollars,
+        )
+        router = "the router"
+        if self.point.uses_cascade:
+            router = "the cascade"
+        return replace(
+            verdict,
+            router=router,
+            constant_expert=constant,
+            identical=self.point.expert == constant,
+        )
+
+    def _target_verdict(
+        self, frontier: Frontier, point: OperatingPoint, judged_on: str
+    ) -> TargetVerdict:
+        """What the point does of the target, with intervals for as many new queries."""
+        confidence = self.request.search.confidence
+        reference = frontier.best_expert
+        share = float(self.held_out.asked_shares(self.point)[reference])
+        share_error = float(np.sqrt(2 * share * (1 - share) / frontier.n_queries))
+        is_certified = None
+        if self.certified is not None:
+            is_certified = self.certified.is_certified
+        return TargetVerdict(
+            asked={name: value for name, value in self.target.wanted.items() if name in ASKED},
+            reference=self.expert_names[reference],
+            quality_kept=frontier.quality_kept(point, confidence),
+            quality_loss=frontier.quality_loss(point, confidence),
+            reference_share=prediction_interval(
+                share, share_error, frontier.n_queries, confidence
+            ),
+            dollars_saved=frontier.dollars_saved(point, confidence),
+            dollars_per_1000=frontier.dollars_per_1000(point, confidence),
+            quality=point.quality,
+            reference_quality=frontier.reference.quality,
+            reference_dollars_per_1000=frontier.reference.dollars,
+            guarantee=self.target.guarantee,
+            certified=is_certified,
+            judged_on=judged_on,
+        )
+
+    def result(self, router: Router, verdict: Verdict, text: str) -> TuneResult:
+        """What ``tune`` returns."""
+        request = self.request
+        names = self.expert_names
+        cascade = None
+        unused = None
+        if self.point.uses_cascade:
+            cascade = cascade_summary(router, self.rows.task, self.held_out, self.point)
+        elif request.max_calls:
+            request.notes.append(
+                "no cascade was taken: none meets the target for fewer dollars than a router without answers."
+            )
+        else:
+            unused = unused_answers(self.rows.task, request.random_state)
+        constant = self.point.expert
+        return TuneResult(
+            router=router,
+            verdict=verdict,
+            family=_family(self.point),
+            params={"setting": self.point.words(names)},
+            rows=tuple(self._candidate_rows()),
+            choice="target",
+            routes_as_constant=constant is not None,
+            target=router.info.target,
+            certainty_rows=tuple(self._certainty_rows()),
+            single_expert=self._single_expert(),
+            cascade=cascade,
+            answers_unused=unused,
+            cost=request.task.cost,
+            text=text,
+            n_folds=len(self.rows.folds),
+            interrupted=self.held_out.interrupted,
+            notes=tuple(request.notes),
+            library=request.task.table.library,
+        )
+
+    def _certainty_rows(self) -> list[dict[str, Any]]:
+        """The setting for several probabilities of meeting the target, and for a guarantee."""
+        rows = []
+        for probability in CERTAINTIES:
+            asked = replace(self.target, guarantee=None, target_probability=probability)
+            choice = asked.choose(self.frontier)
+            rows.append(self._certainty_row(f"{100 * probability:g} %", choice.point))
+            rows[-1]["met"] = choice.likely
+        if self.certified is not None:
+            row = self._certainty_row(f"guarantee {self.target.guarantee:g}", self.point)
+            rows.append({**row, "met": self.certified.is_certified})
+        return rows
+
+    def _certainty_row(self, certainty: str, point: OperatingPoint) -> dict[str, Any]:
+        row = {"certainty": certainty, **self._figures(point)}
+        return row
+
+    def _figures(self, point: OperatingPoint) -> dict[str, Any]:
+        """Setting, quality and dollars of a point; None for a share of nothing."""
+        kept = self.frontier.quality_kept(point)
+        saved = self.frontier.dollars_saved(point)
+        figures: dict[str, Any] = {
+            "setting": point.words(self.expert_names),
+            "quality": point.quality,
+            "quality_kept": None,
+            "dollars_per_1000": point.dollars,
+            "dollars_saved": None,
+        }
+        if kept is not None:
+            figures["quality_kept"] = kept.estimate
+        if saved is not None:
+            figures["dollars_saved"] = saved.estimate
+        return figures
+
+    def _candidate_rows(self) -> list[dict[str, Any]]:
+        """Every setting of the frontier, and the point that was taken."""
+        rows = []
+        for index in range(len(self.frontier)):
+            point = self.frontier.point(index)
+            is_end = point.share in (0.0, 1.0)
+            is_repeated = point.expert is not None and self.frontier.path[index] != ALONE
+            if is_end and not is_repeated and point != self.point:
+                rows.append({**self._figures(point), "taken": False})
+        rows.append({**self._figures(self.point), "taken": True})
+        return rows
+
+    def _single_expert(self) -> str | None:
+        """The cheapest single expert near the target, in a sentence; None if only the best one is."""
+        frontier = self.frontier
+        near = []
+        for expert in range(len(self.expert_names)):
+            point = frontier.alone(expert)
+            if self.target.probability_of(frontier, point) >= NEAR_PROBABILITY:
+                near.append(point)
+        if not near:
+            return None
+        ranks = tie_ranks([point.dollars for point in near])
+        cheapest = near[int(np.argmin(ranks))]
+        if cheapest.expert in (frontier.best_expert, self.point.expert):
+            return None
+        figures = self._figures(cheapest)
+        probability = self.target.probability_of(frontier, cheapest)
+        words = f"Always {self.expert_names[cheapest.expert or 0]}"
+        if figures["quality_kept"] is not None:
+            words += f" keeps {100 * figures['quality_kept']:.1f} %"
+        if figures["dollars_saved"] is not None:
+            words += f", saves {100 * figures['dollars_saved']:.0f} %"
+        return f"{words}, and meets the target with probability {100 * probability:.0f} %."
+
+
+def all_known(task: Task) -> BoolArray:
+    """Mask (n_samples,) of the rows in which score and price of every expert are known."""
+    table = task.table
+    assert table.prices is not None
+    known: BoolArray = ~(np.isnan(table.scores) | np.isnan(table.prices)).any(axis=1)
+    return known
+
+
+def _left_out(task: Task, known: BoolArray) -> str | None:
+    """Rows that were left out because something is not known, in a sentence; None if there are none."""
+    n_left = int((~all_known(task)).sum())
+    if not n_left:
+        return None
+    n_rows = task.table.rows
+    return f"{n_left:,} of {n_rows:,} rows are left out because not every score and price is known."
+
+
+def _family(point: OperatingPoint) -> str:
+    """The kind of router that a point is."""
+    if point.expert is not None:
+        return "constant"
+    if point.is_mix:
+        return "mix"
+    return point.only.kind
+
+
+def _certificate_words(fit: TargetFit) -> str:
+    """What is certified, in a sentence."""
+    certified = fit.certified
+    assert certified is not None
+    limit = f"with probability {fit.target.guarantee:g} over the calibration queries"
+    needed = ""
+    if certified.rows_needed is not None:
+        next_point = "The limit"
+        if certified.is_certified:
+            next_point = "A cheaper setting"
+        needed = f" {next_point} needs about {certified.rows_needed:,} calibration queries."
+    if certified.is_certified:
+        return f"The limit is certified {limit}.{needed}"
+    best = fit.expert_names[fit.frontier.best_expert]
+    return (
+        f"No setting can be certified to hold the limit {limit}: the router always asks {best}.{needed}"
+    )
