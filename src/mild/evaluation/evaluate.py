@@ -471,11 +471,10 @@ def _known_rows(
     task = replace(make_task(table, terms, groups), training_ranks=router.policy.ranks)
     notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
-        router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
-        if router.info.dropped_mix is not None:
-            notes.append(
-                f"judged without its mix, because of other prices: {router.info.dropped_mix}."
-            )
+        priced = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
+        if router.mix is not None and priced.mix is None:
+            notes.append(f"other prices drop the mix of the router: {priced.info.dropped_mix}.")
+        router = priced
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
     X = router_features(task.table, router)
