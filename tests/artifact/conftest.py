@@ -20,6 +20,7 @@ from mild.policies import (
     LinearCostPolicy,
     LinearPolicy,
     MixedPolicy,
+    MixPolicy,
     NearestPolicy,
     PerceptronPolicy,
     PricedPolicy,
@@ -85,6 +86,7 @@ def make_policies(dtype=np.float64):
     )
     two = LinearCostPolicy(draw(2, N_FEATURES), draw(2))
     made["mixed"] = MixedPolicy(draw(N_EXPERTS, 2), draw(N_EXPERTS), two)
+    made["mix"] = MixPolicy(made["cascade"], made["constant"], 0.3, "salt")
     return made | {"tradeoff": TradeoffPolicy(linear, made["priced"])}
 
 

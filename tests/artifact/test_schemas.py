@@ -220,7 +220,7 @@ def test_endless_nesting_is_refused(policies, tmp_path):
     policy = policies["linear"]
     for _ in range(9):
         policy = StandardizedPolicy(np.zeros(4), np.ones(4), policy)
-    with pytest.raises(ArtifactError, match="may be nested 6 deep"):
+    with pytest.raises(ArtifactError, match="may be nested 7 deep"):
         save(Router(policy, NAMES), tmp_path / "router")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.artifact.info import CostInfo
 from mild.core.arrays import BoolArray, FloatArray
-from mild.policies import Policy
+from mild.policies import MixPolicy, Policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,15 @@ def possible_costs(
     array([[0. , 0.5],
            [1. , 0.5]])
     """
+    if isinstance(policy, MixPolicy):
+        within: FloatArray = policy.by_part(
+            lambda part, inputs, estimates: possible_costs(
+                part, inputs, estimates, expert_names, terms
+            ),
+            X,
+            costs,
+        )
+        return within
     low: FloatArray | float = 0.0
     high: FloatArray | float = np.inf
     if terms is not None and policy.has_errors:

@@ -11,12 +11,13 @@ import numpy as np
 
 from mild.artifact.cascade_path import CascadeStep, path_of, possible_steps
 from mild.artifact.estimates import Estimates
+from mild.artifact.facts import setting_words
 from mild.artifact.frames import html_table
 from mild.artifact.novelty import NOVEL
 from mild.core.arrays import FloatArray
 from mild.core.long_texts import shorten
 from mild.features import HashingFeatures, TextFeatures
-from mild.policies import Policy, cascade_of
+from mild.policies import CascadePolicy, MixPolicy, Policy
 
 # Texts of at most so many words are explained word by word, longer ones passage by passage.
 MOST_WORDS = 150
@@ -61,6 +62,30 @@ class Evidence:
     effect: float
 
 
+@dataclass(frozen=True)
+class DrawnPart:
+    """The setting of a mix that decides a query."""
+
+    draw: float  # of the text of the query, in [0, 1)
+    share: float  # of the queries that this setting decides
+    setting: str  # what it does, in words
+    second: bool  # whether it is the second setting, which decides draws below its share
+
+    @property
+    def sentence(self) -> str:
+        """Which setting decides, and why."""
+        where = "from"
+        limit = 1 - self.share
+        if self.second:
+            where = "below"
+            limit = self.share
+        return (
+            f"This router mixes two settings. {100 * self.share:.3g} % of the queries, those with a draw "
+            f"{where} {limit:.4g}, are decided by {self.setting}; the draw of this query is "
+            f"{self.draw:.4f}."
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class Explanation:
     """One decision and its figures, expert by expert; its ``repr`` says in words why it was made.
@@ -101,6 +126,7 @@ class Explanation:
     possible: tuple[CascadeStep, ...] = ()  # what may follow the first step, without answers
     threshold: float | None = None  # probability from which a cascade accepts an answer
     unread: tuple[str, ...] = ()  # experts whose answers were given, but which are not asked
+    mix: DrawnPart | None = None  # the setting that decides; None where the router is no mix
 
     @property
     def sentence(self) -> str:
@@ -143,7 +169,8 @@ class Explanation:
             whose = "its answer is" if len(self.unread) == 1 else "their answers are"
             names = " and ".join(self.unread)
             steps.append(f"The cascade does not ask {names} here: {whose} not read.")
-        return (self.sentence, *steps, *self._novelty_words)
+        mix = [] if self.mix is None else [self.mix.sentence]
+        return (self.sentence, *mix, *steps, *self._novelty_words)
 
     @property
     def _novelty_words(self) -> tuple[str, ...]:
@@ -190,6 +217,14 @@ class Explanation:
     def _repr_html_(self) -> str:
         """The figures of the experts and the sentences, for notebooks."""
         return html_table("experts", self.columns, self.sentences)
+
+
+def drawn_part(mix: MixPolicy, text: str, expert_names: Sequence[str]) -> DrawnPart:
+    """The setting of a mix that decides a text."""
+    draw = float(mix.draws([text])[0])
+    if draw < mix.share:
+        return DrawnPart(draw, mix.share, setting_words(mix.second, expert_names), True)
+    return DrawnPart(draw, 1 - mix.share, setting_words(mix.first, expert_names), False)
 
 
 def explain(
@@ -239,9 +274,10 @@ def explain(
         return None if figures is None or np.isnan(figures[0]).any() else named(figures[0])
 
     costs = known(trusted.costs)
-    cascade, first = cascade_of(policy), None
+    cascade = policy
+    first = None
     told: dict[str, Any] = {}
-    if cascade is not None:
+    if isinstance(cascade, CascadePolicy):
         named_steps = [tuple(expert_names[k] for k in step) for step in cascade.steps]
         first = named_steps[int(cascade.first_steps(X)[0])]
         other, values = None, found.probabilities[0]

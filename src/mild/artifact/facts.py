@@ -9,7 +9,7 @@ from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.core.answers import KINDS
 from mild.errors import counted
-from mild.policies import CascadePolicy, Policy, cascade_of
+from mild.policies import CascadePolicy, ConstantPolicy, MixPolicy, Policy, cascade_of
 
 # Parameters of a fit that are listed, if they were given; the others are in router.json.
 LISTED = (
@@ -37,17 +37,15 @@ def router_facts(
     margins = None if policy.margins is None else policy.margins.tolist()
     trained = info.data or info.table
     features = feature_line(feature_names, policy.n_features)
-    cascade = cascade_of(policy)
     facts: dict[str, Any] = {
         "kind": " > ".join(policy.parts),
         "fitted as": estimator.class_name,
         "best family": estimator.best_family,
         "best params": estimator.best_params,
         **_fit_parameters(estimator, margins is not None),
-        "cascade": cascade and cascade_words(cascade, expert_names),
-        "gate": cascade and ("counts of agreement" if cascade.gate is None else "linear"),
-        "answers": cascade and f"{cascade.answer_kind}, compared {KINDS[cascade.answer_kind]}",
-        **_policy_settings((cascade.direct if cascade else policy).state()[0]),
+        **_mix_facts(policy, expert_names, info),
+        **_cascade_facts(policy, expert_names),
+        **_settings_of(policy),
         "margins in use": margins and dict(zip(expert_names, margins, strict=True)),
         "calibration": _calibration(info),
         "novel inputs": _novel_inputs(novelty, expert_names),
@@ -64,6 +62,74 @@ def router_facts(
         "table": info.table and info.table.explanation,
     }
     return {name: as_text(fact) for name, fact in facts.items() if fact is not None and fact != ""}
+
+
+def _mix_facts(policy: Policy, expert_names: Sequence[str], info: RouterInfo) -> dict[str, str]:
+    if isinstance(policy, MixPolicy):
+        return {"mix": mix_words(policy, expert_names)}
+    if info.dropped_mix is not None:
+        return {"mix": f"none; new prices replaced that of the tuned router: {info.dropped_mix}"}
+    return {}
+
+
+def _cascade_facts(policy: Policy, expert_names: Sequence[str]) -> dict[str, str]:
+    cascade = cascade_of(policy)
+    if cascade is None:
+        return {}
+    answers = f"{cascade.answer_kind}, compared {KINDS[cascade.answer_kind]}"
+    if isinstance(cascade, MixPolicy):
+        gates = [_gate_words(part) for part in cascade.cascades]
+        return {"gate": " and ".join(dict.fromkeys(gates)), "answers": answers}
+    words = cascade_words(cascade, expert_names)
+    return {"cascade": words, "gate": _gate_words(cascade), "answers": answers}
+
+
+def _gate_words(cascade: CascadePolicy) -> str:
+    if cascade.gate is None:
+        return "counts of agreement"
+    return "linear"
+
+
+def _settings_of(policy: Policy) -> dict[str, Any]:
+    """Settings of the policy that decides without answers; those of a mix are in its own line."""
+    cascade = cascade_of(policy)
+    deciding = policy if cascade is None else cascade.direct
+    if isinstance(deciding, MixPolicy):
+        return {}
+    return _policy_settings(deciding.state()[0])
+
+
+def mix_words(mix: MixPolicy, expert_names: Sequence[str]) -> str:
+    """What a mix does: the share of each setting, the smaller one first.
+
+    >>> from mild.policies import ConstantPolicy
+    >>> import numpy as np
+    >>> always = [ConstantPolicy(np.zeros(2), 1, expert) for expert in (0, 1)]
+    >>> mix_words(MixPolicy(*always, share=0.3, salt=""), ["small", "large"])
+    '30 % of the queries: always large; 70 %: always small'
+    """
+    settings = sorted(
+        [(mix.share, mix.second), (1 - mix.share, mix.first)], key=lambda pair: pair[0]
+    )
+    (smaller, rare), (larger, usual) = settings
+    return (
+        f"{100 * smaller:.3g} % of the queries: {setting_words(rare, expert_names)}; "
+        f"{100 * larger:.3g} %: {setting_words(usual, expert_names)}"
+    )
+
+
+def setting_words(policy: Policy, expert_names: Sequence[str]) -> str:
+    """What one setting of a mix does."""
+    if isinstance(policy, CascadePolicy):
+        if len(policy.order) == 1:
+            return f"always {expert_names[policy.order[0]]}"
+        return f"a cascade that {cascade_words(policy, expert_names)}"
+    if isinstance(policy, ConstantPolicy):
+        return f"always {expert_names[policy.expert]}"
+    settings = _policy_settings(policy.state()[0])
+    if "price_weight" in settings:
+        return f"a router with price weight {settings['price_weight']:.4g}"
+    return f"a {' > '.join(policy.parts)} router"
 
 
 def cascade_words(cascade: CascadePolicy, expert_names: Sequence[str]) -> str:

@@ -127,7 +127,7 @@ _PARTS: dict[str, type[InfoPart]] = {
 _NOTES_KEY = "notes"
 _NOTES = (
     "query", "constant", "mean_scores", *_PARTS,
-    "frontier", "price_head", "verdict", "standard_errors", "hashes_complete",
+    "frontier", "price_head", "verdict", "standard_errors", "hashes_complete", "dropped_mix",
 )  # fmt: skip
 
 
@@ -155,6 +155,7 @@ class RouterInfo:
     price_head: str | None = None  # unit of a separate price head: "dollars"
     calibration: CalibrationInfo | None = None
     verdict: Mapping[str, Any] | None = None  # whether routing pays
+    dropped_mix: str | None = None  # the mix that new prices replaced, in words
     other: Mapping[str, Any] = field(default_factory=dict)  # notes that this version does not know
     data: DataInfo | None = None
     estimator: EstimatorInfo | None = None

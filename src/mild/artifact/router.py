@@ -19,22 +19,31 @@ from mild.artifact.card import model_card
 from mild.artifact.content import read_parts
 from mild.artifact.estimates import Estimates, chances, possible_costs
 from mild.artifact.expert_names import match_values
-from mild.artifact.explanation import Explanation, explain
-from mild.artifact.facts import router_facts
+from mild.artifact.explanation import Explanation, drawn_part, explain
+from mild.artifact.facts import mix_words, router_facts, setting_words
 from mild.artifact.folder import write_folder
 from mild.artifact.frames import as_frame
 from mild.artifact.hub import check_repository, find_folder, push_folder
 from mild.artifact.info import CostInfo, RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.artifact.targets import Target, at_target
-from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, first_columns, invalid
 from mild.core.costs import best_first
 from mild.errors import UnsupportedError, check_arguments, check_option, counted
 from mild.features import TextFeatures
-from mild.features.base import is_table
-from mild.policies import Ask, CascadePolicy, Decisions, Policy, cascade_of
+from mild.features.base import check_text, is_table
+from mild.policies import (
+    Ask,
+    CascadePolicy,
+    Decisions,
+    MixPolicy,
+    Policy,
+    cascade_of,
+    mix_of,
+)
 from mild.policies.base import blocks
 from mild.policies.cascade import only_direct
+from mild.policies.mix import needs_text
 
 # Texts whose features are held at a time.
 TEXT_BLOCK = 4096
@@ -89,10 +98,15 @@ class Router:
     def __post_init__(self) -> None:
         self.expert_names = list(self.expert_names)
         self.feature_names = None if self.feature_names is None else list(self.feature_names)
+        if self.mix is not None and self.text is not None and self.text.kind == "vectors":
+            raise UnsupportedError(
+                "a mix is drawn by the text of a query, and this router reads vectors; give it one policy.",
+                parameter="policy",
+            )
 
     @property
     def n_features(self) -> int:
-        """Number of features."""
+        """Number of features; what ``features`` gives has one more column for a router with a mix."""
         return self.policy.n_features
 
     @property
@@ -140,13 +154,16 @@ class Router:
         ordered_names = names
         if ranks is not None:
             ordered_names = [names[k] for k in best_first(ranks)]
-        steps = self.cascade and [[names[k] for k in step] for step in self.cascade.steps]
+        steps = None
+        if isinstance(self.policy, CascadePolicy):
+            steps = _named_steps(self.policy, names)
         return {
             "kind": self.policy.kind,
             "parts": self.policy.parts,
             "experts": names,
             "best_first": ordered_names,
             "steps": steps,
+            "mix": None if self.mix is None else _described_mix(self.mix, names),
             "margins": self.margins,
             "settings": self.settings,
             "estimator": info.estimator and info.estimator.as_dict(),
@@ -163,9 +180,46 @@ class Router:
         }
 
     @property
-    def cascade(self) -> CascadePolicy | None:
-        """The policy, if it asks experts in steps and reads their answers; otherwise None."""
+    def cascade(self) -> CascadePolicy | MixPolicy | None:
+        """The policy, if it asks experts in steps and reads their answers; otherwise None.
+
+        It is one cascade, or a mix of two.
+        """
         return cascade_of(self.policy)
+
+    @property
+    def cascades(self) -> list[CascadePolicy]:
+        """The cascades that decide: one, two that divide the queries, or none."""
+        if isinstance(self.policy, MixPolicy):
+            return self.policy.cascades
+        if isinstance(self.policy, CascadePolicy):
+            return [self.policy]
+        return []
+
+    @property
+    def mix(self) -> MixPolicy | None:
+        """The policy, if it decides some queries by one setting and the others by another one."""
+        return mix_of(self.policy)
+
+    def for_text(self, text: str) -> Router:
+        """The router that decides a text: itself, or of a mix the setting that is drawn for the text.
+
+        Parameters
+        ----------
+        text : the query
+
+        Returns
+        -------
+        Router without a mix
+
+        Examples
+        --------
+        >>> router.for_text("Who wrote Emma?") is router
+        True
+        """
+        if self.mix is None:
+            return self
+        return replace(self, policy=self.mix.policy_for(check_text(text)))
 
     @property
     def direct(self) -> Router:
@@ -204,23 +258,25 @@ class Router:
         >>> router.next([1.0], {"small": "4", "medium": "5"}).ask
         ('large',)
         """
-        (cascade, given), names = self._with_answers(answers), self.expert_names
-        X = self.features([query]) if self.text is not None else self._check_inputs([query])
+        given, names = self._by_index(answers), self.expert_names
+        router = self.for_text(query)
+        X = router.features([query]) if self.text is not None else self._check_inputs([query])
         self._check_finite(X, 0)
-        found = cascade.next(X[0], given)
+        assert isinstance(router.policy, CascadePolicy)
+        found = router.policy.next(X[0], given)
         if isinstance(found, Ask):
             return NextStep(tuple(names[k] for k in found.experts))
         return NextStep((), names[found.expert], found.probability)
 
-    def _with_answers(self, answers: Mapping[str, Any]) -> tuple[CascadePolicy, dict[int, Any]]:
-        """The cascade, and answers for it by the index of the expert."""
+    def _by_index(self, answers: Mapping[str, Any]) -> dict[int, Any]:
+        """Answers for the cascade, by the index of the expert."""
         if self.cascade is None:
             raise UnsupportedError("this router is not a cascade: it chooses one expert (route).")
         names = self.expert_names
         if not isinstance(answers, Mapping) or not set(answers) <= set(names):
             rule = f"must map experts ({', '.join(names)}) to their answers; got {answers!r:.200}."
             raise invalid("answers", rule)
-        return self.cascade, {names.index(name): answer for name, answer in answers.items()}
+        return {names.index(name): answer for name, answer in answers.items()}
 
     def first_steps(self, X: Any) -> list[list[str]] | None:
         """Experts that a cascade asks first, at the same time, for each row of X; None for other routers.
@@ -242,8 +298,8 @@ class Router:
         """
         if self.cascade is None:
             return None
-        named = [[self.expert_names[k] for k in step] for step in self.cascade.steps]
-        return [named[k] for k in self.cascade.first_steps(self._check_inputs(X)).tolist()]
+        steps = self.cascade.first_asked(self._check_inputs(X))
+        return [[self.expert_names[k] for k in step] for step in steps]
 
     @property
     def has_prices(self) -> bool:
@@ -409,7 +465,50 @@ class Router:
         >>> router.decide_text("Who wrote Emma?")
         0
         """
-        return self.policy.decide_one(self._text_step().transform_one(text))
+        return self.policy.decide_one(self.features_one(text))
+
+    def features_one(self, text: str) -> FloatArray:
+        """Features of one text, for ``decide_one``: the fast path.
+
+        Parameters
+        ----------
+        text : the query
+
+        Returns
+        -------
+        (n_features,) float array; with the draw behind the features for a router with a mix
+
+        Examples
+        --------
+        >>> router.features_one("Who wrote Emma?").shape == (router.n_features,)
+        True
+        """
+        x = self._text_step().transform_one(text)
+        if self.mix is None:
+            return x
+        return self.mix.with_draws(x[None], [text])[0]
+
+    def own_columns(self, X: FloatArray) -> FloatArray:
+        """The columns that this router reads of what ``features`` of a related router gave.
+
+        A router with a mix reads the draw of the text behind the features. Its routers without the mix, as
+        ``direct`` and ``with_prices`` may give them, do not.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array, perhaps with a column of draws
+
+        Returns
+        -------
+        X, or X without the draws
+
+        Examples
+        --------
+        >>> X = router.features(["Who wrote Emma?"])
+        >>> router.own_columns(X).shape == X.shape
+        True
+        """
+        return first_columns(X, self.policy.n_columns)
 
     def features(self, texts: Iterable[str]) -> FloatArray:
         """Features (n_texts, n_features) of texts, for the methods that take X.
@@ -420,14 +519,21 @@ class Router:
 
         Returns
         -------
-        (n_texts, n_features) float array
+        (n_texts, n_features) float array; for a router with a mix, with the draws of the texts as one more
+        column
 
         Examples
         --------
         >>> router.features(["What is 3 + 3?", "Who wrote Emma?"]).shape == (2, router.n_features)
         True
         """
-        return self._text_step().vectorize(_as_texts(texts))
+        step = self._text_step()
+        if self.mix is None:
+            return step.vectorize(_as_texts(texts))
+        if isinstance(texts, (str, bytes)) or is_table(texts) or not isinstance(texts, Iterable):
+            return step.vectorize(texts)  # refuses it
+        known = list(_as_texts(texts))
+        return self.mix.with_draws(step.vectorize(known), known)
 
     def predict_texts(self, texts: Iterable[str]) -> IntArray:
         """Index of the chosen expert for each text.
@@ -447,12 +553,12 @@ class Router:
         >>> router.predict_texts(["What is 3 + 3?", "Who wrote Emma?"])
         array([1, 0])
         """
-        step = self._text_step()
+        self._text_step()  # a router without one says so here
         if isinstance(texts, (str, bytes)) or is_table(texts) or not isinstance(texts, Iterable):
-            return self.predict(step.vectorize(texts))  # refuses it, unless it is for vectors
+            return self.predict(self.features(texts))  # refuses it, unless it is for vectors
         rest, chosen = iter(_as_texts(texts)), [np.empty(0, np.intp)]
         while block := list(islice(rest, TEXT_BLOCK)):
-            chosen.append(self.predict(step.vectorize(block)))
+            chosen.append(self.predict(self.features(block)))
         return np.concatenate(chosen)
 
     def route(self, texts: Iterable[str]) -> list[str]:
@@ -558,9 +664,12 @@ class Router:
                 "this router was fitted on columns of numbers: mild route, and predict_table in Python, "
                 "give its choices for a table."
             )
+        if self.mix is not None:
+            found = self.for_text(text).explain(text, most, answers)
+            return replace(found, mix=drawn_part(self.mix, text, self.expert_names))
         trusted = self.estimate([text])
         graded = self.info.table is not None and bool(self.info.table.graded)
-        given = None if answers is None else self._with_answers(answers)[1]
+        given = None if answers is None else self._by_index(answers)
         names = self.expert_names
         return explain(self.policy, self.text, names, text, trusted, most, graded, given)
 
@@ -585,23 +694,25 @@ class Router:
         step, X, known = self._text_step(), self.features(texts), self.novelty
         costs = trusted = self.decide_features(X).costs
         policy, calibrated = self.direct.policy, None
+        inputs = first_columns(X, policy.n_columns)
         if self.calibration is not None:
             policy = policy.calibrated(*self.calibration)
-            calibrated = trusted = self._possible(X, policy.expected_costs(X), policy)
-        right = chances(policy, X, trusted, self.expert_names, self._terms)
+            calibrated = trusted = self._possible(X, policy.expected_costs(inputs), policy)
+        right = chances(policy, inputs, trusted, self.expert_names, self._terms)
         if known is None:
             return Estimates(costs, calibrated, right, None, None)
         # Few routers need the shares, which take a second pass over the texts.
-        scores = known.scores(X, step.unseen_shares(texts))
+        known_inputs = first_columns(X, self.n_features)
+        scores = known.scores(known_inputs, step.unseen_shares(texts))
         novel = known.is_novel(scores)
         if right is not None:
             right[novel] = np.nan
         return Estimates(costs, calibrated, right, known.shares(scores), novel)
 
     def _possible(self, X: Any, costs: FloatArray, policy: Policy | None = None) -> FloatArray:
-        return possible_costs(
-            policy or self.direct.policy, X, costs, self.expert_names, self._terms
-        )
+        deciding = policy or self.direct.policy
+        inputs = first_columns(X, deciding.n_columns)
+        return possible_costs(deciding, inputs, costs, self.expert_names, self._terms)
 
     @property
     def _terms(self) -> CostInfo | None:
@@ -637,7 +748,7 @@ class Router:
                 parameter="on_novel",
             )
         step = self._text_step()
-        inputs = step.vectorize(texts) if X is None else X
+        inputs = step.vectorize(texts) if X is None else first_columns(X, self.n_features)
         return self.novelty.is_novel(self.novelty.scores(inputs, step.unseen_shares(texts)))
 
     def without(self, expert: int | str) -> Router:
@@ -690,6 +801,9 @@ class Router:
     ) -> Router:
         """The router under new prices, if it has separate heads for errors and prices.
 
+        A mix of two settings is dropped, because its share was chosen for the old prices;
+        ``info.dropped_mix`` says which it was.
+
         Parameters
         ----------
         betas : prices by name or short name, in wrong answers. They replace all prices; experts that are
@@ -727,6 +841,8 @@ class Router:
         # The calibration is that of the policy that decided before, and so are target and verdict.
         kept = self.calibration if policy.parts == self.policy.parts else None
         info = replace(self.info, target=None, verdict=None)
+        if self.mix is not None:
+            info = replace(info, dropped_mix=mix_words(self.mix, self.expert_names))
         return replace(self, policy=policy, calibration=kept, info=info)
 
     def _check_dollars(self) -> None:
@@ -771,8 +887,6 @@ class Router:
         asked = Target(**wanted) if target is None else target
         if not isinstance(asked, Target):
             raise invalid("target", f"must be named, such as max_dollars=2; got {asked!r}.")
-        if self.cascade is not None:
-            raise only_direct("the target", "target")
         policy, solved = at_target(self.policy, self.info, self.expert_names, asked)
         # Calibration and verdict are those of the router as it was saved.
         info = replace(self.info, target=solved, verdict=None)
@@ -1020,7 +1134,9 @@ class Router:
             got = f"{counted(inputs.ndim, 'dimension')}, shape {inputs.shape}"
             rule = f"must have shape (n_samples, n_features) = (n_samples, {self.n_features})"
             raise invalid("X", f"{rule}; got {got}. For one input use X.reshape(1, -1).")
-        if inputs.shape[1] != self.n_features:
+        if inputs.shape[1] != self.policy.n_columns:
+            if self.mix is not None and inputs.shape[1] == self.n_features:
+                raise needs_text()
             rule = f"must have {counted(self.n_features, 'feature')}, as many as the router was fitted with"
             raise invalid("X", f"{rule}; got {inputs.shape[1]}.")
         if inputs.dtype not in (np.float32, np.float64):
@@ -1044,6 +1160,22 @@ class Router:
         name = "" if self.feature_names is None else f" ({self.feature_names[column]!r})"
         got = f"X[{first_row + row}, {column}] = {dense[row, column]}{name}"
         raise invalid("X", f"must be finite; got {got}.")
+
+
+def _named_steps(cascade: CascadePolicy, names: Sequence[str]) -> list[list[str]]:
+    return [[names[k] for k in step] for step in cascade.steps]
+
+
+def _described_mix(mix: MixPolicy, names: Sequence[str]) -> dict[str, Any]:
+    """A mix, JSON-ready: the share of the second setting, both settings in words, and their steps."""
+    described: dict[str, Any] = {
+        "share": mix.share,
+        "first": setting_words(mix.first, names),
+        "second": setting_words(mix.second, names),
+    }
+    if mix.cascades:
+        described["steps"] = [_named_steps(cascade, names) for cascade in mix.cascades]
+    return described
 
 
 def _as_texts(texts: Any) -> Any:

@@ -20,6 +20,7 @@ from mild.features.hashing import VERSION
 from mild.features.terms import NUMBER_NAMES
 from mild.policies import POLICIES
 from mild.policies.cascade import answer_groups
+from mild.policies.mix import LONGEST_SALT
 
 # Prefix of the text features' tensors among those of the router.
 TEXT_PREFIX = "text."
@@ -29,7 +30,7 @@ CALIBRATION_PREFIX = "calibration."
 # Hashes of the training queries, by which they are recognised later.
 HASHES_TENSOR = "query_hashes"
 # Policies may contain policies; mild writes none that is nested deeper than this.
-MAX_DEPTH = 6
+MAX_DEPTH = 7
 # Below this a float holds every integer exactly.
 LARGEST = 2**53
 # Experts of a cascade, and patterns in its table of agreement: more would make a decision slow.
@@ -110,6 +111,11 @@ amount_or_null = rule(
     "be finite and non-negative, or null", lambda value: value is None or is_amount(value)
 )
 probability = rule("be a number in [0, 1]", lambda value: is_amount(value) and value <= 1)
+share = rule("be a number between 0 and 1", lambda value: is_amount(value) and 0 < value < 1)
+salt = rule(
+    f"be a string of at most {LONGEST_SALT} bytes",
+    lambda value: isinstance(value, str) and len(value.encode("utf-8", "replace")) <= LONGEST_SALT,
+)
 text = rule("be a string", lambda value: isinstance(value, str))
 text_or_null = rule("be a string or null", lambda value: value is None or isinstance(value, str))
 settings_object = rule("be an object", lambda value: isinstance(value, dict))
@@ -227,17 +233,20 @@ def check_policy(
     tensors: Mapping[str, NDArray[Any]],
     sizes: dict[str, int],
     prefix: str = "",
+    inside: object = None,
 ) -> None:
     """Refuse a state from which the policy of this kind could not be built.
 
     ``sizes`` holds the dimensions known so far ("n_features", "n_experts"); unknown ones are added.
+    ``inside`` is the kind of the policy that this one is a part of.
     """
     if prefix.count(".") > MAX_DEPTH:
         raise ArtifactError(f"routers may be nested {MAX_DEPTH} deep; got more at {prefix!r}.")
     schema = _schema("kind", kind, POLICY_SCHEMAS)
-    if prefix and kind == "cascade":
+    is_inside = kind == "mix" or (kind == "cascade" and inside not in ("mix", "tradeoff"))
+    if prefix and is_inside:
         rule = f"must not be inside a router; got one at {prefix!r}"
-        raise ArtifactError(f"a cascade {rule}.")
+        raise ArtifactError(f"a {kind} {rule}.")
     if not isinstance(settings, dict):
         raise ArtifactError(f"settings of a {kind} router must be an object; got {settings!r}.")
     parts = settings.get("parts") if schema.parts else None
@@ -255,7 +264,7 @@ def check_policy(
     width = 0
     for number, (part, inner, place) in enumerate(states):
         if kind not in ("stack", "mixed"):
-            check_policy(part["kind"], part["settings"], inner, sizes, place)
+            check_policy(part["kind"], part["settings"], inner, sizes, place, kind)
         elif kind == "mixed" or number < len(states) - 1:
             # The policies inside may know other experts.
             own = {name: size for name, size in sizes.items() if name == "n_features"}
@@ -270,6 +279,18 @@ def check_policy(
             sizes["n_experts"] = final["n_experts"]
     if kind == "cascade":
         _check_cascade(settings, tensors, states[1:])
+    if kind == "mix":
+        _check_mix(settings["parts"])
+
+
+def _check_mix(parts: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a mix of a cascade and something else, or of cascades that compare answers differently."""
+    answer_kinds = [part["settings"].get("answer_kind") for part in parts]
+    if len(set(answer_kinds)) > 1:
+        raise ArtifactError(
+            "setting parts of a mix must be two cascades that compare answers alike, or two policies "
+            f"without answers; got answer kinds {answer_kinds}."
+        )
 
 
 def _check_cascade(
@@ -470,6 +491,7 @@ POLICY_SCHEMAS = {
         {}, {"coef": "n_experts n_mixed", "intercept": "n_experts"} | RANKS, parts=(1, 1)
     ),
     "tradeoff": Schema(parts=(2, math.inf)),
+    "mix": Schema({"share": share, "salt": salt}, parts=(2, 2)),
 }
 
 REFERENCE = {

@@ -20,6 +20,7 @@ from mild.defaults import TARGET_PROBABILITY
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.metrics.frontier import (
     CASCADE,
+    EXPERT,
     ROUTER,
     TRADE_OFF,
     Frontier,
@@ -140,7 +141,9 @@ class Target:
         quantile = NormalDist().inv_cdf(self.target_probability)
         points = self._meeting(frontier, quantile)
         if points:
-            return self.choice_of(frontier, self._best_of(frontier, points))
+            choice = self.choice_of(frontier, self._best_of(frontier, points))
+            # Between two points, errors are not exactly on a straight line.
+            return replace(choice, met=True, likely=True)
         points = self._meeting(frontier, 0.0)
         if not points:
             points = [frontier.point(index) for index in range(len(frontier))]
@@ -408,9 +411,13 @@ def policy_at(policy: Policy, frontier: Frontier, point: OperatingPoint, target:
         tuned = tuned.decided_by(_deciding(tuned, frontier, direct.second))
     if not point.is_mix:
         return _policy_of(tuned, frontier, point.only)
-    first = _policy_of(tuned, frontier, point.first)
-    second = _policy_of(tuned.without_settings(), frontier, point.second, tuned.cascades)
-    return MixPolicy(first, second, point.share, MIX_SALT)
+    parts = []
+    for setting in (point.first, point.second):
+        if point.uses_cascade and setting.kind == EXPERT:
+            parts.append(_deciding(tuned, frontier, setting))
+        else:
+            parts.append(_policy_of(tuned, frontier, setting))
+    return MixPolicy(parts[0], parts[1], point.share, MIX_SALT)
 
 
 def tradeoff_of(policy: Policy) -> TradeoffPolicy:
@@ -428,17 +435,10 @@ def tradeoff_of(policy: Policy) -> TradeoffPolicy:
     return policy
 
 
-def _policy_of(
-    tuned: TradeoffPolicy,
-    frontier: Frontier,
-    setting: Setting,
-    cascades: Sequence[Policy] | None = None,
-) -> Policy:
-    """The policy of one setting, which holds the other settings of ``tuned``, too."""
-    if cascades is None:
-        cascades = tuned.cascades
+def _policy_of(tuned: TradeoffPolicy, frontier: Frontier, setting: Setting) -> Policy:
+    """The policy of one setting, which holds the other settings, too."""
     if setting.kind == CASCADE:
-        return replace(cascades[setting.index], direct=tuned)
+        return replace(tuned.cascades[setting.index], direct=tuned)
     return tuned.decided_by(_deciding(tuned, frontier, setting))
 
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 import typer.core
@@ -27,6 +27,9 @@ from mild.errors import (
     OutputExistsError,
 )
 from mild.removed import removal_message
+
+if TYPE_CHECKING:
+    from mild.artifact import Router
 
 # Exit code of a program that was ended by Ctrl-C.
 INTERRUPTED = 130
@@ -278,6 +281,12 @@ FIRST_STEP_NOTE = (
 def note(text: str, kind: str = "note") -> None:
     """Print ``kind: text`` on stderr."""
     typer.echo(wrapped(f"{kind}: {text}", sys.stderr), err=True)
+
+
+def note_dropped_mix(before: Router, after: Router) -> None:
+    """Say it if a router has lost its mix because of other prices."""
+    if before.mix is not None and after.mix is None:
+        note(f"other prices drop the mix of the router: {after.info.dropped_mix}.")
 
 
 def say(text: str) -> None:

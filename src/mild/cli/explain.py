@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import best_experts_first, emit, fixed, note, print_facts, print_table, say
+from mild.cli.console import (
+    best_experts_first,
+    emit,
+    fixed,
+    note,
+    note_dropped_mix,
+    print_facts,
+    print_table,
+    say,
+)
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -67,7 +76,9 @@ def explain(
         _describe(folder, as_json)
         return
     # Under other prices the router does not decide by its target, and does not state it.
-    router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    saved = load(folder)
+    router = saved.with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    note_dropped_mix(saved, router)
     known_answers = None if answers is None else _json(answers, dict, ANSWERS, "answers")
     vectors = router.text is not None and router.text.kind == "vectors"
     text = sys.stdin.read() if query == "-" else query

@@ -12,7 +12,16 @@ import typer
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import FIRST_STEP_NOTE, emit, fixed, note, print_table, progress_bar, say
+from mild.cli.console import (
+    FIRST_STEP_NOTE,
+    emit,
+    fixed,
+    note,
+    note_dropped_mix,
+    print_table,
+    progress_bar,
+    say,
+)
 from mild.errors import OptionError
 
 if TYPE_CHECKING:
@@ -148,7 +157,9 @@ def route(
             "FILE must be the name of a file with queries, or - for the standard input; got an empty "
             "name. To route one query: echo QUERY | mild route DIR."
         )
-    router = load(folder).with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    saved = load(folder)
+    router = saved.with_prices(prices.betas(), prices.price_weight, in_dollars=True)
+    note_dropped_mix(saved, router)
     if router.text is None and (out is None or table_suffix(out) in TABLE_OUTPUTS):
         reads_numbers = "is for queries, and this router was fitted on numbers"
         _refuse(lines, reads_numbers)

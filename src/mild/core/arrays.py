@@ -222,3 +222,14 @@ def as_python(value: Any, finite: bool = False) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_python(entry, finite) for entry in value]
     return None if finite and isinstance(value, float) and not math.isfinite(value) else value
+
+
+def first_columns(X: Any, count: int) -> Any:
+    """The first columns of a matrix, which may have more; X itself if it has no more.
+
+    >>> first_columns(np.array([[1, 2, 3]]), 2)
+    array([[1, 2]])
+    """
+    if X.shape[1] == count:
+        return X
+    return X[:, :count]

@@ -271,7 +271,7 @@ def output_schema(
         fields.append(pa.field(FIRST_STEP, pa.list_(pa.string())))
     if probabilities:
         prefixes = ["p__"]
-        if router.decide_features(np.zeros((1, router.n_features))).costs is not None:
+        if router.decide_features(np.zeros((1, router.policy.n_columns))).costs is not None:
             prefixes.append("expected_cost__")
         for prefix in prefixes:
             for name in router.expert_names:

@@ -15,7 +15,7 @@ from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError, listed
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.verdict import STARTS
-from mild.policies.cascade import CascadePolicy, CascadeRun
+from mild.policies import CascadePolicy, CascadeRun, MixPolicy
 from mild.tuning.cascades import minus_choices
 from mild.tuning.tasks import Task
 
@@ -27,7 +27,7 @@ _STARTS = {
 }
 
 
-def known_answers(table: OutcomeTable, policy: CascadePolicy) -> Answers:
+def known_answers(table: OutcomeTable, policy: CascadePolicy | MixPolicy) -> Answers:
     """The answers of a table, compared as the cascade does; refused if an expert of a step has none."""
     answers = replace(table, answer_kind=policy.answer_kind).answers
     silent = [k for k in policy.order if answers is None or (answers.codes[:, k] < 0).all()]
@@ -104,7 +104,7 @@ def _steps(
         ends = step == number
         part = known.take(ends)
         # The answer of the last step is given whatever the gate says.
-        judged = number < len(run.steps) - 1
+        judged = not run.is_last(number)
         found.append(
             {
                 "experts": [names[k] for k in experts],

@@ -12,7 +12,7 @@ import numpy as np
 
 from mild._version import __version__
 from mild.artifact import Router
-from mild.core.arrays import FloatArray, IntArray
+from mild.core.arrays import FloatArray, IntArray, first_columns
 from mild.data import OutcomeTable
 from mild.evaluation.cascades import cascade_figures, cascade_outcomes
 from mild.evaluation.figures import RoutingFigures, routing_figures
@@ -65,7 +65,8 @@ class JudgedRows:
         found = routing_figures(known, self.chosen, names, *about)
         if self.run is None:
             return found
-        direct = self.router.direct.predict(self.X)
+        direct_router = self.router.direct
+        direct = direct_router.predict(direct_router.own_columns(self.X))
         judged = (known, found.rows, direct, confidence, seed)
         own, means = cascade_figures(self.run, task, *judged, target is not None)
         line = {"key": "direct", "expert": None, **means}
@@ -75,7 +76,8 @@ class JudgedRows:
     @property
     def overlap(self) -> dict[str, Any]:
         """Whether the router was fitted on these rows, and how many of their queries."""
-        return training_overlap(self.router, self.table, self.costs, self.X, self.seen_left_out)
+        features = first_columns(self.X, self.router.n_features)
+        return training_overlap(self.router, self.table, self.costs, features, self.seen_left_out)
 
 
 def document_header(

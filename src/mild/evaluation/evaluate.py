@@ -35,7 +35,7 @@ from mild.report import (
     write_report,
 )
 from mild.tuning.fit import FittedData
-from mild.tuning.fitting import table_features
+from mild.tuning.fitting import router_features
 from mild.tuning.tasks import make_task
 from mild.tuning.training_rows import terms_of, with_router_experts, without_seen
 
@@ -186,10 +186,11 @@ class Evaluation:
         constant = found.summary["constant_expert"]
         n = len(routed.costs)
         name = "router" if judged.run is None else "router without answers"
-        sweep = [] if judged.run is None else [(name, router.direct.predict(X))]
+        direct = router.direct
+        sweep = [] if judged.run is None else [(name, direct.predict(direct.own_columns(X)))]
         frontier = sections.frontier(
             routed,
-            [*sweep, *sections.operating_points(router.direct, X, routed, cost, name)],
+            [*sweep, *sections.operating_points(direct, X, routed, cost, name)],
             sections.method_points(comparison, names),
             sections.target_limits(router.info.target, found.verdict.target),
         )
@@ -470,10 +471,13 @@ def _known_rows(
     task = replace(make_task(table, terms, groups), training_ranks=router.policy.ranks)
     notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
-        router = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
+        priced = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
+        if router.mix is not None and priced.mix is None:
+            notes.append(f"other prices drop the mix of the router: {priced.info.dropped_mix}.")
+        router = priced
     elif asked.stated and router.info.cost is not None and task.terms != fitted:
         notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
-    X = table_features(task.table, router.text)
+    X = router_features(task.table, router)
     seen, policy = whole.rows - table.rows, router.cascade
     if policy is None:
         return JudgedRows(router, task.costs, X, router.predict(X), task, whole, seen), tuple(notes)

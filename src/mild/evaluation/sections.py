@@ -162,10 +162,14 @@ def operating_points(
     steps = DOLLAR_STEPS / prices.max() if values is rows.outcomes.prices else ASKING_STEPS
     weights = [0.0, *steps.tolist()]
     try:
-        choices = [router.with_prices(price_weight=weight).predict(X) for weight in weights]
+        choices = []
+        for weight in weights:
+            priced = router.with_prices(price_weight=weight)
+            choices.append(priced.predict(priced.own_columns(X)))
     except UnsupportedError:
         try:
-            expected = router.policy.expected_costs(X)  # as the router decides, without limits
+            # As the router decides, without limits.
+            expected = router.policy.expected_costs(router.own_columns(X))
         except UnsupportedError:
             return []
         choices = [rows.least(expected + (weight - fitted) * prices) for weight in weights]

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import TypeAdapter
 
 from mild.artifact import Router, load
+from mild.artifact.facts import mix_words
 from mild.endpoints.expert import Expert, is_loopback
 from mild.endpoints.redaction import LONG
 from mild.endpoints.secrets import SecretError, check_safe_file
@@ -24,6 +25,7 @@ from mild.gateway.database import Address, DatabaseError
 from mild.gateway.grading import read_references
 from mild.gateway.selection.models import CASCADE, configured_name
 from mild.gateway.tracing import import_exporter, is_enabled
+from mild.policies import CascadePolicy
 
 # Fields of an expert that are not in the result; some headers are secrets.
 _HIDDEN = {*Expert.internal, "headers"}
@@ -136,6 +138,7 @@ def find_problems(settings: Settings, router: Router | None = None) -> list[Conf
         findings += _fallback_findings(settings, router)
         findings += _ability_findings(settings, router.direct)
         findings += _cascade_findings(settings, router)
+        findings += _mix_findings(settings, router)
         findings += _novelty_findings(settings, router)
         findings += _target_findings(settings, router)
     findings += _money_findings(settings)
@@ -264,10 +267,11 @@ def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
         if settings.cascade != CascadeSettings():
             yield _warning("[cascade] has no effect: the router is no cascade.")
         return
-    steps = [", ".join(names[k] for k in step) for step in policy.steps]
-    yield _note(
-        f"the model mild asks {'; then '.join(steps)}. The model mild-direct asks one expert."
-    )
+    if isinstance(policy, CascadePolicy):
+        steps = [", ".join(names[k] for k in step) for step in policy.steps]
+        yield _note(
+            f"the model mild asks {'; then '.join(steps)}. The model mild-direct asks one expert."
+        )
     if settings.expert(CASCADE) is not None:
         yield _error(
             f"no expert must have the name {CASCADE!r}: it stands for the cascade in the ledger."
@@ -283,6 +287,19 @@ def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
         yield _warning(
             "routing.price_weight changes only the models mild-direct and router-mild-<t>: the steps and "
             "thresholds of a cascade are those of its training."
+        )
+
+
+def _mix_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
+    if router.mix is None:
+        return
+    yield _note(
+        f"the model mild mixes two settings: {mix_words(router.mix, router.expert_names)}. The models "
+        "router-mild-<t> have no mix."
+    )
+    if settings.routing.price_weight is not None and router.cascade is None:
+        yield _warning(
+            "routing.price_weight drops the mix of the router: its share was chosen for other prices."
         )
 
 

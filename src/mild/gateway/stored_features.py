@@ -10,15 +10,22 @@ import numpy as np
 
 from mild.core.arrays import FloatArray
 from mild.features import TextFeatures
+from mild.policies import MixPolicy
 
 
-def features_tag(step: TextFeatures) -> str:
-    """A short name of a fitted text step: that of another step differs."""
+def features_tag(step: TextFeatures, mix: MixPolicy | None = None) -> str:
+    """A short name of a fitted text step: that of another step differs.
+
+    Where a mix adds the draws of the texts to the features, a ``+`` and a name of its salt follow.
+    """
     settings, tensors = step.state()
     digest = hashlib.sha256(json.dumps([step.kind, settings], sort_keys=True, default=str).encode())
     for name in sorted(tensors):
         digest.update(name.encode() + np.ascontiguousarray(tensors[name]).tobytes())
-    return digest.hexdigest()[:12]
+    tag: str = digest.hexdigest()[:12]
+    if mix is None:
+        return tag
+    return f"{tag}+{hashlib.sha256(mix.salt.encode()).hexdigest()[:8]}"
 
 
 def pack_features(features: FloatArray, tag: str) -> str:
@@ -33,8 +40,18 @@ def pack_features(features: FloatArray, tag: str) -> str:
 
 
 def unpack_features(packed: str, tag: str) -> FloatArray | None:
-    """Features that were packed; None if they are those of another step."""
-    step, _, values = packed.partition(":")
-    if step != tag:
+    """Features that were packed; None if they are those of another step.
+
+    The draw of a mix is left out unless the tag is that of a mix with the same salt.
+
+    >>> unpack_features(pack_features(np.array([0.5, 0.25]), "ab+c"), "ab")
+    array([0.5], dtype=float32)
+    """
+    packed_tag, _, encoded = packed.partition(":")
+    step, _, salt = packed_tag.partition("+")
+    if step != tag.partition("+")[0]:
         return None
-    return np.frombuffer(base64.b64decode(values), "<f2").astype(np.float32)
+    values = np.frombuffer(base64.b64decode(encoded), "<f2").astype(np.float32)
+    if salt and packed_tag != tag:
+        return values[:-1]
+    return values

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from mild.artifact import Router
+from mild.artifact.facts import mix_words
 from mild.artifact.info import EstimatorInfo, SharesInfo
-from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray, first_columns, invalid
 from mild.data import OutcomeTable
 from mild.errors import listed
 from mild.learning.rows import LoggedOutcomes
@@ -109,7 +110,8 @@ def fit_candidate(
     router: Router, known: KnownRows, logged: LoggedOutcomes, weights: CostWeights
 ) -> Router:
     """A router with the experts and features of another, from rows of a table and logged answers."""
-    X = np.concatenate([known.X, logged.X]) if len(known.X) else logged.X
+    logged_features = first_columns(logged.X, router.n_features)
+    X = np.concatenate([known.X, logged_features]) if len(known.X) else logged_features
     if not len(X):
         return router
     weight, p = logged_weights(logged), router.n_experts
@@ -175,10 +177,18 @@ def learned_router(
         calibration=None,
         shares=SharesInfo(len(X), dict(zip(names, shares, strict=True))),
         standard_errors=dict(zip(names, errors.standard_errors.tolist(), strict=True)),
+        dropped_mix=dropped_mix(router),
         price_head="dollars" if policy.price_coef.any() or policy.price_intercept.any() else None,
     )
-    whole: Any = policy if router.cascade is None else replace(router.cascade, direct=policy)
+    whole: Any = policy if router.cascade is None else router.cascade.with_direct(policy)
     return replace(router, policy=whole, calibration=None, info=info)
+
+
+def dropped_mix(router: Router) -> str | None:
+    """The mix that a learned router replaces by one setting, in words; cascades stay mixed."""
+    if router.mix is None or router.cascade is not None:
+        return None
+    return mix_words(router.mix, router.expert_names)
 
 
 def is_current(logged: LoggedOutcomes, newest: int = 20) -> BoolArray:

@@ -16,12 +16,25 @@ from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.reading import load_candidate
 from mild.artifact.versions import Versions, read_versions, serve_version, write_version
-from mild.core.arrays import BoolArray, check_share, invalid
+from mild.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    check_share,
+    first_columns,
+    invalid,
+)
 from mild.data import OutcomeTable, read_outcomes
 from mild.errors import check_arguments, counted
 from mild.evaluation.off_policy import ENOUGH_CHANGED
 from mild.gateway.ledger.reading import ledger_location, moment
-from mild.learning.fitting import CostWeights, KnownRows, fit_candidate, is_current
+from mild.learning.fitting import (
+    CostWeights,
+    KnownRows,
+    dropped_mix,
+    fit_candidate,
+    is_current,
+)
 from mild.learning.judging import ENOUGH, GradedRows, Judgement, judge
 from mild.learning.rows import SOURCE_NAMES, LoggedOutcomes, read_logged
 
@@ -245,7 +258,7 @@ class Learning:
         last = self._train(np.ones(len(logged), bool))
         until = float(times.max()) if len(logged) else None
         X = logged.X[-_TRIED:]
-        alike = self.serving.direct.policy.predict(X) == last.direct.policy.predict(X)
+        alike = _choices(self.serving, X) == _choices(last, X)
         differs = bool(alike.mean() < _ALIKE) if len(X) else False
         return found._replace(router=last, learned_until=until, differs=differs)
 
@@ -266,11 +279,13 @@ class Learning:
             logged.episode,
         )
         policy: Any = router.direct.policy
-        old, new = self.serving.direct.policy.predict(logged.X), policy.predict(logged.X)
+        old = _choices(self.serving, logged.X)
+        new = _choices(router, logged.X)
+        X = first_columns(logged.X, policy.n_columns)
         quantities = {}
         if len(logged):
-            errors = np.clip(policy.expected_errors(logged.X), 0, 1)
-            prices = policy.expected_prices(logged.X)
+            errors = np.clip(policy.expected_errors(X), 0, 1)
+            prices = policy.expected_prices(X)
             cost = self.weights.costs(logged)
             quantities["cost"] = (cost, errors + policy.price_weight * prices)
             quantities["error"] = (logged.error, errors)
@@ -300,6 +315,11 @@ class Learning:
         if logged.from_features:
             found.append(
                 f"{counted(logged.from_features, 'request')} without text: learned from stored features."
+            )
+        mix = dropped_mix(self.serving)
+        if mix is not None:
+            found.append(
+                f"the new router has one setting; the mix of the old one is not kept: {mix}."
             )
         if not len(self.known.X):
             found.append(
@@ -341,6 +361,12 @@ class Learning:
         if version is None:
             return told
         return f'{told} Version {version} is the candidate, which explore = "auto" tries out.'
+
+
+def _choices(router: Router, X: FloatArray) -> IntArray:
+    """Choices (n,) of a router without answers, for features that may have the draws of a mix."""
+    policy = router.direct.policy
+    return policy.predict(first_columns(X, policy.n_columns))
 
 
 def _leave_out(

@@ -174,7 +174,7 @@ class _AnswerReader:
         self._router, self._logged_experts = router, experts
         self._experts = {name: k for k, name in enumerate(router.expert_names)}
         self._codes = {**self._experts, CASCADE: WHOLE_CASCADE}
-        self._tag = features_tag(router.text)
+        self._tag = features_tag(router.text, router.mix)
         self._routers: dict[str, int] = {str(router.info.fingerprint): 0}
         self._reports: dict[str, int] = {}
         self._from_text = self._from_features = 0
@@ -205,6 +205,8 @@ class _AnswerReader:
             reason = why_left_out(*draw, content, row.probabilities, needs_exploration=False)
             if reason == WITHOUT_QUERY and row.features is not None:
                 reason = "with features of another text step"
+            if reason is None and self._lacks_draw(content):
+                reason = "without the text, which says what a mix does"
             if reason is not None:
                 self.left_out.update([reason] * len(answers))
                 continue
@@ -215,7 +217,7 @@ class _AnswerReader:
                 cells += [{**cell, "X": len(contents), "draws": draws} for cell in found]
                 contents.append(content)
         texts = [k for k, one in enumerate(contents) if isinstance(one, str)]
-        X = np.empty((len(contents), self._router.n_features), np.float32)
+        X = np.empty((len(contents), self._router.policy.n_columns), np.float32)
         if texts:
             X[texts] = self._router.features([contents[k] for k in texts])
         for k in set(range(len(contents))).difference(texts):
@@ -229,6 +231,10 @@ class _AnswerReader:
         columns["draws"] = columns["draws"].reshape(-1, len(self._experts))
         self._add_first_steps(columns)
         return columns
+
+    def _lacks_draw(self, content: Any) -> bool:
+        """Whether features do not have the draw that the router's mix decides by."""
+        return not isinstance(content, str) and len(content) < self._router.policy.n_columns
 
     def _draws(self, router: str, packed: str | None) -> list[float]:
         """Probabilities of this router's experts, of draws that were logged by any router."""
@@ -296,7 +302,7 @@ class _AnswerReader:
             len(self._experts) * columns["propensity"][rows],
             draws[rows].sum(axis=1),
         )
-        steps = [cascade.steps[k] for k in cascade.first_steps(columns["X"][rows])]
+        steps = cascade.first_asked(columns["X"][rows])
         asked = [one in step for one, step in zip(columns["expert"][rows], steps, strict=True)]
         columns["propensity"][rows] += np.where(asked, 1 - explore, 0.0)
 

@@ -5,7 +5,7 @@ Loading one and deciding needs neither scikit-learn nor scipy nor torch.
 """
 
 from mild.policies.base import POLICIES, CostPolicy, Decisions, Policy, ScorePolicy
-from mild.policies.cascade import Accept, Ask, CascadePolicy, CascadeRun, cascade_of
+from mild.policies.cascade import Accept, Ask, CascadePolicy, CascadeRun
 from mild.policies.compose import (
     BlendPolicy,
     MixedPolicy,
@@ -22,6 +22,7 @@ from mild.policies.costs import (
     PricedPolicy,
 )
 from mild.policies.decoder import Decoder
+from mild.policies.mix import MixPolicy, cascade_of, mix_of
 from mild.policies.scores import LinearPolicy, PerceptronPolicy
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Decoder",
     "LinearCostPolicy",
     "LinearPolicy",
+    "MixPolicy",
     "MixedPolicy",
     "NearestPolicy",
     "PerceptronPolicy",
@@ -49,4 +51,5 @@ __all__ = [
     "TradeoffPolicy",
     "believed_costs",
     "cascade_of",
+    "mix_of",
 ]

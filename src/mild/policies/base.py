@@ -41,7 +41,8 @@ class Decisions:
     costs: FloatArray | None  # (n, p) expected costs; None where the router has not learned them
     values: FloatArray  # (n, p) the quantity that the choice maximises
     # its name: "expected cost" (negated), "probability" or "score"; "constant" for negated
-    # costs by which no choice is made, "first step" for minus the place in the order of a cascade
+    # costs by which no choice is made, "first step" for minus the place in the order of a cascade,
+    # "mix" where it is not the same for all rows
     by: str
 
 
@@ -65,6 +66,15 @@ class Policy(ABC):
         if kind is not None:
             cls.kind = kind
             POLICIES[kind] = cls
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of an input: the features, and for a mix the draw of the text."""
+        return self.n_features
+
+    def part_of(self, x: FloatArray) -> Policy:
+        """The policy that decides one input (n_columns,): itself, or a part of a mix."""
+        return self
 
     @abstractmethod
     def decision_function(self, X: Any) -> FloatArray:

@@ -46,6 +46,9 @@ class CascadeRun(NamedTuple):
     expert: IntArray  # (n,) expert whose answer is given
     probability: FloatArray  # (n,) that it is right, as the gate estimates
     asked: BoolArray  # (n, n_experts) which experts were asked
+    # (n,) of a mix of two cascades: whether the second one ran; its steps follow the n_first of the first
+    is_second: BoolArray | None = None
+    n_first: int = 0
 
     def given(self, scores: FloatArray) -> FloatArray:
         """Scores (n,) of the answers that are given, of scores (n, n_experts)."""
@@ -58,7 +61,18 @@ class CascadeRun(NamedTuple):
     def seconds(self, latencies: FloatArray) -> FloatArray:
         """Seconds (n,) until the answer: of experts that are asked together, those of the slowest."""
         known = np.where(self.asked, latencies, 0.0)
-        return np.sum([known[:, step].max(axis=1) for step in self.steps], axis=0)
+        total = np.zeros(len(known))
+        for number, step in enumerate(self.steps):
+            slowest = known[:, step].max(axis=1)
+            if self.is_second is not None:
+                # Both cascades of a mix may ask the same expert.
+                slowest = np.where(self.is_second == (number >= self.n_first), slowest, 0.0)
+            total += slowest
+        return total
+
+    def is_last(self, number: int) -> bool:
+        """Whether a step is the last one of its cascade."""
+        return number in (self.n_first - 1, len(self.steps) - 1)
 
 
 def answer_groups(codes: IntArray) -> IntArray:
@@ -200,6 +214,11 @@ class CascadePolicy(Policy, kind="cascade"):
     start_error: float | None = None
 
     def __post_init__(self) -> None:
+        if self.direct.n_columns != self.direct.n_features:
+            raise UnsupportedError(
+                "the policy of a cascade that decides without answers must not be a mix; mix two cascades.",
+                parameter="direct",
+            )
         self.n_experts, self.n_features = self.direct.n_experts, self.direct.n_features
         self.order = [expert for step in self.steps for expert in step]
         self._seen: dict[tuple[Any, ...], tuple[IntArray, FloatArray]] = {}
@@ -263,6 +282,18 @@ class CascadePolicy(Policy, kind="cascade"):
         if self.start_error is None or self.heads is None:
             return np.zeros(X.shape[0], np.intp)
         return self._first_steps(self.heads.expected_errors(X))
+
+    def first_asked(self, X: Any) -> list[list[int]]:
+        """Experts that are asked first, at the same time, for each input."""
+        return [self.steps[number] for number in self.first_steps(X).tolist()]
+
+    def with_direct(self, direct: Policy) -> CascadePolicy:
+        """The cascade with another policy that decides without answers."""
+        return replace(self, direct=direct)
+
+    def with_answer_kind(self, kind: str) -> CascadePolicy:
+        """The cascade that compares answers of another kind."""
+        return replace(self, answer_kind=kind)
 
     def _first_steps(self, errors: FloatArray) -> IntArray:
         limit = np.inf if self.start_error is None else self.start_error
@@ -403,11 +434,6 @@ class CascadePolicy(Policy, kind="cascade"):
             heads[0] if heads else None,
             settings["start_error"],
         )
-
-
-def cascade_of(policy: Policy) -> CascadePolicy | None:
-    """The policy, if it reads answers."""
-    return policy if isinstance(policy, CascadePolicy) else None
 
 
 def only_direct(what: str, parameter: str) -> UnsupportedError:

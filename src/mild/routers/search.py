@@ -86,6 +86,8 @@ class RouterCV(BaseRouter):
         on, so its own cost is slightly optimistic
     candidates : further routers to try, unfitted, such as ``[KNNRouter(3)]``; the family of each is its
         class, in lower case
+    objective : for ``mild.tune``: an object whose ``choose(held_out)`` takes a setting of the router
+        (``mild.tuning.objectives.Objective``); None for the lowest cost, or a target
     margin_strengths : at how many strengths other margins than the estimator's are tried: those at which
         its own margins are best; None for 2 with a stack and for all otherwise
     cv : number of folds, a scikit-learn splitter, or a list of (rows to fit on, held-out rows)
@@ -139,6 +141,7 @@ class RouterCV(BaseRouter):
     grid: str = "ratios"
     families: Any = None
     candidates: Sequence[Any] = ()
+    objective: Any = None
     margin_strengths: int | None = None
     cv: Any = 5
     one_standard_error: bool = True

@@ -159,6 +159,10 @@ def add_expert(
         what = "a router of columns of numbers" if router.text is None else "a cascade"
         remedy = "fit it again" if router.text is None else "add it to router.direct, or tune again"
         raise UnsupportedError(f"{what} takes no new expert; {remedy}.")
+    if router.mix is not None:
+        raise UnsupportedError(
+            "a router that mixes two settings takes no new expert; tune again with the expert in the table."
+        )
     table, known = (
         one if isinstance(one, OutcomeTable | None) else read_outcomes(one, part="train")
         for one in (table, known)

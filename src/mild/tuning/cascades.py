@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +11,12 @@ from joblib import Parallel, delayed
 from mild.artifact import Router
 from mild.artifact.facts import cascade_words
 from mild.core.answers import KINDS, Answers
-from mild.core.arrays import FloatArray, invalid
+from mild.core.arrays import FloatArray, IntArray, invalid
 from mild.core.rounding import OUTCOMES, first_least, tie_ranks
 from mild.data import OutcomeTable
 from mild.data.splits import random_splits
 from mild.errors import counted
+from mild.metrics import Verdict, verdict_of_choices
 from mild.metrics.frontier import OperatingPoint
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.routing import FEWEST_GROUPS
@@ -53,6 +53,31 @@ def checked_answers(table: OutcomeTable) -> Answers:
             f"Set another answer_kind than {answers.kind!r}.",
         )
     return answers
+
+
+def minus_choices(
+    own: FloatArray,
+    values: FloatArray,
+    chosen: IntArray,
+    groups: IntArray,
+    counted: str,
+    confidence: float,
+    seed: int,
+) -> Verdict:
+    """A cascade's values (n_samples,) minus those of chosen experts, -1 for rows that do not count."""
+    other = values[np.arange(len(values)), np.maximum(chosen, 0)]
+    both = np.column_stack([own, np.where(chosen >= 0, other, np.nan)])
+    known = ~np.isnan(both).any(axis=1)
+    return verdict_of_choices(
+        both[known],
+        np.zeros(int(known.sum()), np.intp),
+        1,
+        ["the cascade", "the router"],
+        groups=groups[known],
+        counted=counted,
+        confidence=confidence,
+        random_state=seed,
+    )
 
 
 @dataclass(frozen=True, eq=False)

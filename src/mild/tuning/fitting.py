@@ -22,6 +22,7 @@ from mild.errors import InvalidInputError, check_option, listed
 from mild.features import TextFeatures, check_input, make_features
 from mild.metrics import common_constant, expert_shares
 from mild.metrics.outcomes import is_graded, mean_scores
+from mild.policies import Policy, mix_of
 from mild.removed import removal_message
 from mild.tuning.tasks import Progress, Task, check_rows
 from mild.tuning.training_rows import TrainingQueryIndex
@@ -164,6 +165,13 @@ def table_features(table: OutcomeTable, step: TextFeatures | None) -> Any:
     return step.vectorize(contents(table, step))
 
 
+def router_features(table: OutcomeTable, router: Router) -> Any:
+    """What a router reads of the rows of a table: its features, and of a mix the draws of the texts."""
+    if router.text is None:
+        return table.vectors
+    return router.features(contents(table, router.text))
+
+
 def is_scaled(standardize: bool | None, step: TextFeatures | None) -> bool:
     """Whether features are scaled: as ``standardize`` says, by default those that are no text."""
     if standardize is not None:
@@ -303,6 +311,18 @@ def settle_ties(router: Any) -> None:
     router.set_params(**dict.fromkeys(unset, "mean"))
 
 
+def usual_shares(policy: Policy, features: Any, table: OutcomeTable) -> SharesInfo:
+    """Shares of the experts in the decisions of a policy for some of the rows of a table."""
+    step = 1 + table.rows // SHARE_ROWS
+    some = features[::step]
+    mix = mix_of(policy)
+    if mix is not None:
+        some = mix.with_draws(some, table.queries[::step])
+    names = table.expert_names
+    shares = expert_shares(policy.predict(some), len(names)).tolist()
+    return SharesInfo(some.shape[0], dict(zip(names, shares, strict=True)))
+
+
 def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None) -> Router:
     """The router with its features, costs, usual shares and hashes of its training queries.
 
@@ -310,20 +330,18 @@ def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None
     """
     index = TrainingQueryIndex.of(task.table)
     names = task.table.expert_names
-    some = fitted.features[:: 1 + task.table.rows // SHARE_ROWS]
     found = fitted.calibration
     source = replace(source_of(fitted.model), novelty=fitted.novelty)
     if found is not None and found.decides:
         source = replace(source, policy=source.policy.calibrated(*found.numbers))
     elif found is not None:
         source = replace(source, calibration=found.numbers)
-    shares = expert_shares(source.policy.predict(some), len(names)).tolist()
     info = replace(
         task_info(task),
         estimator=source.info.estimator,
         data=DataInfo(fingerprint(fitted.features, task.costs), task.table.rows),
         hashes_complete=index.complete,
-        shares=SharesInfo(some.shape[0], dict(zip(names, shares, strict=True))),
+        shares=usual_shares(source.policy, fitted.features, task.table),
         calibration=None if found is None else CalibrationInfo.from_dict(found.as_dict()),
     )
     return replace(

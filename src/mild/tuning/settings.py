@@ -17,9 +17,11 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from mild.core.arrays import BoolArray, FloatArray, IntArray, invalid
+from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.costs import cheapest_expected
+from mild.data import OutcomeTable
 from mild.data.cascades import cascade_costs, cascade_scores
+from mild.errors import InvalidInputError
 from mild.metrics.frontier import CASCADE, EXPERT, ROUTER, TRADE_OFF, Setting, concave_hull
 from mild.metrics.outcomes import Outcomes
 from mild.metrics.routing import expert_shares
@@ -416,26 +418,25 @@ def tradeoff_choices(
 def fit_price_heads(rows: TuningRows) -> HeadEstimates:
     """Separate heads for error and price, with estimates for held-out rows."""
     table = rows.task.table
-    prices = priced_table(rows.task)
+    assert table.prices is not None
+    check_prices(table)
     weight = float(rows.task.terms.price_weight or 0.0)
-    return fit_heads(rows.X, 1 - table.scores, prices, rows.folds, weight, rows.n_jobs)
+    return fit_heads(rows.X, 1 - table.scores, table.prices, rows.folds, weight, rows.n_jobs)
 
 
-def priced_table(task: Task) -> FloatArray:
-    """Prices (n_samples, n_experts), of which every expert has some."""
-    prices = task.table.prices
-    assert prices is not None
+def check_prices(table: OutcomeTable) -> None:
+    """Refuse to trade quality for dollars where the price of an expert is not known in any row."""
+    assert table.prices is not None
     unpriced = []
-    for index, name in enumerate(task.table.expert_names):
-        if np.isnan(prices[:, index]).all():
+    for index, name in enumerate(table.expert_names):
+        if np.isnan(table.prices[:, index]).all():
             unpriced.append(repr(name))
     if unpriced:
-        raise invalid(
-            "prices",
-            f"must be known for every expert; {', '.join(unpriced)} has none. Fill them in, or leave the "
-            "expert out.",
+        raise InvalidInputError(
+            f"a target needs the prices of every expert; {', '.join(unpriced)} has none. Fill them in, or "
+            "leave the expert out.",
+            parameter="prices",
         )
-    return prices
 
 
 def _fitted_router(router: Any, task: Task, X: Any, rows: IntArray) -> Any:

@@ -9,8 +9,9 @@ import numpy as np
 
 from mild.artifact import Router
 from mild.artifact.info import EstimatorInfo, RouterInfo, TargetInfo
+from mild.artifact.novelty import Novelty
 from mild.artifact.targets import Choice, Target, policy_at, target_info
-from mild.core.arrays import BoolArray
+from mild.core.arrays import BoolArray, FloatArray
 from mild.core.rounding import tie_ranks
 from mild.data.splits import folds as group_folds
 from mild.metrics import Verdict, verdict_of_choices
@@ -220,14 +221,11 @@ class TargetFit:
         if n_groups < 2:
             return None
         held_out = group_folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
-        table = task.table
-        assert table.prices is not None
-        is_priced = ~np.isnan(table.prices).all(axis=1)
-        means = np.stack([mean_costs(1 - table.scores), mean_costs(table.prices[is_priced])])
         features = self.rows.X
         if self.rows.scaling is not None:
-            features = table_features(table, step)
-        return fit_novelty(step, contents(table, step), features, held_out, means)
+            features = table_features(task.table, step)
+        texts = contents(task.table, step)
+        return fit_novelty(step, texts, features, held_out, separate_means(task))
 
     def verdict(self) -> Verdict:
         """The verdict on the point: its cost against the best constant, and whether it meets the target."""
@@ -418,6 +416,21 @@ class TargetFit:
         if figures["dollars_saved"] is not None:
             words += f", saves {100 * figures['dollars_saved']:.0f} %"
         return f"{words}, and meets the target with probability {100 * probability:.0f} %."
+
+
+def separate_means(task: Task) -> FloatArray:
+    """Mean errors and mean prices (2, n_experts) of the experts."""
+    table = task.table
+    assert table.prices is not None
+    is_priced = ~np.isnan(table.prices).all(axis=1)
+    return np.stack([mean_costs(1 - table.scores), mean_costs(table.prices[is_priced])])
+
+
+def with_separate_means(novelty: Novelty | None, task: Task) -> Novelty | None:
+    """The novelty of a router with what experts err and cost on average, apart."""
+    if novelty is None:
+        return None
+    return replace(novelty, means=separate_means(task).astype(novelty.means.dtype))
 
 
 def all_known(task: Task) -> BoolArray:

@@ -108,4 +108,6 @@ def _show_replay(found: Mapping[str, Any]) -> None:
         note(f"{counted(count, 'row')} left out: {reason}.")
     if found["target"] is not None:
         say(f"The new router as it was tuned. {found['target']}")
+    if found["dropped_mix"] is not None:
+        say(f"Other prices drop the mix of the new router: {found['dropped_mix']}.")
     say(found["verdict"]["sentence"])

@@ -17,6 +17,7 @@ from mild.core.arrays import (
     IntArray,
     check_number,
     check_share,
+    first_columns,
     invalid,
 )
 from mild.errors import counted, listed
@@ -321,7 +322,9 @@ def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 
     parts: list[tuple[Any, ...]] = []
     for block in blocks:
         X = router.features([row.text for row in block])
-        narrow = X if project is None else X @ project
+        narrow = first_columns(X, router.n_features)
+        if project is not None:
+            narrow = narrow @ project
         draws = [row for row in block if row.decides]
         drawn.update(row.chosen for row in draws)
         parts.append(

@@ -48,6 +48,7 @@ class Replay:
     shares : per expert, of the requests as logged and under the new router
     explore : exploration rate of both routers
     target : what the new router was tuned for, in a sentence; None if that is not known
+    dropped_mix : the mix of the new router that ``price_weight`` dropped, in words; None if there is none
     library : of the frames that were given, and of that which ``to_frame`` gives; None for files
     """
 
@@ -62,6 +63,7 @@ class Replay:
     shares: Mapping[str, Mapping[str, float]]
     explore: float
     target: str | None
+    dropped_mix: str | None = None
     library: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -173,12 +175,16 @@ def replay(
             parameter="router",
         )
     target, cost = loaded.info.target, loaded.info.cost
+    dropped_mix = None
     # At a trade-off that meets a target, that is what a dollar is worth to the router.
     usual = None if target is None else target.t
     if usual is None and cost is not None:
         usual = cost.price_weight or 0.0
     if price_weight not in (None, usual) and loaded.has_prices:
-        loaded = loaded.with_prices(price_weight=price_weight, in_dollars=True)
+        priced = loaded.with_prices(price_weight=price_weight, in_dollars=True)
+        if loaded.mix is not None:
+            dropped_mix = priced.info.dropped_mix
+        loaded = priced
         target = None
     now, place = time.time(), ledger_location(ledger)
     judged = read_scores(feedback, place, id_column)
@@ -199,4 +205,5 @@ def replay(
         seed=random_state,
     )
     sentence = None if target is None else target.sentence
-    return Replay(**found, target=sentence, library=library_of(feedback) or library_of(queries))
+    library = library_of(feedback) or library_of(queries)
+    return Replay(**found, target=sentence, dropped_mix=dropped_mix, library=library)

@@ -65,7 +65,7 @@ class AutoExploration:
             return others.tolist()
         choice = best
         if self._candidate is not None and features is not None:
-            found = self._candidate.decide(features[None])
+            found = self._candidate.decide(features[None, : self._candidate.n_columns])
             costs = None if found.costs is None else found.costs[0]
             choice = int(among[np.argmax(found.values[0][among])])
         doubt = 0.0

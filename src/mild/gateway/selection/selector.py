@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
 from mild.gateway.selection.needs import answer_formats, missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 from mild.gateway.stored_features import features_tag
-from mild.policies.cascade import Ask, CascadePolicy
+from mild.policies import Ask, CascadePolicy, MixPolicy
 
 # Texts that are scored at a time: the event loop has other things to do, too.
 MAX_TOGETHER = 16
@@ -41,7 +40,8 @@ class Scores(NamedTuple):
     costs: list[float] | None
     values: list[float]  # what the choice maximises: minus the expected cost where there are costs
     novel: bool = False  # whether it is the expert for novel texts that is chosen
-    features: FloatArray | None = None  # (n_features,) of the text
+    # (n_features,) of the text, with its draw behind them where the router is a mix
+    features: FloatArray | None = None
 
 
 class Climb(NamedTuple):
@@ -95,7 +95,7 @@ class ExpertSelector:
         self.cascade = router.cascade
         if self.cascade is not None:
             # For structured output, whatever the cascade has learned from.
-            self._json_cascade = replace(self.cascade, answer_kind="json")
+            self._json_cascade = self.cascade.with_answer_kind("json")
         self.whole, router = router, router.direct
         self.router = router.with_prices(price_weight=routing.price_weight, in_dollars=True)
         router.features([""])  # a router without a text step says so here
@@ -116,7 +116,7 @@ class ExpertSelector:
             )
         )
         # Of the text step, for features in the ledger.
-        self.features_tag = "" if router.text is None else features_tag(router.text)
+        self.features_tag = "" if router.text is None else features_tag(router.text, self.whole.mix)
         self._waiting: list[tuple[str, float | None, asyncio.Future[Scores]]] = []
         self._routing = routing
         self._sessions = sessions
@@ -147,9 +147,7 @@ class ExpertSelector:
 
     def score_all(self, texts: Sequence[str], weights: Sequence[float | None]) -> list[Scores]:
         """Score several texts, each under its own price weight: much cheaper than one by one."""
-        step = self.router.text
-        assert step is not None
-        X = step.transform_one(texts[0])[None] if len(texts) == 1 else step.vectorize(texts)
+        X = self._features(texts)
         novel = [False] * len(texts)
         if self._on_novel is not None:
             novel = self.router.is_novel(texts, X).tolist()
@@ -157,7 +155,8 @@ class ExpertSelector:
         for weight in set(weights):
             rows = [i for i, one in enumerate(weights) if one == weight]
             part = X if len(rows) == len(texts) else X[rows]
-            found = self.at_weight(weight).decide_features(part)
+            router = self.at_weight(weight)
+            found = router.decide_features(router.own_columns(part))
             shares, values = found.probabilities.tolist(), found.values.tolist()
             costs = [None] * len(rows) if found.costs is None else found.costs.tolist()
             for row, (best, i) in enumerate(zip(found.chosen.tolist(), rows, strict=True)):
@@ -167,6 +166,12 @@ class ExpertSelector:
                 row_scores = shares[row], costs[row], values[row]
                 scores[i] = Scores(first, order, *row_scores, novel[i], X[i])
         return [scores[i] for i in range(len(texts))]
+
+    def _features(self, texts: Sequence[str]) -> FloatArray:
+        """Features of texts, with their draws where the router is a mix."""
+        if len(texts) == 1:
+            return self.whole.features_one(texts[0])[None]
+        return self.whole.features(texts)
 
     async def score_soon(self, text: str, price_weight: float | None = None) -> Scores:
         """Score one text, together with those that arrive in the same two rounds of the event loop."""
@@ -304,7 +309,9 @@ class ExpertSelector:
             candidate = candidate.direct.with_prices(price_weight=routing.price_weight)
         except MildError:
             return None
-        return candidate if candidate.n_features == router.n_features else None
+        # A mix reads draws of its own.
+        is_alike = candidate.n_features == router.n_features and candidate.mix is None
+        return candidate if is_alike else None
 
     @property
     def _explore(self) -> float:
@@ -344,10 +351,15 @@ class ExpertSelector:
             return None
         if not {"json_schema", "json_object"}.isdisjoint(answer_formats(document)):
             policy = self._json_cascade
+        features = scores.features
+        if isinstance(policy, MixPolicy):
+            assert features is not None
+            policy = policy.cascade_of(features)
+            features = features[: policy.n_features]
         names = {k: configured_name(self.names[k]) for k in policy.order}
         kept_back = {expert.name for expert in self._fallbacks}
         skipped = {k for k, name in names.items() if name in missing or name in kept_back}
-        return Climb(policy, scores.features, frozenset(skipped))
+        return Climb(policy, features, frozenset(skipped))
 
     def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:
         """The decision that a request follows; None where its expert cannot serve it."""
