@@ -19,6 +19,8 @@ from mild.routers.base import BaseRouter, from_policy, unwarned
 from mild.routers.objective import LinearObjective, single_blas_thread
 from mild.routers.solver import minimise, sampled_preconditioner
 
+# By which factor a strength must be worse than another one to end the search.
+CLEARLY_WORSE = 1.02
 # Strengths that are tried for separate heads, from one at which the text hardly counts.
 HEAD_ALPHAS = (1e4, 100.0, 10.0, 1.0, 0.1, 0.01)
 
@@ -265,7 +267,7 @@ def _best_strength(
 ) -> tuple[FloatArray, float]:
     """Held-out estimates (n_samples, n_experts) at the strength of the least squared error, and it.
 
-    Strengths are tried from the largest on, until one is worse than the one before it.
+    Strengths are tried from the largest on, until one is clearly worse than the best before it.
     """
     weight = np.ones((len(targets), 1))
     if sample_weight is not None:
@@ -281,11 +283,12 @@ def _best_strength(
         for fold, part in zip(folds, parts, strict=True):
             estimates[fold.test] = part + _level_shift(targets, weight, fold.train)
         squared_error = float(np.nanmean(weight * (estimates - targets) ** 2))
-        if not is_less(squared_error, least, ESTIMATES):
+        if squared_error > CLEARLY_WORSE * least:
             break
-        best_estimates = estimates
-        best_alpha = alpha
-        least = squared_error
+        if is_less(squared_error, least, ESTIMATES):
+            best_estimates = estimates
+            best_alpha = alpha
+            least = squared_error
     return best_estimates, best_alpha
 
 
