@@ -73,8 +73,8 @@ def betting_p_values(losses: ArrayLike, limit: float, level: float = 0.1) -> Flo
     means = (0.5 + np.cumsum(x, axis=0)) / (rows + 1)
     variances = (0.25 + np.cumsum((x - means) ** 2, axis=0)) / (rows + 1)
     variances_before = np.vstack([np.full((1, x.shape[1]), 0.25), variances[:-1]])
-    best_sizes = np.sqrt(2 * math.log(1 / level) / (n * variances_before))
-    bets = np.minimum(BET * best_sizes, 0.5 / (1 - m))
+    unit_bets = np.sqrt(2 * math.log(1 / level) / (n * variances_before))
+    bets = np.minimum(BET * unit_bets, 0.5 / (1 - m))
     largest_log_wealth = np.cumsum(np.log1p(-bets * (x - m)), axis=0).max(axis=0)
     return np.exp(-np.maximum(largest_log_wealth, 0))
 

@@ -140,7 +140,7 @@ def _payoff(x: float, mean: float, square: float, low: float, high: float) -> fl
     """Factor on the capital of a bet that the mean is outside of the interval, as it was recently.
 
     It is ``1 + bet * (edge - x)``, with the edge of the interval on that side: at most 1 in expectation if
-    the mean is within. The bet is that of the largest growth for this recent mean and mean square.
+    the mean is within. The bet is about that of the largest growth for the recent mean and mean square.
     """
     if mean < low:
         edge = low

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mild.artifact import Router, load
-from mild.artifact.info import CostInfo, SharesInfo
-from mild.core.arrays import IntArray, as_python, check_strength, invalid
+from mild.artifact.info import CostInfo, RouterInfo, SharesInfo
+from mild.artifact.novelty import Novelty
+from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python, check_strength, invalid
 from mild.core.costs import cheapest_expected
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.data.splits import folds
 from mild.errors import (
@@ -28,13 +29,15 @@ from mild.metrics import expert_shares
 from mild.policies import Policy
 from mild.policies.adding import Labels, extended
 from mild.tuning.fitting import contents
-from mild.tuning.training_rows import TrainingQueryIndex, query_hashes, terms_of
+from mild.tuning.training_rows import TrainingQueryIndex, query_hashes, terms_of, training_table
 
 #: Labels from which on no warning is given, and above which a refit is as good.
-FEW, MANY = 30, 300
-# Parts of the labelled rows, each held out once, by which the gain is judged; standard errors to each side
-# in an interval of 95 %.
-FOLDS, Z = 5, 1.96
+FEW = 30
+MANY = 300
+# Parts of the labelled rows, each held out once, by which the gain is judged.
+FOLDS = 5
+# Standard errors to each side in an interval of 95 %.
+Z = 1.96
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,27 +86,45 @@ class AddedExpert:
     @property
     def sentences(self) -> list[str]:
         """What was found, in words."""
-        (mean, low, high), (gain, least, most) = self.cost, self.gain
-        certain = f"The gain is not certain; it would be at about {self.trusted_at or 0:,} labels."
-        if self.trusted or self.trusted_at is None:
-            certain = "The gain is certain." if self.trusted else "These labels show no gain."
-        found = [
-            f"{self.name}: {self.labels:,} labels, mean cost {mean:.3f} ({low:.3f} to {high:.3f}); the "
-            f"router sends it {100 * self.share:.0f} % of the queries.",
-            f"Gain over the router without it: {gain:.4f} per query ({least:.4f} to {most:.4f}, 95 %).",
-            certain,
+        cost, lowest_cost, highest_cost = self.cost
+        gain, lowest_gain, highest_gain = self.gain
+        sentences = [
+            f"{self.name}: {self.labels:,} labels, mean cost {cost:.3f} ({lowest_cost:.3f} to "
+            f"{highest_cost:.3f}); the router sends it {100 * self.share:.0f} % of the queries.",
+            f"Gain over the router without it: {gain:.4f} per query ({lowest_gain:.4f} to "
+            f"{highest_gain:.4f}, 95 %).",
+            self._trust_sentence,
         ]
         if self.by_scores:
-            found.append("It decided by scores; it now decides by expected errors and prices.")
+            sentences.append("It decided by scores; it now decides by expected errors and prices.")
         if self.labels > MANY:
-            found.append("With so many labels, tune a router on all outcomes (mild tune).")
-        return found
+            sentences.append("With so many labels, tune a router on all outcomes (mild tune).")
+        return sentences
+
+    @property
+    def _trust_sentence(self) -> str:
+        """Whether the gain can be trusted, or when it could."""
+        if self.trusted:
+            return "The gain is certain."
+        if self.trusted_at is None:
+            return "These labels show no gain."
+        return f"The gain is not certain; it would be at about {self.trusted_at:,} labels."
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild add-expert --json`` prints."""
-        names = [field.name for field in fields(self) if field.name != "router"]
-        found = {name: getattr(self, name) for name in (*names, "trusted", "sentences")}
-        return as_python({**found, "experts": self.router.expert_names}, finite=True)
+        document = {
+            "name": self.name,
+            "labels": self.labels,
+            "share": self.share,
+            "cost": self.cost,
+            "gain": self.gain,
+            "trusted_at": self.trusted_at,
+            "by_scores": self.by_scores,
+            "trusted": self.trusted,
+            "sentences": self.sentences,
+            "experts": self.router.expert_names,
+        }
+        return as_python(document, finite=True)
 
     def __repr__(self) -> str:
         return "\n".join([f"AddedExpert({self.name})", *self.sentences])
@@ -150,136 +171,72 @@ def add_expert(
     >>> added.name, added.labels, added.router.expert_names
     ('rules', 100, ['gemma3', 'smollm2', 'rules'])
     """
+    router = _checked_router(router)
+    table = training_table(table)
+    if known is not None:
+        known = training_table(known)
+    require_scores(table, "table")
+    new_expert = _new_name(router, table, name)
+    terms = _terms_with(router, new_expert, beta)
+    rows = _labelled_rows(table, known, [*router.expert_names, new_expert], price)
+    costs = terms.costs(rows.table, piece=True)[:, rows.columns]
+    in_dollars = _is_in_dollars(router, terms)
+    _check_price(rows, costs, terms, in_dollars)
+    is_known = ~np.isnan(costs[:, -1])
+    rows = rows.take(is_known)
+    costs = costs[is_known]
+    if rows.n_rows < FEW:
+        message = f"{rows.n_rows} labels of {new_expert} say little; {FEW} to {MANY} are usual."
+        warnings.warn(message, DegenerateDataWarning, stacklevel=3)
+    mean_price = float((costs - rows.errors)[:, -1].mean())
+    if in_dollars:
+        mean_price = _mean_dollars(rows, beta, terms.price_weight)
+    labels = _make_labels(router, rows, costs, mean_price, reference_table=known)
+    by_scores = router.policy.decide(labels.X[:1]).costs is None
+    estimating = router
+    if by_scores:
+        estimating = _deciding_by_prices(router, terms)
+    extension = _extend(estimating.policy, labels)
+    info = _info_with(router.info, rows, terms, labels, extension)
+    gain, gain_error = _gain(estimating.policy, labels, rows.table.groups())
+    trusted_at = None
+    if gain > 0:
+        trusted_at = math.ceil(rows.n_rows * (Z * gain_error / gain) ** 2)
+    return AddedExpert(
+        router=_router_with(estimating, rows, labels, extension, info),
+        name=new_expert,
+        labels=rows.n_rows,
+        share=extension.shares[-1],
+        cost=_normal_interval(extension.mean_costs[-1], extension.standard_error),
+        gain=_normal_interval(gain, gain_error),
+        trusted_at=trusted_at,
+        by_scores=by_scores,
+    )
+
+
+def _checked_router(router: Router | str | os.PathLike[str]) -> Router:
+    """A router to which an expert can be added, read from its folder if need be."""
     if isinstance(router, (str, os.PathLike)):
         router = load(router)
     elif not isinstance(router, Router):
         rule = f"must be a Router, or its folder; got {type(router).__name__}."
         raise invalid("router", rule)
-    if router.text is None or router.cascade is not None:
-        what = "a router of columns of numbers" if router.text is None else "a cascade"
-        remedy = "fit it again" if router.text is None else "add it to router.direct, or tune again"
-        raise UnsupportedError(f"{what} takes no new expert; {remedy}.")
+    if router.text is None:
+        raise UnsupportedError("a router of columns of numbers takes no new expert; fit it again.")
+    if router.cascade is not None:
+        raise UnsupportedError(
+            "a cascade takes no new expert; add it to router.direct, or tune again."
+        )
     if router.mix is not None:
         raise UnsupportedError(
             "a router that mixes two settings takes no new expert; tune again with the expert in the table."
         )
-    table, known = (
-        one if isinstance(one, OutcomeTable | None) else read_outcomes(one, part="train")
-        for one in (table, known)
-    )
-    require_scores(table, "table")
-    new = _new_name(router, table, name)
-    names, info = [*router.expert_names, new], router.info
-    terms = terms_of(router) or CostTerms()
-    betas = {**{one: (terms.beta or {}).get(one, 0.0) for one in names}, new: beta}
-    terms = replace(
-        terms, beta=betas if any(betas.values()) else None, price_weight=info.price_weight
-    )
-    own = _labelled(table, known, names)
-    # The table sorts its experts; below, the new one comes last, as in the router.
-    columns = [own.expert_names.index(one) for one in names]
-    if price is not None:
-        own.prices[:, columns[-1]] = check_strength("price", price)
-    costs = terms.costs(own, piece=True)[:, columns]
-    in_dollars = info.price_head == "dollars" or bool(
-        terms.price_weight and not (info.cost and info.cost.has_other_prices)
-    )
-    lacking = np.isnan(costs[:, -1])
-    if lacking.all() or (in_dollars and np.isnan(own.prices[:, columns[-1]]).all()):
-        rule = f"must be known: the table has no {terms.measured or 'price'} of {new}, which the router"
-        raise invalid(
-            "price", f"{rule} weighs; add cost__{new} or latency_ms__{new}, or give price."
-        )
-    own, costs = own.take(~lacking), costs[~lacking]
-    if own.rows < FEW:
-        few = f"{own.rows} labels of {new} say little; {FEW} to {MANY} are usual."
-        warnings.warn(few, DegenerateDataWarning, stacklevel=3)
-    errors = 1 - own.scores[:, columns]
-    paid = float((costs - errors)[:, -1].mean())
-    if in_dollars:
-        paid = float(np.nanmean(own.prices[:, columns[-1]])) + beta / (
-            terms.price_weight or math.inf
-        )
-    step = router.text
-    labels = Labels(
-        step.vectorize(contents(own, step)),
-        step.vectorize(contents(own if known is None else known, step)),
-        errors[:, :-1],
-        costs[:, :-1],
-        errors[:, -1],
-        costs[:, -1],
-        paid,
-    )
-    by_scores = router.policy.decide(labels.X[:1]).costs is None
-    if by_scores and not router.has_prices:
-        rule = "this router learned which expert is best, not what each costs; fit one that does"
-        raise UnsupportedError(f"{rule} (mild fit --router priced), and add the expert to it.")
-    if by_scores:
-        router = router.with_prices(price_weight=terms.price_weight or 0.0)
-    policy, deviation = extended(router.policy, labels)
-    expected_means = policy.expected_costs(labels.reference).mean(axis=0)
-    constant = int(cheapest_expected(expected_means[None], policy.ranks)[0])
-    expected = expected_means.tolist()
-    shares = expert_shares(policy.predict(labels.reference), len(names)).tolist()
-    novelty = router.novelty
-    if novelty is not None:
-        column = [expected[-1]] if len(novelty.means) == 1 else [labels.errors.mean(), paid]
-        novelty = replace(novelty, means=np.column_stack([novelty.means, column]))
-    index, before = TrainingQueryIndex.of(own), TrainingQueryIndex.by(router)
-    index = index if before is None else index + before
-    added = replace(
-        router,
-        policy=policy,
-        expert_names=names,
-        query_hashes=index.hashes,
-        novelty=novelty,
-        calibration=None,
-        info=replace(
-            info,
-            cost=info.cost and CostInfo(terms.formula(own), **terms.as_dict()),
-            constant=names[constant],
-            mean_scores={**(info.mean_scores or {}), new: float(1 - labels.errors.mean())},
-            shares=SharesInfo(len(labels.reference), dict(zip(names, shares, strict=True))),
-            standard_errors={**(info.standard_errors or {}), new: deviation},
-            hashes_complete=index.complete,
-            target=None,
-            frontier=None,
-            verdict=None,
-            calibration=None,
-        ),
-    )
-    gain, spread = _gain(router.policy, labels, own.groups())
-    return AddedExpert(
-        router=added,
-        name=new,
-        labels=own.rows,
-        share=shares[-1],
-        cost=(expected[-1], expected[-1] - Z * deviation, expected[-1] + Z * deviation),
-        gain=(gain, gain - Z * spread, gain + Z * spread),
-        trusted_at=None if gain <= 0 else math.ceil(own.rows * (Z * spread / gain) ** 2),
-        by_scores=by_scores,
-    )
-
-
-def _gain(policy: Policy, labels: Labels, groups: IntArray) -> tuple[float, float]:
-    """Mean gain of the new expert on labelled rows that are held out, and its standard error."""
-    count = len(np.unique(groups))
-    if count < 2:
-        return 0.0, math.inf
-    asked, every = np.zeros(len(groups), bool), np.arange(len(groups))
-    for train, test in folds(groups, min(FOLDS, count)):
-        larger, _ = extended(policy, labels.take(train))
-        asked[test] = larger.predict(labels.X[test]) == policy.n_experts
-    before = policy.predict(labels.X)
-    paid = labels.known_costs[every, before]
-    paid = np.where(np.isnan(paid), policy.expected_costs(labels.X)[every, before], paid)
-    gains = asked * (paid - labels.costs)
-    return float(gains.mean()), float(gains.std(ddof=1) / math.sqrt(len(gains)))
+    return router
 
 
 def _new_name(router: Router, table: OutcomeTable, name: str | None) -> str:
     """The name of the new expert, which the table must have and the router must not."""
-    others = [one for one in table.expert_names if one not in router.expert_names]
+    others = [expert for expert in table.expert_names if expert not in router.expert_names]
     if name is None and len(others) == 1:
         return others[0]
     if name in router.expert_names:
@@ -290,20 +247,258 @@ def _new_name(router: Router, table: OutcomeTable, name: str | None) -> str:
     return name
 
 
-def _labelled(table: OutcomeTable, known: OutcomeTable | None, names: list[str]) -> Any:
+def _terms_with(router: Router, new_expert: str, beta: float) -> CostTerms:
+    """Terms of the router's cost, with what asking the new expert costs."""
+    terms = terms_of(router) or CostTerms()
+    known_betas = terms.beta or {}
+    betas = {expert: known_betas.get(expert, 0.0) for expert in router.expert_names}
+    betas[new_expert] = beta
+    if not any(betas.values()):
+        return replace(terms, beta=None, price_weight=router.info.price_weight)
+    return replace(terms, beta=betas, price_weight=router.info.price_weight)
+
+
+def _is_in_dollars(router: Router, terms: CostTerms) -> bool:
+    """Whether the price of an expert is in dollars; otherwise it is in wrong answers."""
+    if router.info.price_head == "dollars":
+        return True
+    if not terms.price_weight:
+        return False
+    cost = router.info.cost
+    return cost is None or not cost.has_other_prices
+
+
+@dataclass(frozen=True, eq=False)
+class _LabelledRows:
+    """Rows with a score of the new expert, which is the last column of each array."""
+
+    table: OutcomeTable  # the rows; its experts are sorted by name
+    expert_names: list[str]  # in the order of the router
+    errors: FloatArray  # (n, n_experts)
+    prices: FloatArray  # (n, n_experts) dollars
+
+    @property
+    def n_rows(self) -> int:
+        """Number of labels."""
+        return self.table.rows
+
+    @property
+    def columns(self) -> list[int]:
+        """Column of the table for each expert."""
+        return [self.table.expert_names.index(name) for name in self.expert_names]
+
+    def take(self, rows: BoolArray) -> _LabelledRows:
+        """Some of the rows."""
+        return replace(
+            self,
+            table=self.table.take(rows),
+            errors=self.errors[rows],
+            prices=self.prices[rows],
+        )
+
+
+def _labelled_rows(
+    table: OutcomeTable,
+    known: OutcomeTable | None,
+    expert_names: list[str],
+    price: float | None,
+) -> _LabelledRows:
     """Rows with a score of the last expert, with the outcomes of the others; see ``add_expert``."""
-    own = table.take(~np.isnan(table.outcomes_of(names[-1:])[0][:, 0]))
-    if own.rows == 0:
+    new_expert = expert_names[-1]
+    new_scores = table.outcomes_of([new_expert])[0][:, 0]
+    labelled = table.take(~np.isnan(new_scores))
+    if labelled.rows == 0:
         rule = (
-            f"must have graded answers of {names[-1]}; it has none. Grade {FEW} to {MANY} of them."
+            f"must have graded answers of {new_expert}; it has none. Grade {FEW} to {MANY} of them."
         )
         raise InvalidInputError(f"the table {rule}", parameter="table", code="no_labels")
-    outcomes = own.outcomes_of(names)
+    scores, prices, latencies = labelled.outcomes_of(expert_names)
     if known is not None:
-        where = {key: row for row, key in enumerate(query_hashes(known).tolist())}
-        found = np.array([where.get(key, -1) for key in query_hashes(own).tolist()])
-        for mine, theirs in zip(outcomes, known.outcomes_of(names), strict=True):
-            lacking = np.isnan(mine) & (found >= 0)[:, None]
-            mine[lacking] = theirs[found][lacking]
-    scores, prices, latencies = outcomes
-    return replace(own, expert_names=names, scores=scores, prices=prices, latencies=latencies)
+        known_row = _row_of_query(labelled, known)
+        known_scores, known_prices, known_latencies = known.outcomes_of(expert_names)
+        scores = _filled(scores, known_scores, known_row)
+        prices = _filled(prices, known_prices, known_row)
+        latencies = _filled(latencies, known_latencies, known_row)
+    if price is not None:
+        prices[:, -1] = check_strength("price", price)
+    complete = replace(
+        labelled, expert_names=expert_names, scores=scores, prices=prices, latencies=latencies
+    )
+    return _LabelledRows(complete, expert_names, 1 - scores, prices)
+
+
+def _row_of_query(table: OutcomeTable, known: OutcomeTable) -> IntArray:
+    """Row (n,) of another table that has the query of each row; -1 if none has."""
+    row_of_hash = {query: row for row, query in enumerate(query_hashes(known).tolist())}
+    rows = [row_of_hash.get(query, -1) for query in query_hashes(table).tolist()]
+    return np.array(rows)
+
+
+def _filled(outcomes: FloatArray, known: FloatArray, known_row: IntArray) -> FloatArray:
+    """Outcomes (n, n_experts), those that are lacking from the rows of a known table."""
+    has_known_row = (known_row >= 0)[:, None]
+    return np.where(np.isnan(outcomes) & has_known_row, known[known_row], outcomes)
+
+
+def _check_price(
+    rows: _LabelledRows, costs: FloatArray, terms: CostTerms, in_dollars: bool
+) -> None:
+    """Refuse rows in which what the new expert costs is never known."""
+    has_cost = not np.isnan(costs[:, -1]).all()
+    has_dollars = not np.isnan(rows.prices[:, -1]).all()
+    if has_cost and (has_dollars or not in_dollars):
+        return
+    new_expert = rows.expert_names[-1]
+    lacking = (
+        f"the table has no {terms.measured or 'price'} of {new_expert}, which the router weighs"
+    )
+    remedy = f"add cost__{new_expert} or latency_ms__{new_expert}, or give price"
+    raise invalid("price", f"must be known: {lacking}; {remedy}.")
+
+
+def _mean_dollars(rows: _LabelledRows, beta: float, price_weight: float | None) -> float:
+    """Mean dollars of the new expert, and what asking it costs beside them, in dollars."""
+    mean_dollars = float(np.nanmean(rows.prices[:, -1]))
+    if not price_weight:
+        return mean_dollars
+    return mean_dollars + beta / price_weight
+
+
+def _make_labels(
+    router: Router,
+    rows: _LabelledRows,
+    costs: FloatArray,
+    mean_price: float,
+    reference_table: OutcomeTable | None,
+) -> Labels:
+    """What is known of the new expert, with features; means are over the reference table, or the rows."""
+    assert router.text is not None
+    if reference_table is None:
+        reference_table = rows.table
+    return Labels(
+        X=router.text.vectorize(contents(rows.table, router.text)),
+        reference=router.text.vectorize(contents(reference_table, router.text)),
+        known_errors=rows.errors[:, :-1],
+        known_costs=costs[:, :-1],
+        errors=rows.errors[:, -1],
+        costs=costs[:, -1],
+        price=mean_price,
+    )
+
+
+def _deciding_by_prices(router: Router, terms: CostTerms) -> Router:
+    """A router that decides by scores as one that decides by expected errors and prices."""
+    if not router.has_prices:
+        rule = "this router learned which expert is best, not what each costs; fit one that does"
+        raise UnsupportedError(f"{rule} (mild fit --router priced), and add the expert to it.")
+    return router.with_prices(price_weight=terms.price_weight or 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Extension:
+    """A policy with the new expert, and what it does on the reference rows."""
+
+    policy: Policy
+    standard_error: float  # of the new expert's mean cost
+    mean_costs: list[float]  # expected of each expert
+    shares: list[float]  # of the rows that each expert gets
+    constant: int  # the expert of least mean cost
+
+
+def _extend(policy: Policy, labels: Labels) -> _Extension:
+    """Add the new expert to a policy."""
+    larger, standard_error = extended(policy, labels)
+    mean_costs = larger.expected_costs(labels.reference).mean(axis=0)
+    shares = expert_shares(larger.predict(labels.reference), larger.n_experts)
+    return _Extension(
+        policy=larger,
+        standard_error=standard_error,
+        mean_costs=mean_costs.tolist(),
+        shares=shares.tolist(),
+        constant=int(cheapest_expected(mean_costs[None], larger.ranks)[0]),
+    )
+
+
+def _info_with(
+    info: RouterInfo,
+    rows: _LabelledRows,
+    terms: CostTerms,
+    labels: Labels,
+    extension: _Extension,
+) -> RouterInfo:
+    """What is recorded about the router, with the new expert and without what holds for the others only."""
+    names = rows.expert_names
+    new_expert = names[-1]
+    new_score = float(1 - labels.errors.mean())
+    cost = info.cost
+    if cost is not None:
+        cost = CostInfo(terms.formula(rows.table), **terms.as_dict())
+    return replace(
+        info,
+        cost=cost,
+        constant=names[extension.constant],
+        mean_scores={**(info.mean_scores or {}), new_expert: new_score},
+        shares=SharesInfo(len(labels.reference), dict(zip(names, extension.shares, strict=True))),
+        standard_errors={**(info.standard_errors or {}), new_expert: extension.standard_error},
+        target=None,
+        frontier=None,
+        verdict=None,
+        calibration=None,
+    )
+
+
+def _router_with(
+    router: Router,
+    rows: _LabelledRows,
+    labels: Labels,
+    extension: _Extension,
+    info: RouterInfo,
+) -> Router:
+    """The router with the new expert."""
+    index = TrainingQueryIndex.of(rows.table)
+    index_before = TrainingQueryIndex.by(router)
+    if index_before is not None:
+        index = index + index_before
+    novelty = router.novelty
+    if novelty is not None:
+        novelty = _novelty_with(novelty, labels, extension)
+    return replace(
+        router,
+        policy=extension.policy,
+        expert_names=rows.expert_names,
+        query_hashes=index.hashes,
+        novelty=novelty,
+        calibration=None,
+        info=replace(info, hashes_complete=index.complete),
+    )
+
+
+def _novelty_with(novelty: Novelty, labels: Labels, extension: _Extension) -> Novelty:
+    """The novelty of inputs, with the means of the new expert."""
+    new_means = [labels.errors.mean(), labels.price]
+    if len(novelty.means) == 1:
+        new_means = [extension.mean_costs[-1]]
+    return replace(novelty, means=np.column_stack([novelty.means, new_means]))
+
+
+def _normal_interval(estimate: float, standard_error: float) -> tuple[float, float, float]:
+    """An estimate and its 95 % interval."""
+    return estimate, estimate - Z * standard_error, estimate + Z * standard_error
+
+
+def _gain(policy: Policy, labels: Labels, groups: IntArray) -> tuple[float, float]:
+    """Mean gain of the new expert on labelled rows that are held out, and its standard error."""
+    n_groups = len(np.unique(groups))
+    if n_groups < 2:
+        return 0.0, math.inf
+    asks_new_expert = np.zeros(len(groups), bool)
+    for train, test in folds(groups, min(FOLDS, n_groups)):
+        larger, _ = extended(policy, labels.take(train))
+        asks_new_expert[test] = larger.predict(labels.X[test]) == policy.n_experts
+    rows = np.arange(len(groups))
+    chosen_before = policy.predict(labels.X)
+    known_costs = labels.known_costs[rows, chosen_before]
+    expected_costs = policy.expected_costs(labels.X)[rows, chosen_before]
+    costs_before = np.where(np.isnan(known_costs), expected_costs, known_costs)
+    gains = asks_new_expert * (costs_before - labels.costs)
+    return float(gains.mean()), float(gains.std(ddof=1) / math.sqrt(len(gains)))

@@ -9,7 +9,6 @@ from typing import Any
 
 from mild.artifact import Router
 from mild.core.arrays import invalid
-from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import DegenerateDataWarning, check_arguments
 from mild.features import TextFeatures
@@ -23,6 +22,7 @@ from mild.tuning.fitting import (
     table_step,
 )
 from mild.tuning.tasks import Progress, Task, check_rows, make_task
+from mild.tuning.training_rows import training_table
 
 
 @check_arguments
@@ -94,14 +94,20 @@ class FittedData:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild fit --json`` prints about the router."""
-        router, estimator = self.router, self.router.info.estimator
+        router = self.router
+        estimator = None
+        if router.info.estimator is not None:
+            estimator = router.info.estimator.as_dict()
+        text = None
+        if router.text is not None:
+            text = router.text.kind
         return {
             "kind": router.policy.kind,
-            "estimator": None if estimator is None else estimator.as_dict(),
+            "estimator": estimator,
             "n_features": router.n_features,
             "margins": router.margins,
             "notes": self.notes,
-            "text": None if router.text is None else router.text.kind,
+            "text": text,
             "cost": self.task.cost,
         }
 
@@ -119,7 +125,7 @@ def fit_data(
 
     unfitted = clone(unfitted)
     name = type(unfitted).__name__
-    table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
+    table = training_table(data)
     if table.given_costs is not None and name == "PricedRouter":
         rule = "PricedRouter learns from prices, and this is a table of numbers"
         raise invalid("router", f"must fit the table; {rule}.")

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mild.artifact import Router
 from mild.artifact import save as save_router
 from mild.artifact.router import in_order_of
 from mild.artifact.sources import source_of
 from mild.core.arrays import invalid
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms
 from mild.errors import check_arguments
 from mild.features import TextFeatures
 from mild.tuning.fitting import Fitted, router_of, table_features
 from mild.tuning.tasks import make_task
+from mild.tuning.training_rows import training_table
 
 
 @check_arguments
@@ -72,25 +74,39 @@ def save(
     ['gemma3', 'rules', 'smollm2']
     """
     terms = CostTerms(beta, price_weight, latency_weight)
-    options: dict[str, Any] = {
-        "expert_names": expert_names,
-        "feature_names": feature_names,
-        "data": data,
-        "text": text,
-        "notes": notes,
-        "overwrite": overwrite,
-        "query_hashes": query_hashes,
-    }
     if table is None:
-        if terms.stated:
-            name = next(key for key, value in terms.as_dict().items() if value is not None)
-            raise invalid(
-                name, "is a term of the cost of a table; pass the table as well (table=)."
-            )
-        return save_router(router, folder, **options)
-    table = table if isinstance(table, OutcomeTable) else read_outcomes(table, part="train")
+        _refuse_terms(terms)
+    else:
+        router = _with_table(router, training_table(table), terms, text)
+    return save_router(
+        router,
+        folder,
+        expert_names=expert_names,
+        feature_names=feature_names,
+        data=data,
+        text=text,
+        notes=notes,
+        overwrite=overwrite,
+        query_hashes=query_hashes,
+    )
+
+
+def _refuse_terms(terms: CostTerms) -> None:
+    """Refuse terms of a cost without the table that they belong to."""
+    for name, value in terms.as_dict().items():
+        if value is not None:
+            rule = "is a term of the cost of a table; pass the table as well (table=)."
+            raise invalid(name, rule)
+
+
+def _with_table(
+    router: Any, table: OutcomeTable, terms: CostTerms, text: TextFeatures | None
+) -> Router:
+    """The router with what is known of the table that it was fitted on."""
     source = source_of(router)
-    step = source.text if text is None else text
+    step = text
+    if step is None:
+        step = source.text
     if step is None and table.given_costs is None:
         rule = (
             "must be a table of numbers, because the router was fitted on numbers; or leave it out."
@@ -103,4 +119,4 @@ def save(
         source = in_order_of(source, table.expert_names)
     task = make_task(table, terms)
     fitted = Fitted(source, step, table_features(task.table, step))
-    return save_router(router_of(fitted, task), folder, **options)
+    return router_of(fitted, task)

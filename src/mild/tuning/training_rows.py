@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mild.artifact import Router, fingerprint
 from mild.core.arrays import BoolArray, FloatArray
-from mild.data import OutcomeTable
+from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, counted, listed
 
@@ -22,16 +22,27 @@ MAX_HASHES = 100_000
 FEW_PERCENT = 5
 
 
+def training_table(source: Any) -> OutcomeTable:
+    """A table to learn from: as it is, or the training rows of what ``mild.read_outcomes`` takes."""
+    if isinstance(source, OutcomeTable):
+        return source
+    return read_outcomes(source, part="train")
+
+
 def terms_of(router: Router) -> CostTerms | None:
     """Terms of the cost that a saved router was fitted with; None if they are not recorded."""
     cost = router.info.cost
-    return None if cost is None else CostTerms(cost.beta, cost.price_weight, cost.latency_weight)
+    if cost is None:
+        return None
+    return CostTerms(cost.beta, cost.price_weight, cost.latency_weight)
 
 
 def constant_at_fit(router: Router) -> int | None:
     """The expert of least mean loss when a saved router was fitted; None if it is not recorded."""
     name = router.info.constant
-    return router.expert_names.index(name) if name in router.expert_names else None
+    if name not in router.expert_names:
+        return None
+    return router.expert_names.index(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +69,8 @@ class TrainingQueryIndex:
 
     def __add__(self, other: TrainingQueryIndex) -> TrainingQueryIndex:
         hashes = np.union1d(self.hashes, other.hashes)
-        whole = self.complete and other.complete and hashes.size <= MAX_HASHES
-        return TrainingQueryIndex(hashes[:MAX_HASHES], whole)
+        complete = self.complete and other.complete and hashes.size <= MAX_HASHES
+        return TrainingQueryIndex(hashes[:MAX_HASHES], complete)
 
     @classmethod
     def by(cls, router: Router) -> TrainingQueryIndex | None:
@@ -74,10 +85,10 @@ class TrainingQueryIndex:
 
     def overlap(self, table: OutcomeTable) -> dict[str, int]:
         """How many of a table's queries were trained on, of those that could be checked."""
-        asked = query_hashes(table)
+        checked = query_hashes(table)
         if not self.complete and self.hashes.size:
-            asked = asked[asked <= self.hashes[-1]]
-        return {"queries": int(np.isin(asked, self.hashes).sum()), "checked": asked.size}
+            checked = checked[checked <= self.hashes[-1]]
+        return {"queries": int(np.isin(checked, self.hashes).sum()), "checked": checked.size}
 
 
 def query_hashes(table: OutcomeTable) -> NDArray[np.uint64]:
@@ -125,22 +136,33 @@ def without_seen(router: Router, table: OutcomeTable) -> tuple[OutcomeTable, str
     index = TrainingQueryIndex.by(router)
     if index is None:
         return table, None
-    found = index.overlap(table)
-    count, checked = found["queries"], found["checked"]
-    if not 0 < 100 * count < FEW_PERCENT * checked:
+    overlap = index.overlap(table)
+    n_seen = overlap["queries"]
+    n_checked = overlap["checked"]
+    if not 0 < 100 * n_seen < FEW_PERCENT * n_checked:
         return table, None
-    rest = replace(table.take(~index.seen(table)), findings=table.findings)
-    verb, share = "is" if count == 1 else "are", f"{100 * count / checked:.2g} %"
-    sentence = (
-        f"{counted(count, 'row')} ({share}) {verb} left out because the query was in the training data; "
-        f"keep_seen=True, or --keep-seen, keeps {'it' if count == 1 else 'them'}."
-    )
-    if checked < table.rows:
+    unseen = replace(table.take(~index.seen(table)), findings=table.findings)
+    sentence = _left_out_sentence(n_seen, n_checked)
+    if n_checked < table.rows:
         sentence += (
-            f" {table.rows - checked:,} other rows could not be checked: of a large training table only "
+            f" {table.rows - n_checked:,} other rows could not be checked: of a large training table only "
             f"{index.hashes.size:,} hashes of queries are kept."
         )
-    return rest, sentence
+    return unseen, sentence
+
+
+def _left_out_sentence(n_seen: int, n_checked: int) -> str:
+    """Which rows are left out because they were trained on, and how to keep them."""
+    verb = "are"
+    pronoun = "them"
+    if n_seen == 1:
+        verb = "is"
+        pronoun = "it"
+    share = f"{100 * n_seen / n_checked:.2g} %"
+    return (
+        f"{counted(n_seen, 'row')} ({share}) {verb} left out because the query was in the training data; "
+        f"keep_seen=True, or --keep-seen, keeps {pronoun}."
+    )
 
 
 def training_overlap(
@@ -150,13 +172,13 @@ def training_overlap(
 
     ``table`` has all rows, ``left_out`` of which are not in ``X`` because the router was trained on them.
     """
-    parts = (router.info.data, router.info.table)
-    fitted_on = [part.fingerprint for part in parts if part is not None]
-    index = TrainingQueryIndex.by(router)
-    same = fingerprint(X, costs) in fitted_on or (
-        table is not None and table.fingerprint() in fitted_on
-    )
+    sources = (router.info.data, router.info.table)
+    fitted_on = [source.fingerprint for source in sources if source is not None]
+    is_same = fingerprint(X, costs) in fitted_on
     seen = None
-    if table is not None and index is not None:
-        seen = {**index.overlap(table), "left_out": left_out}
-    return {"same_data_as_fit": same, "seen_in_fit": seen}
+    if table is not None:
+        is_same = is_same or table.fingerprint() in fitted_on
+        index = TrainingQueryIndex.by(router)
+        if index is not None:
+            seen = {**index.overlap(table), "left_out": left_out}
+    return {"same_data_as_fit": is_same, "seen_in_fit": seen}
