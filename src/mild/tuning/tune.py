@@ -432,7 +432,9 @@ class TuneResult:
             if self.verdict.estimate >= 0:
                 why = "its mean cost on held-out rows is not lower; "
                 why += "search=RouterCV(constant_if_better=False) keeps it"
-            found.append(f"* is not used ({why}): the router decides as {self.decides_as}.")
+            found.append(
+                f"The best candidate is not used ({why}): the router decides as {self.decides_as}."
+            )
         if self.cascade is not None:
             found += self.cascade.sentences
         unused = (self.prices_unused, self.answers_unused)
