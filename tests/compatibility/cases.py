@@ -486,7 +486,7 @@ REFUSED: dict[str, tuple[list[Any], list[str]]] = {
         ["exists", "--overwrite"],
     ),
     "unknown_family": ([*_TUNE, "--families", "liner"], ["--families", "'liner'", "linear"]),
-    "one_call": ([*_TUNE, "--cascade", 1], ["--cascade must be", "got 1"]),
+    "one_call": ([*_TUNE, "--cascade", 1], ["--cascade must be", "got '1'"]),
     "unknown_group": (
         ["compare", "tables/log.csv", "--group", "topic", *_QUICK],
         ["topic", "subject"],

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import mild
+from answer_table_cases import answer_columns
 from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
@@ -209,9 +210,13 @@ def test_bad_input_is_refused_with_a_code(columns, cascade):
 
 
 def test_a_number_is_the_most_calls_of_a_cascade():
-    found = mild.tune(table_of(), keep_quality=0.97, cascade=2, **QUICK)
-    assert found.cascade.used
-    assert len(found.cascade.steps) == 2
+    table = mild.read_outcomes(pa.table(answer_columns()))
+    n_calls = {}
+    for cascade in (True, 3, 2):
+        found = mild.tune(table, keep_quality=0.98, cascade=cascade, **QUICK)
+        assert found.cascade.used
+        n_calls[cascade] = sum(len(step) for step in found.router.policy.steps)
+    assert n_calls == {True: 3, 3: 3, 2: 2}
 
 
 def test_one_expert_and_answers_that_never_agree_are_refused():
