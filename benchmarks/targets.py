@@ -107,10 +107,7 @@ def point_draw(file: Path, draw: int) -> list[dict[str, Any]]:
         train,
         keep_quality=0.95,
         target_probability=PROBABILITY,
-        families="linear",
-        alphas=[0.01],
-        margin_factors=[1.0],
-        n_jobs=1,
+        search=mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], n_jobs=1),
     )
     solved, router = found.target, found.router
     assert solved is not None

@@ -31,10 +31,10 @@ train.describe()
 # ## The search
 #
 # The loss of an answer is its error plus `price_weight` times its price in dollars: an error is
-# worth two cents here. Leave out `families`, `alphas` and `cv` for the
-# usual, longer search.
+# worth two cents here. Leave out `search` for the usual, longer search.
 
-found = mild.tune(train, price_weight=50, families="linear", alphas=[0.01], cv=3, n_jobs=1)
+search = mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)
+found = mild.tune(train, price_weight=50, search=search)
 found
 
 # %%

@@ -52,8 +52,8 @@ train.describe()
 #
 # With `cascade=True`, the search considers cascades beside routers that ask one expert.
 
-options = {"families": "linear", "alphas": [0.01], "cv": 3, "n_jobs": 1}
-found = mild.tune(train, keep_quality=0.99, cascade=True, **options)
+search = mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)  # a fast example
+found = mild.tune(train, keep_quality=0.99, cascade=True, search=search)
 found
 
 # %%

@@ -17,7 +17,8 @@ import mild
 from mild.data.datasets import load_outcomes
 
 train, test = load_outcomes().split(test_size=0.3, random_state=0)
-found = mild.tune(train, max_dollars=0.6, families="linear", alphas=[0.01], cv=3, n_jobs=1)
+search = mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)  # a fast example
+found = mild.tune(train, max_dollars=0.6, search=search)
 found.verdict
 
 # %%

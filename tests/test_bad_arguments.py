@@ -16,7 +16,7 @@ from mild.errors import MildError
 X = np.random.default_rng(0).normal(size=(60, 2))
 COSTS = np.stack([X[:, 0] > 0, X[:, 0] < 0], axis=1).astype(float)
 NUMBERS = OutcomeTable.from_arrays(X, COSTS, expert_names=["a", "b"])
-LINEAR = {"families": "linear", "alphas": [0.01], "cv": 3, "n_jobs": 1}
+LINEAR = {"search": mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)}
 METHODS = {"methods": "tdef", "n_splits": 2, "n_jobs": 1}
 
 
@@ -83,7 +83,7 @@ def test_fit_refuses(table, options, code):
 
 @pytest.mark.parametrize("cv", ["a", 2.5])
 def test_tune_takes_a_number_of_folds(table, cv):
-    assert code_of(mild.tune, table, **LINEAR | {"cv": cv}) == "invalid_cv"
+    assert code_of(mild.tune, table, search=mild.RouterCV(cv=cv)) == "invalid_cv"
 
 
 @pytest.mark.parametrize("call", [mild.fit, mild.tune])

@@ -13,6 +13,7 @@ import mild
 from mild.data.datasets import load_outcomes
 from mild.metrics.outcomes import Outcomes, ranks_in
 from mild.routers.objective import LABEL_LOSSES
+from mild.routers.search import RouterCV
 from outcome_cases import FILLER, TOPICS
 
 # Neither in the order of their names nor of their scores.
@@ -123,7 +124,8 @@ def test_the_oracle_takes_the_lower_price_then_the_higher_mean_score_then_the_na
 def test_a_search_is_the_same(target):
     order = ORDERS["shuffled"]
     table, moved = read(TABLES["priced"]), read(TABLES["priced"], order)
-    options = {"cv": 2, "alphas": [0.1], "n_jobs": 1, "cascade": True, **target}
+    search = RouterCV(cv=2, alphas=[0.1], n_jobs=1)
+    options = {"search": search, "cascade": True, **target}
     found, other = mild.tune(table, **options), mild.tune(moved, **options)
     assert timeless(found.as_dict()) == timeless(other.as_dict())
     new = read(columns(80, prices=True, seed=7))

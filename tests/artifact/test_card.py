@@ -31,8 +31,8 @@ def simple_router(names=("a", "b"), **fields):
 @pytest.fixture(scope="module")
 def found():
     table = load_outcomes().take(range(300))
-    options = {"families": "linear", "alphas": [0.01], "cv": 3, "n_jobs": 1}
-    return mild.tune(table, keep_quality=0.95, **options)
+    search = mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)
+    return mild.tune(table, keep_quality=0.95, search=search)
 
 
 def test_a_card_says_what_a_tuned_router_records(found):

@@ -63,9 +63,9 @@ def test_what_a_router_does_not_use_is_not_listed(table):
 
 
 def test_a_search_lists_what_it_was_told_and_what_it_found_once_each(table):
-    found = mild.tune(
-        table, cv=2, alphas=[0.01], margin_factors=[1.0], rewards="contrast", families="linear"
-    )
+    linear = mild.LinearRouter(rewards="contrast")
+    search = mild.RouterCV(linear, cv=2, alphas=[0.01], margin_factors=[1.0], families="linear")
+    found = mild.tune(table, search=search)
     facts = found.router.facts
     assert facts["best params"].startswith("alpha 0.01, margins")
     assert facts["rewards"] == "contrast"

@@ -145,14 +145,14 @@ def test_a_point_of_a_list_is_indented(monkeypatch):
 
 
 def test_an_error_names_the_option_of_its_parameter():
-    def verb(cv: int = 5, query: str = "", price_weight: float = 0.0) -> None:
-        if cv < 2:
-            raise InvalidInputError(parameter="n_folds", rule=f"must be at least 2; got {cv}.")
+    def verb(jobs: int = 1, query: str = "", price_weight: float = 0.0) -> None:
+        if jobs == 0:
+            raise InvalidInputError(parameter="n_jobs", rule=f"must not be 0; got {jobs}.")
         if query:
             raise DataFileError(parameter="query", rule="must name columns.", place="log.csv: ")
         raise InvalidInputError(parameter="price_weight", rule="must be finite.")
 
-    assert invoke(verb, "--cv", "1").stderr == "error: --cv must be at least 2; got 1.\n"
+    assert invoke(verb, "--jobs", "0").stderr == "error: --jobs must not be 0; got 0.\n"
     assert invoke(verb, "--query", "q").stderr == "error: log.csv: --query must name columns.\n"
     assert invoke(verb).stderr == "error: --price-weight must be finite.\n"
 

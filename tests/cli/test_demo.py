@@ -8,7 +8,7 @@ from mild.artifact import load
 from mild.cli import demo as module
 
 # A search of a second in place of one of half a minute.
-QUICK = ("--price-weight", "0.1", "--families", "regression", "--cv", "2", "--alphas", "0.1")
+QUICK = ("--price-weight", "0.1", "--families", "regression")
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from mild.cli.app import build_app
 from mild.cli.function_help import find_parameter, load_function
 
 # Options whose form on the command line is not that of the parameter: EXPERT=COST, numbers with commas,
-# JSON, a file in place of its content, a flag for one value of a parameter, a field in place of columns.
+# JSON, a file in place of its content, a number in place of True, a field in place of columns.
 OWN_FORM = {
-    "--alphas", "--answers", "--beta", "--comparison", "--features", "--margin-factors", "--margins",
-    "--paper-grid", "--query", "--rollback", "--vectors",
+    "--answers", "--beta", "--cascade", "--comparison", "--features", "--margins", "--query", "--rollback",
+    "--vectors",
 }  # fmt: skip
 # Every command has these: they concern files, not the function.
 OF_THE_COMMAND = {"--out", "--overwrite", "--dry-run", "--router", "--ledger", "--feedback"}
@@ -62,8 +62,7 @@ def test_no_option_repeats_the_default_or_the_help_of_its_parameter(name):
     for option, text, _ in function_options(command):
         if option.opts[0] in OF_THE_COMMAND:
             continue
-        if option.opts[0] != "--paper-grid":
-            assert option.default is None, option.opts
+        assert option.default is None, option.opts
         if option.help:
             assert option.opts[0] in OWN_FORM, option.opts
         else:

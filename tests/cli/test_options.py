@@ -47,8 +47,6 @@ def test_help_lists_few_options_first_and_the_rest_under_headings(mild):
     assert [part.splitlines()[0] for part in others] == [
         "Targets:",
         "Search:",
-        "Router:",
-        "Execution:",
         "Reading the table:",
     ]
 
@@ -58,19 +56,14 @@ def test_an_unknown_engine_is_named():
         EngineOptions("rya").check()
 
 
-@pytest.mark.parametrize("verb", ["tune", "compare"])
-def test_an_address_is_for_ray(mild, logs, verb):
-    words = ["--out", logs.folder / "never"] if verb == "tune" else []
-    done = mild(verb, logs.log, *words, "--address", "127.0.0.1:1")
+def test_an_address_is_for_ray(mild, logs):
+    done = mild("compare", logs.log, "--address", "127.0.0.1:1")
     assert done.code == 1
     assert "--address is for --engine ray" in done.err
 
 
-@pytest.mark.parametrize("verb", ["tune", "compare"])
-def test_an_address_that_does_not_answer_is_refused(mild, logs, verb):
+def test_an_address_that_does_not_answer_is_refused(mild, logs):
     pytest.importorskip("ray", reason="ray is not installed")
-    words = ["--out", logs.folder / "never"] if verb == "tune" else []
-    done = mild(verb, logs.log, *words, "--engine", "ray", "--address", "127.0.0.1:1")
+    done = mild("compare", logs.log, "--engine", "ray", "--address", "127.0.0.1:1")
     assert done.code == 1
     assert "no Ray cluster answers at 127.0.0.1:1" in done.err
-    assert not (logs.folder / "never").exists()

@@ -13,7 +13,7 @@ from mild.data import read_outcomes
 from mild.errors import OptionError
 from outcome_cases import EXPERTS, TOPICS, make_columns, write_outcomes
 
-QUICK = ["--cv", 3, "--jobs", 1, "--alphas", "0.01", "--families", "linear,regression"]
+QUICK = ["--jobs", 1, "--families", "regression"]
 
 
 # fit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -9,26 +10,26 @@ import time
 
 import numpy as np
 import pytest
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from mild.artifact import load
 from mild.data import read_outcomes
 from mild.routers import search
 from mild.routers.search import RouterCV
+from mild.tuning.tune import tune
 from outcome_cases import make_columns, write_outcomes
 from waiting import PATIENCE
 
-QUICK = ["--cv", "2", "--alphas", "0.01,0.1", "--margin-factors", "1", "--families", "linear"]
+QUICK = ["--families", "regression", "--jobs", "1"]
 
 
 def test_a_search_is_saved_and_judged(mild, tables):
     out = tables.folder / "r"
-    done = mild("tune", tables.log, "--out", out, *QUICK, "--candidates", "1")
+    done = mild("tune", tables.log, "--out", out, *QUICK)
     assert done.code == 0, done.err
-    assert "best 1 of 16 candidates, 2 folds" in done.out
+    assert "candidates, 5 folds" not in done.out
     assert "Routing pays: the mean loss of the router is" in done.out
     assert "lower than that of always" in done.out
+    assert f"mild evaluate TABLE --router {out}" in done.out.splitlines()[-1]
     router = load(out)
     assert router.info.estimator.class_name == "RouterCV"
     assert router.expert_names == ["large", "medium", "small"]
@@ -38,24 +39,26 @@ def test_a_search_is_saved_and_judged(mild, tables):
 
 def test_json_holds_candidates_and_verdict(mild, tables):
     result = mild("tune", tables.log, "--out", tables.folder / "r", *QUICK, "--json").json()
-    assert result["best_family"] == "linear"
-    assert result["best_params"]["alpha"] in (0.01, 0.1)
-    assert len(result["candidates"]) == 16
+    assert result["best_family"] == "regression"
+    assert result["best_params"]["alpha"] in (1, 10, 100, 1000)
+    assert len(result["candidates"]) == 6
     assert {"family", "params", "mean_cost", "standard_error"} <= set(result["candidates"][0])
     assert result["verdict"]["pays"] is True
     assert "(95 % interval of the difference" in result["verdict"]["sentence"]
-    assert ", 16 candidates)" in result["verdict"]["sentence"]
+    assert ", 6 candidates)" in result["verdict"]["sentence"]
     assert result["verdict"]["high"] < 0
     assert (result["interrupted"], result["routes_as_constant"]) == (False, False)
 
 
 def test_the_search_is_that_of_the_library(mild, tables):
-    mild("tune", tables.log, "--out", tables.folder / "r", *QUICK)
-    search = RouterCV(alphas=[0.01, 0.1], margin_factors=[1.0], cv=2, families="linear")
-    table = read_outcomes(tables.log)
-    model = make_pipeline(StandardScaler(), search).fit(table.vectors, table.given_costs)
+    words = ["--families", "regression, knn", "--jobs", "1", "--seed", "3"]
+    mild("tune", tables.log, "--out", tables.folder / "r", *words)
+    search = RouterCV(families=["regression", "knn"], n_jobs=1)
+    expected = tune(read_outcomes(tables.log), search=search, random_state=3).router
+    found = load(tables.folder / "r")
     X = read_outcomes(tables.new).vectors
-    np.testing.assert_array_equal(load(tables.folder / "r").predict(X), model.predict(X))
+    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+    assert found.info.estimator == expected.info.estimator
 
 
 def test_an_unknown_family_is_refused(mild, tables):
@@ -64,13 +67,12 @@ def test_an_unknown_family_is_refused(mild, tables):
     assert "Did you mean 'linear'?" in done.err
 
 
-def test_the_paper_s_grid_is_an_option(mild, tables):
-    log = tables.write(tables.make(60, 0), "small.csv")
-    words = ["--cv", "2", "--paper-grid", "--json"]
-    result = mild("tune", log, "--out", tables.folder / "r", *words).json()
-    assert result["dropped_margins"] > 0
-    params = [entry["params"] for entry in result["candidates"]]
-    assert len({tuple(one["margins"]) for one in params if "margins" in one}) > 10
+def test_there_are_few_options(mild):
+    _, _, listed = mild("tune", "--help").out.partition("\nOptions:\n")
+    options = re.findall(r"^  (?:-\w, )?--[\w-]+", listed, re.MULTILINE)
+    assert "  --details" in options
+    assert "  --help" in options
+    assert len(options) <= 24
 
 
 @pytest.fixture
@@ -87,14 +89,14 @@ def interrupted(mild, tables, monkeypatch):
             return judge(*task)
 
         monkeypatch.setattr(search, "_judge_block", interrupting)
-        words = ["--cv", "2", "--json", "--families", "regression,knn"]
+        words = ["--json", "--families", "regression,knn", "--jobs", "1"]
         return mild("tune", tables.log, "--out", tables.folder / "r", *words)
 
     return run
 
 
 def test_an_interrupt_keeps_what_was_found(interrupted, tables):
-    done = interrupted(after=5)
+    done = interrupted(after=12)
     assert done.code == 130, done.err
     assert done.json()["interrupted"] is True
     assert 0 < len(done.json()["candidates"]) < 7
@@ -112,7 +114,7 @@ def test_an_interrupt_before_anything_was_found_writes_nothing(interrupted, tabl
 
 @pytest.mark.slow
 def test_a_real_ctrl_c_ends_the_search_with_130(tables):
-    words = f"mild tune {tables.log} --out {tables.folder / 'r'} --paper-grid --cv 20".split()
+    words = f"mild tune {tables.log} --out {tables.folder / 'r'} --families all".split()
     code = (
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -138,32 +140,24 @@ def test_a_real_ctrl_c_ends_the_search_with_130(tables):
     assert "Traceback" not in errors
 
 
-def test_the_table_names_a_family_only_where_there_are_several(mild, tables):
+def test_details_are_the_loss_and_the_candidates(mild, tables):
     out = tables.folder / "r"
-    one = mild("tune", tables.log, "--out", out, *QUICK).out
-    assert "family" not in one.split()
-    assert "margins" in one
-    two = ["--families", "linear,regression", "--overwrite"]
-    assert "family" in mild("tune", tables.log, "--out", out, *QUICK, *two).out.split()
-
-
-def test_no_candidates_to_list_are_refused(mild, tables):
-    done = mild("tune", tables.log, "--out", tables.folder / "r", "--candidates", "0")
-    assert (done.code, done.err) == (1, "error: --candidates must be at least 1; got 0.\n")
-
-
-def test_a_factor_of_zero_is_refused_by_the_name_of_its_option(mild, tables):
-    done = mild("tune", tables.log, "--out", tables.folder / "r", "--margin-factors", "0")
-    assert done.code == 1
-    assert done.err.splitlines()[-1].startswith("error: --margin-factors must be ")
+    one = mild("tune", tables.log, "--out", out, *QUICK, "--details").out
+    assert one.startswith("loss = given cost\n")
+    assert "best 6 of 6 candidates, 5 folds; * is taken" in one
+    assert "alpha 100" in one
+    assert "family" not in one.split(), "a column for a family where there is one"
+    two = ["--families", "regression,knn", "--details", "--overwrite"]
+    assert "family" in mild("tune", tables.log, "--out", out, *two).out.split()
 
 
 def test_few_groups_are_noted_and_searched(mild, logs, tmp_path):
-    words = ("--group", "subject", "--cv", 8, "--families", "regression")
+    some = [word for name in ("s0", "s1", "s2") for word in ("--where", f"subject={name}")]
+    words = ("--group", "subject", *some, *QUICK, "--details")
     done = mild("tune", logs.log, "--out", tmp_path / "router", *words)
     assert done.code == 0, done.err
-    assert "note: subject has 6 values: 6 folds instead of 8." in done.err
-    assert "6 folds" in done.out
+    assert "note: subject has 3 values: 3 folds instead of 5." in done.err
+    assert "3 folds" in done.out
 
 
 def test_a_negative_seed_is_refused(mild, logs, tmp_path):
@@ -173,8 +167,8 @@ def test_a_negative_seed_is_refused(mild, logs, tmp_path):
 
 
 def test_the_candidate_that_is_taken_is_marked_and_listed(mild, logs, tmp_path):
-    words = ["--cv", 2, "--jobs", 1, "--families", "regression,knn,stack"]
-    done = mild("tune", logs.log, "--out", tmp_path / "r", *words, "--candidates", 1)
+    words = ["--jobs", 1, "--families", "regression,knn,stack"]
+    done = mild("tune", logs.log, "--out", tmp_path / "r", *words, "--details")
     lines = [line for line in done.out.splitlines() if "* 0." in line]
     assert len(lines) == 1
     assert lines[0].startswith("│ stack")
@@ -189,14 +183,13 @@ def test_a_table_with_holes_says_which_rows_the_verdict_leaves_out(mild, tmp_pat
     asked = columns["correct__poet"].astype(float)
     asked[:50] = np.nan
     file = write_outcomes({**columns, "correct__poet": asked}, tmp_path / "log.parquet")
-    words = ["--cv", 2, "--jobs", 1, "--families", "regression"]
+    words = ["--jobs", 1, "--families", "regression"]
     done = mild("tune", file, "--out", tmp_path / "r", *words)
     assert "note: 50 of 150 rows are left out because not every expert was asked.\n" in done.err
     assert ", 100 rows, " in done.out
 
 
 COOKING = "boil salt butter flour oven stir simmer onion"
-FAST = ["--families", "linear", "--alphas", "0.1", "--margin-factors", "1", "--cv", "2"]
 
 
 @pytest.fixture
@@ -207,7 +200,7 @@ def priced(tmp_path):
 
 def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     out = tmp_path / "r"
-    done = mild("tune", priced, "--out", out, *FAST, "--keep-quality", "2")
+    done = mild("tune", priced, "--out", out, *QUICK, "--keep-quality", "2")
     assert done.code == 0, done.err
     assert "expected to be met on the same number of new queries; for more certainty" in done.out
     target = load(out).info.notes["target"]
@@ -231,7 +224,7 @@ def test_a_target_has_a_margin_for_its_probability(mild, priced, tmp_path):
     for probability in ("0.6", "0.95"):
         out = tmp_path / probability
         options = ["--max-dollars", "6", "--target-probability", probability]
-        done = mild("tune", priced, "--out", out, *FAST, *options, "--json")
+        done = mild("tune", priced, "--out", out, *QUICK, *options, "--json")
         assert done.code == 0, done.err
         found[probability] = done.json()["target"]
         assert found[probability]["probability"] == float(probability)
@@ -255,9 +248,9 @@ def test_a_winner_that_is_not_better_than_the_constant_is_not_used(mild, tables)
     for k, name in enumerate(("small", "medium", "large")):
         columns[f"cost__{name}"] = rng.uniform(size=120) + 0.3 * k
     file = tables.write(columns, "noise.csv")
-    done = mild("tune", file, "--out", tables.folder / "r", *QUICK, "--alphas", "0.0001,0.001")
+    done = mild("tune", file, "--out", tables.folder / "r", "--families", "knn", "--jobs", 1)
     assert done.code == 0, done.err
-    assert "* is not used (its mean cost on held-out rows is not lower" in done.out
+    assert "The best candidate is not used (its mean cost on held-out rows is not lower" in done.out
     assert "(always small)" in done.out
     router = load(tables.folder / "r")
     small = router.expert_names.index("small")
@@ -273,16 +266,34 @@ def test_a_cascade_is_tuned_saved_and_shown(mild, tmp_path):
         columns[f"cost__{name}"] = [price] * 200
         columns[f"answer__{name}"] = np.where(right, truth, truth + 100 * (k + 1)).tolist()
     table = write_outcomes(columns, tmp_path / "answers.parquet")
-    fast = ["--families", "linear", "--alphas", "0.01", "--cv", "2", "--margin-factors", "1"]
-    hint = mild("tune", table, "--out", tmp_path / "r", *fast, "--keep-quality", "0.95")
+    hint = mild("tune", table, "--out", tmp_path / "r", *QUICK, "--keep-quality", "0.95")
     assert "(--cascade) considers cascades" in " ".join(hint.out.split())
-    cascade = ["--keep-quality", "0.95", "--cascade", "--max-calls", "3"]
-    done = mild("tune", table, "--out", tmp_path / "c", *fast, *cascade)
+    # Without a number, the word after the option is not its value.
+    cascade = ["--keep-quality", "0.95", "--details", "--cascade", table]
+    done = mild("tune", "--out", tmp_path / "c", *QUICK, *cascade)
     assert done.code == 0, done.err
     assert "The cascade asks " in done.out
-    assert "would be taken without the cascade" in done.out
+    assert "would be taken without the cascade" in " ".join(done.out.split())
     assert "(a cascade for keep_quality 0.95)" in " ".join(done.out.split())
-    assert len(load(tmp_path / "c").policy.order) <= 3
-    refused = mild("tune", table, "--out", tmp_path / "x", "--cascade", "--max-calls", "0")
-    assert refused.code == 1
-    assert not (tmp_path / "x").exists()
+    for calls in (["--cascade", "1"], ["--cascade=many"]):
+        refused = mild("tune", table, "--out", tmp_path / "x", *calls)
+        assert refused.code == 1
+        assert "error: --cascade must be " in refused.err
+        assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "cascade"),
+    [([], False), (["--cascade"], True), (["--cascade", "3"], 3), (["--cascade=12"], 12)],
+)
+def test_a_cascade_may_have_a_number_of_calls(mild, logs, monkeypatch, words, cascade):
+    given = {}
+
+    def search(table, cascade=False, **others):
+        given.update(cascade=cascade)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mild.tuning.tune.tune", search)
+    mild("tune", *words, logs.log, "--out", logs.folder / "never")
+    assert given == {"cascade": cascade}
+    assert type(given["cascade"]) is type(cascade)

@@ -63,7 +63,7 @@ KINKED = ("linear_hinge",)
 FITTED_ON_NUMBERS: dict[str, list[Any]] = {
     "fit_numbers": ["tables/numbers.csv"],
     "fit_numbers_knn": ["tables/numbers.csv", "--router", "knn"],
-    "tune_numbers": ["tables/numbers.csv", "--cv", 2, "--alphas", "0.01", "--margin-factors", "1"],
+    "tune_numbers": ["tables/numbers.csv", "--families", "linear"],
 }
 _LOG = ["tables/log.csv", "--experts", "adder,poet,cook"]
 FITTED_ON_TEXTS: dict[str, list[Any]] = {
@@ -76,8 +76,7 @@ FITTED_ON_TEXTS: dict[str, list[Any]] = {
     "text_constant": [*_LOG, "--router", "constant"],
     "text_neural": [*_LOG, "--router", "neural"],
     "text_tuned": [
-        *_LOG, "--cv", 2, "--alphas", "0.01", "--margin-factors", "1", "--price-weight", 50,
-        "--families", "linear,regression,knn,stack", "--jobs", 1,
+        *_LOG, "--price-weight", 50, "--families", "linear,regression,knn,stack", "--jobs", 1,
     ],
 }  # fmt: skip
 FITTED_ON_VECTORS: list[Any] = ["tables/vectors.jsonl", "--text", "vectors"]
@@ -318,15 +317,11 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "fit_vectors": {"words": ["fit", *FITTED_ON_VECTORS, "--out", "r"]},
     "tune": {
         "words": [
-            "tune", "tables/log.csv", "--out", "r", "--cv", 2, "--alphas", "0.01", "--jobs", 1,
-            "--margin-factors", "1", "--families", "linear,regression",
+            "tune", "tables/log.csv", "--out", "r", "--jobs", 1, "--families", "linear,regression",
         ]
     },
     "tune_numbers": {
-        "words": [
-            "tune", "tables/numbers.csv", "--out", "r", "--cv", 2, "--alphas", "0.01", "--safe",
-            "--margin-factors", "1", "--no-one-standard-error",
-        ]
+        "words": ["tune", "tables/numbers.csv", "--out", "r", "--families", "linear", "--jobs", 1],
     },
     "evaluate": {
         "words": ["evaluate", "tables/new.csv", "--router", _TEXT, "--group", "subject"],
@@ -491,7 +486,7 @@ REFUSED: dict[str, tuple[list[Any], list[str]]] = {
         ["exists", "--overwrite"],
     ),
     "unknown_family": ([*_TUNE, "--families", "liner"], ["--families", "'liner'", "linear"]),
-    "one_fold": ([*_TUNE, "--cv", 1], ["--cv must be", "got 1"]),
+    "one_call": ([*_TUNE, "--cascade", 1], ["--cascade must be", "got '1'"]),
     "unknown_group": (
         ["compare", "tables/log.csv", "--group", "topic", *_QUICK],
         ["topic", "subject"],

@@ -248,7 +248,7 @@ def static_model(place: Path, texts: list[str]) -> Path:
 
 def by_command(folder: Path, words: list[Any]) -> None:
     folder.mkdir()
-    verb = "tune" if "--cv" in words else "fit"
+    verb = "tune" if "--families" in words else "fit"
     done = mild_command([verb, *words, "--out", folder / "router"], FOLDER)
     assert done.code == 0, done.err
 

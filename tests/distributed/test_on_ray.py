@@ -42,6 +42,7 @@ from mild.routers.cost_models import KNNRouter
 from mild.routers.linear import LinearRouter
 from mild.routers.search import RouterCV
 from mild.tuning.fit import fit_data
+from mix_cases import QUERIES, mixed_router
 from outcome_cases import make_columns, write_outcomes
 from waiting import wait_until
 
@@ -95,6 +96,16 @@ def test_a_ray_that_is_there_is_used_and_stays(ray):
 
 
 # --- routing ---
+
+
+@pytest.mark.usefixtures("ray", "_small_pieces")
+def test_a_mix_decides_on_ray_as_here(tmp_path):
+    router = mixed_router()
+    source = tmp_path / "queries.parquet"
+    parquet.write_table(pa.table({"prompt": QUERIES}), source, row_group_size=20)
+    route_dataset(router, str(source), str(tmp_path / "out"), engine="ray")
+    chosen = parquet.read_table(tmp_path / "out")["expert"].to_pylist()
+    assert chosen == router.route(QUERIES)
 
 
 @pytest.mark.usefixtures("ray", "_small_pieces")

@@ -12,7 +12,7 @@ from mild.artifact.info import TargetInfo
 from mild.report import render
 
 NAMES = ["little", "strong"]
-FAST = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3}
+FAST = {"search": mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], cv=3)}
 
 
 def outcomes(n, seed, right=0.95):

@@ -23,7 +23,7 @@ from mild.gateway.config import (
     TargetSettings,
 )
 from mild.gateway.config_checks import check_against, find_problems
-from mild.policies import ConstantPolicy
+from mild.policies import ConstantPolicy, MixPolicy
 
 LONG_KEY = Secret("0123456789ab", "a test")
 
@@ -271,6 +271,21 @@ def test_samples_of_a_cascade_are_calls_of_a_configured_expert():
 def test_an_expert_of_a_cascade_must_be_configured():
     (error,) = cascade_findings(expert("large"))["error"]
     assert "must name every expert of the router (small, large); 'small' is missing" in error
+
+
+def test_a_mix_is_described_and_a_price_weight_that_drops_it_is_told():
+    router = priced_router()
+    policy = MixPolicy(router.policy, router.policy.with_prices(price_weight=9.0), 0.25, "salt")
+    router = replace(router, policy=policy)
+    for weight in (None, 2.0):
+        settings = Settings(
+            experts=(expert("small"), expert("large")), routing=RoutingSettings(price_weight=weight)
+        )
+        found = [(one.kind, one.text) for one in find_problems(settings, router)]
+        notes = " ".join(text for kind, text in found if kind == "note")
+        assert "25 % of the queries: a router with price weight 9; 75 %" in notes
+        warned = any("drops the mix" in text for kind, text in found if kind == "warning")
+        assert warned == (weight is not None)
 
 
 def test_what_a_cascade_does_not_use_is_told():

@@ -15,6 +15,7 @@ from mild.gateway.database.engine import open_database
 from mild.gateway.ledger.feedback import Feedback, write_feedback
 from mild.gateway.stored_features import features_tag, pack_features, unpack_features
 from mild.learning.rows import SOURCE_NAMES, UNKNOWN, WHOLE_CASCADE, read_logged
+from mild.policies import MixPolicy
 from replay_cases import NAMES, make_log, make_router
 
 
@@ -389,6 +390,30 @@ def test_propensities_of_a_cascade_make_unbiased_estimates(tmp_path, climber):
     for expert in range(4):
         use = (found.expert == expert) & ~found.selected
         assert (1 / found.propensity[use]).sum() / 3000 == pytest.approx(1, abs=0.12)
+
+
+def test_rows_of_a_mix_have_its_draws(tmp_path, router):
+    mixed = replace(router, policy=MixPolicy(router.policy, router.policy, 0.5, "salt"))
+    text = "what is 3 plus 4 together"
+    x = mixed.features([text])[0]
+    packed = pack_features(x, features_tag(mixed.text, mixed.mix))
+    without_draw = pack_features(x[:-1], features_tag(mixed.text))
+    rows = [
+        row(0, text=text),
+        row(1, text=None, features=packed),
+        row(2, text=None, features=without_draw),
+    ]
+    place = ledger(tmp_path / "l", rows, [grade(f"r{number}") for number in range(3)])
+    found = read_logged(place, mixed)
+    assert (found.from_text, found.from_features) == (1, 1)
+    assert found.left_out == {"without the text, which says what a mix does": 1}
+    np.testing.assert_allclose(found.X, [x, x], rtol=1e-3, atol=1e-3)
+    # A router without the mix reads the same rows, without the draws.
+    plain = read_logged(place, router)
+    assert (plain.from_text, plain.from_features) == (1, 2)
+    assert plain.X.shape == (3, router.n_features)
+    other = replace(router, policy=MixPolicy(router.policy, router.policy, 0.5, "other"))
+    assert read_logged(place, other).from_features == 0
 
 
 def test_the_writer_keeps_features_only_of_answered_requests(tmp_path):

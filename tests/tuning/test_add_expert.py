@@ -14,6 +14,7 @@ from mild.data.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError
 from mild.gateway.selection.exploration import standard_errors
 from mild.policies.adding import mix
+from mild.routers.search import RouterCV
 from mild.tuning.add_expert import add_expert
 
 NEW = "rules"
@@ -166,7 +167,9 @@ def test_a_router_by_scores_is_refused_or_decides_by_its_heads(table, known):
     with pytest.raises(UnsupportedError) as error:
         add_expert(mild.fit(known), labels(table), known=known)
     assert "priced" in str(error.value)
-    router = mild.tune(known, families="linear", alphas=[0.01], cv=3, price_weight=50).router
+    router = mild.tune(
+        known, price_weight=50, search=RouterCV(families="linear", alphas=[0.01], cv=3)
+    ).router
     assert router.decide(router.features(table.queries[:1])).costs is None
     added = add_expert(router, labels(table), known=known)
     assert added.by_scores
@@ -193,9 +196,8 @@ def test_prices_of_the_new_expert_count(table, known):
 
 @pytest.mark.parametrize("target", [{}, {"keep_quality": 0.9}])
 def test_tuned_routers_take_an_expert_and_two(table, known, target):
-    found = mild.tune(
-        known, families="regression,knn,stack", alphas=[0.01], cv=3, price_weight=50, **target
-    )
+    search = RouterCV(families=["regression", "knn", "stack"], alphas=[0.01], cv=3)
+    found = mild.tune(known, price_weight=50, search=search, **target)
     added = add_expert(found.router, labels(table), known=known)
     again = replace(labels(table, seed=1), expert_names=["another"])
     both = add_expert(added.router, again, known=table)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import mild
+from answer_table_cases import answer_columns
 from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
@@ -28,7 +29,8 @@ from mild.tuning.tune import _calibration_split
 
 NAMES = ["large", "small", "medium"]
 PRICES = {"large": 0.02, "small": 0.001, "medium": 0.002}
-QUICK = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3, "n_jobs": 1}
+SEARCH = mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], cv=3, n_jobs=1)
+QUICK = {"search": SEARCH}
 
 
 def columns_of(n=300, seed=0, biased=False, answers=True):
@@ -191,17 +193,30 @@ def test_without_the_option_it_is_said_what_answers_would_save():
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "code"),
+    ("columns", "cascade"),
     [
-        ({"answers": False}, {}, "invalid_cascade"),
-        ({}, {"max_calls": 1}, "invalid_max_calls"),
-        ({}, {"max_calls": 2.5}, "invalid_max_calls"),
+        ({"answers": False}, True),
+        ({}, 0),
+        ({}, 1),
+        ({}, 2.5),
+        ({}, "yes"),
+        ({}, None),
     ],
 )
-def test_bad_input_is_refused_with_a_code(columns, options, code):
+def test_bad_input_is_refused_with_a_code(columns, cascade):
     with pytest.raises(MildError) as caught:
-        mild.tune(table_of(**columns), cascade=True, **options, **QUICK)
-    assert caught.value.code == code
+        mild.tune(table_of(**columns), cascade=cascade, **QUICK)
+    assert caught.value.code == "invalid_cascade"
+
+
+def test_a_number_is_the_most_calls_of_a_cascade():
+    table = mild.read_outcomes(pa.table(answer_columns()))
+    n_calls = {}
+    for cascade in (True, 3, 2):
+        found = mild.tune(table, keep_quality=0.98, cascade=cascade, **QUICK)
+        assert found.cascade.used
+        n_calls[cascade] = sum(len(step) for step in found.router.policy.steps)
+    assert n_calls == {True: 3, 3: 3, 2: 2}
 
 
 def test_one_expert_and_answers_that_never_agree_are_refused():
@@ -360,7 +375,7 @@ def test_the_kind_of_answers_is_found_without_the_calibration_rows():
 
     def split(**options):
         table = mild.read_outcomes(pa.table(columns), **options)
-        return _calibration_split(make_task(table, CostTerms(), priced=True), 0.5, None, 0)
+        return _calibration_split(make_task(table, CostTerms(), priced=True), None, 0)
 
     for i in split()[1].table.row_numbers:
         for name in NAMES:

@@ -35,8 +35,8 @@ OBJECTIVES = {
     "keep_quality": {"keep_quality": 0.95},
     "certain": {"max_quality_loss": 0.05, "target_probability": 0.8},
     "guarantee": {"max_quality_loss": 0.1, "guarantee": 0.8},
-    "clusters": {"price_weight": 20.0, "families": ["clusters"]},
-    "costs": {"price_weight": 5.0, "families": ["regression", "knn", "clusters"]},
+    "clusters": {"price_weight": 20.0, "search": RouterCV(families=["clusters"])},
+    "costs": {"price_weight": 5.0, "search": RouterCV(families=["regression", "knn", "clusters"])},
 }
 
 
@@ -156,7 +156,7 @@ def test_a_search_on_arrays_finds_the_same_router(dtype):
 @pytest.mark.parametrize("objective", [{"price_weight": 5.0}, {"keep_quality": 0.98}])
 def test_a_cascade_has_the_same_steps_and_thresholds(objective, perturb):
     table = mild.read_outcomes(pa.table(answer_columns(200)))
-    options = {"cascade": True, "max_calls": 3, "families": "regression", **objective}
+    options = {"cascade": 3, "search": RouterCV(families="regression"), **objective}
     expected = mild.tune(table, **options)
     assert expected.cascade.used
     policy = expected.router.policy

@@ -3,11 +3,13 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.base import clone
 
 import mild
 from mild.metrics.curves import TradeoffCurve
 
-FAST = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3}
+SEARCH = mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], cv=3)
+FAST = {"search": SEARCH}
 TARGETS = [
     {"keep_quality": 0.9},
     {"max_dollars": 5.0},
@@ -93,7 +95,7 @@ def test_where_the_constant_is_saved_the_verdict_names_the_candidate():
             }
         )
     )
-    found = mild.tune(outcomes, safe=True, **FAST)
+    found = mild.tune(outcomes, search=clone(SEARCH).set_params(safe=True))
     assert found.routes_as_constant
     assert "the mean loss of the best candidate" in found.verdict.sentence
     assert "the router decides as always a" in found.sentences[1]

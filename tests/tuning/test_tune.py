@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -22,7 +23,8 @@ from mild.routers.cost_models import KNNRouter
 from mild.tuning.fitting import make_step
 from outcome_cases import EXPERTS, make_columns
 
-FAST = {"families": "linear", "alphas": [0.01], "margin_factors": [1.0], "cv": 3}
+SEARCH = mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], cv=3)
+FAST = {"search": SEARCH}
 QUERIES = ["What is 17 * 23?", "What is the capital of France?"]
 
 
@@ -171,7 +173,7 @@ def test_numbers_are_tuned_with_their_names(tmp_path):
     costs = np.column_stack([X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
     names = {"expert_names": ["small", "large"], "feature_names": ["length", "age"]}
     table = OutcomeTable.from_arrays(X, costs, **names)
-    found = mild.tune(table, alphas=[0.01], cv=3)
+    found = mild.tune(table, search=mild.RouterCV(alphas=[0.01], cv=3))
     loaded = mild.load(found.router.save(tmp_path / "r"))
     assert loaded.expert_names == table.expert_names
     assert loaded.feature_names == ["length", "age"]
@@ -204,11 +206,15 @@ def test_features_keep_their_type(dtype):
         ({"keep_quality": 95}, "invalid_keep_quality"),
         ({"guarantee": 0.9}, "invalid_guarantee"),
         ({"keep_quality": 0.9, "target_probability": 1}, "invalid_target_probability"),
-        ({"cv": 1}, "invalid_cv"),
+        ({"search": mild.RouterCV(cv=1)}, "invalid_cv"),
+        ({"search": mild.RouterCV(cv=KFold(3))}, "invalid_cv"),
+        ({"search": mild.RouterCV(confidence=2)}, "invalid_confidence"),
+        ({"search": mild.LinearRouter()}, "invalid_search"),
+        ({"search": mild.RouterCV}, "invalid_search"),
+        ({"random_state": -1}, "invalid_random_state"),
         ({"groups": "nowhere"}, "invalid_name"),
         ({"text": "hash"}, "invalid_text"),
         ({"neighbours": 3}, "invalid_neighbours"),
-        ({"max_quality_loss": 0.1, "guarantee": 0.9, "calibration_share": 2}, "invalid_calibration_share"),
     ],
 )  # fmt: skip
 def test_bad_arguments_have_codes(parts, options, code):
@@ -279,9 +285,42 @@ def table_of(columns):
 
 
 def test_by_default_every_kind_of_router_is_tried():
-    found = mild.tune(table_of(make_columns(150)), cv=3, alphas=[0.01], margin_factors=[1.0])
+    found = mild.tune(
+        table_of(make_columns(150)),
+        search=mild.RouterCV(cv=3, alphas=[0.01], margin_factors=[1.0]),
+    )
     tried = {row["family"] for row in found.rows}
     assert {"linear", "regression", "knn", "stack"} <= tried
+
+
+def test_the_search_says_what_is_tried_and_is_left_as_it_was(parts):
+    linear = mild.LinearRouter(loss="tdef")
+    search = mild.RouterCV(linear, families="linear", alphas=[0.01, 0.1], cv=3, confidence=0.8)
+    given = search.get_params()
+    calls = []
+    table = parts[0].take(np.arange(200))
+    found = mild.tune(
+        table, search=search, random_state=3, progress=lambda *call: calls.append(call)
+    )
+    assert search.get_params() == given
+    assert not hasattr(search, "policy_")
+    assert found.n_folds == 3
+    assert found.verdict.confidence == 0.8
+    assert calls
+    params = found.router.info.estimator.params
+    assert params["estimator"]["params"]["loss"] == "tdef"
+    assert params["random_state"] == 3
+    again = mild.tune(table, search=search, random_state=3)
+    assert again.as_dict() == found.as_dict()
+
+
+def test_further_candidates_of_a_search_are_tried_and_saved(parts, tmp_path):
+    train, test = parts
+    search = mild.RouterCV(families="stack", candidates=[KNNRouter(n_neighbors=5)], cv=2)
+    found = mild.tune(train.take(np.arange(200)), search=search)
+    assert [row["family"] for row in found.rows] == ["knnrouter"]
+    loaded = mild.load(found.router.save(tmp_path / "router"))
+    assert loaded.route(test.queries[:20]) == found.router.route(test.queries[:20])
 
 
 def test_groups_times_and_equal_queries_count_as_what_they_are():
@@ -298,7 +337,7 @@ def test_groups_times_and_equal_queries_count_as_what_they_are():
 @pytest.mark.parametrize("family", ["regression", "knn"])
 def test_a_tuned_router_explains_its_choices_and_takes_other_prices(family, options):
     table = table_of(make_columns(160, noise=0.05, prices=True))
-    router = mild.tune(table, families=family, cv=2, **options).router
+    router = mild.tune(table, search=mild.RouterCV(families=family, cv=2), **options).router
     for one in (router, router.with_prices(price_weight=3.0, in_dollars=True)):
         for query in (table.queries[0], "zzz qqq"):
             found = one.explain(query)

@@ -91,11 +91,10 @@ class SearchOptions:
             return None
         if self.cascade == ANY_NUMBER:
             return True
-        try:
-            return int(self.cascade)
-        except ValueError:
-            rule = f"must be the most calls about one query, such as 3; got {self.cascade!r}."
-            raise OptionError(parameter="cascade", rule=rule) from None
+        if not self.cascade.isdecimal() or int(self.cascade) < 2:
+            rule = f"must be the most calls about one query, at least 2; got {self.cascade!r}."
+            raise OptionError(parameter="cascade", rule=rule)
+        return int(self.cascade)
 
 
 @o.takes_options("mild.tuning.tune:tune", "mild.tuning.fit:fit")

@@ -168,8 +168,11 @@ class TuneResult:
         """Why the best candidate is not used, in a sentence."""
         why = "its gain is not certain, and safe=True"
         if self.verdict.estimate >= 0:
-            why = "its mean cost on held-out rows is not lower; constant_if_better=False keeps it"
-        return f"* is not used ({why}): the router decides as {self.decides_as}."
+            why = (
+                "its mean cost on held-out rows is not lower; "
+                "search=RouterCV(constant_if_better=False) keeps it"
+            )
+        return f"The best candidate is not used ({why}): the router decides as {self.decides_as}."
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not finite.

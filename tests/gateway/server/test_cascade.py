@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,6 +30,7 @@ from mild.gateway.ledger.reading import read_ledger
 from mild.gateway.ledger.summary import summarize
 from mild.gateway.ledger.writer import LedgerWriter
 from mild.gateway.metrics import NO_EXPERT
+from mild.policies import ConstantPolicy, MixPolicy
 from waiting import PATIENCE, until
 
 NAMES = ("small", "medium", "large")
@@ -53,6 +55,27 @@ async def cascading(texts, *, names=NAMES, router=None, own=None, up=None, **par
         router = cascade_router(names) if router is None else router
         g = await stack.enter_async_context(gateway(experts, router, **parts))
         yield g, SimpleNamespace(**ups)
+
+
+def mixed_router(share):
+    """A cascade, and for a share of the queries always its last expert."""
+    router = cascade_router(NAMES)
+    last = ConstantPolicy(np.zeros(3), router.n_features, 2)
+    return replace(router, policy=MixPolicy(router.policy, last, share, "salt"))
+
+
+async def test_a_mix_runs_the_cascade_that_is_drawn_for_each_query():
+    router = mixed_router(0.5)
+    texts = [f"What is {number} + 2?" for number in range(12)]
+    async with cascading(["4", "4", "five"], router=router) as (g, _):
+        for text in texts:
+            found = await ask(g.port, chat(text))
+            expected = "large" if router.mix.draws([text])[0] < 0.5 else "small,medium"
+            assert found.headers["x-mild-path"] == expected
+        records = await rows(g, len(texts))
+    assert {record.chosen for record in records} == {"cascade"}
+    assert {record.propensity for record in records} == {1.0}
+    assert len({record.expert for record in records}) > 1
 
 
 def answer_of(found):
