@@ -76,8 +76,11 @@ def test_a_bad_line_is_answered_in_its_place_and_fails_the_run(readers):
 
 
 def test_a_priced_router_takes_new_prices(readers):
-    dear = route(readers("priced"), "--beta", "poet=9,cook=9", lines="\n".join(PROMPTS))
+    dear = route(readers("priced"), "--beta", "poet=9,cook=9,adder=0", lines="\n".join(PROMPTS))
     assert {answer["expert"] for answer in dear.answers} == {"adder"}
+    some = route(readers("priced"), "--beta", "poet=9,cook=9", lines="x")
+    assert some.code == 1
+    assert some.err.startswith("error: --beta must name every expert")
     refused = route(readers(), "--beta", "poet=9", lines="x")
     assert refused.code == 1
     assert "fit" in refused.err

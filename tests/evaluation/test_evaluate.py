@@ -49,8 +49,29 @@ def test_figures_are_beside_constant_chance_and_oracle(judged, parts):
         costs[np.arange(len(costs)), judged.judged.chosen].mean()
     )
     assert judged.verdict.pays is True
-    assert repr(judged) == judged.verdict.sentence
+    assert repr(judged) == f"{judged.verdict.sentence}\nThe loss is error + 50 × dollars."
     assert judged.verdict.sentence in judged._repr_html_()
+
+
+def test_a_router_under_new_prices_is_judged_by_the_new_loss(router, parts):
+    _, test = parts
+    dear = mild.evaluate(router.with_prices(price_weight=1000), test)
+    costs = test.costs(price_weight=1000)
+    losses = dear.to_frame().set_index("key")["loss"]
+    assert losses["router"] == pytest.approx(
+        costs[np.arange(len(costs)), dear.judged.chosen].mean()
+    )
+    assert "The loss is error + 1000 × dollars." in repr(dear)
+    assert "The loss is error + 1000 × dollars." in dear._repr_html_()
+    asked = mild.evaluate(router, test, price_weight=1000)
+    assert dear.verdict.sentence == asked.verdict.sentence
+
+
+def test_betas_of_some_experts_are_completed_as_in_a_fit(router, parts):
+    dearest = parts[1].expert_names[0]
+    judged = mild.evaluate(router, parts[1], beta={dearest: 0.5})
+    assert judged.judged.router.info.cost.beta[dearest] == 0.5
+    assert sum(judged.judged.router.info.cost.beta.values()) == 0.5
 
 
 def overlapping(parts, seen, rows):

@@ -38,6 +38,7 @@ LEFT_BY_INTERRUPT = {
 }
 # Options that are not named like the parameter they set.
 OPTION_OF = {
+    "betas": "--beta",
     "grid": "--paper-grid",
     "groups": "--group",
     "methods": "--method",

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mild.artifact.expert_names import match_values
+from mild.artifact.info import cost_formula
 from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
 from mild.errors import InvalidInputError, counted, listed
@@ -120,17 +121,8 @@ class CostTerms:
         """The cost as a formula: ``error + what asking costs (Q-1B 0, Q-7B 0.5) + 100 × dollars``."""
         if table.given_costs is not None:
             return GIVEN
-        parts = ["error"]
-        betas = self.betas(table)
-        if any(betas):
-            pairs = zip(table.expert_names, betas, strict=True)
-            shown = [f"{name} {value:g}" for name, value in pairs]
-            parts.append(f"what asking costs ({', '.join(shown)})")
-        if self.price_weight:
-            parts.append(f"{self.price_weight:g} × dollars")
-        if self.latency_weight:
-            parts.append(f"{self.latency_weight:g} × seconds")
-        return " + ".join(parts)
+        beta = dict(zip(table.expert_names, self.betas(table), strict=True))
+        return cost_formula(beta, self.price_weight, self.latency_weight)
 
     def spelled(self, table: KnownOutcomes) -> CostTerms:
         """The same with every expert by its full name."""

@@ -162,7 +162,9 @@ def operating_points(
     steps = DOLLAR_STEPS / prices.max() if values is rows.outcomes.prices else ASKING_STEPS
     weights = [0.0, *steps.tolist()]
     try:
-        choices = [router.with_prices(price_weight=weight).predict(X) for weight in weights]
+        # Of the policy, because these prices may be another unit than dollars.
+        policies = [router.policy.with_prices(price_weight=weight) for weight in weights]
+        choices = [policy.predict(X) for policy in policies]
     except UnsupportedError:
         try:
             expected = router.policy.expected_costs(X)  # as the router decides, without limits

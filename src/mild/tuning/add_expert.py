@@ -211,7 +211,8 @@ def add_expert(
         rule = "this router learned which expert is best, not what each costs; fit one that does"
         raise UnsupportedError(f"{rule} (mild fit --router priced), and add the expert to it.")
     if by_scores:
-        router = router.with_prices(price_weight=terms.price_weight or 0.0)
+        heads = router.policy.with_prices(price_weight=terms.price_weight or 0.0)
+        router = replace(router, policy=heads)
     policy, deviation = extended(router.policy, labels)
     expected_means = policy.expected_costs(labels.reference).mean(axis=0)
     constant = int(cheapest_expected(expected_means[None], policy.ranks)[0])
