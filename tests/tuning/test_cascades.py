@@ -186,7 +186,7 @@ def test_without_the_option_it_is_said_what_answers_would_save():
     about = found.answers_unused
     assert about["kept"] > 0.95
     assert about["saved"] > 0.5
-    assert "--cascade" in found.sentences[-1]
+    assert "cascade=True" in found.sentences[-1]
     assert mild.tune(table_of(answers=False), **QUICK).answers_unused is None
 
 

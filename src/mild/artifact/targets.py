@@ -279,7 +279,7 @@ def margin_words(probability: float, likely: bool, margins: Mapping[str, float])
             parts.append(f"${margin:.4g} per 1,000 queries")
     stated = ", ".join(parts)
     chance = "on the same number of new queries"
-    more = "; for more certainty, raise target_probability (--target-probability 0.8)"
+    more = "; for more certainty, set target_probability=0.8"
     if probability > TARGET_PROBABILITY:
         chance = f"{chance} with probability {100 * probability:g} %"
         more = ""
@@ -313,7 +313,7 @@ def at_target(
         raise invalid(
             "guarantee",
             "needs rows for calibration, which a saved router does not keep; got "
-            f"{target.guarantee:g}. Tune the router with it (mild tune --guarantee).",
+            f"{target.guarantee:g}. Tune the router with it: mild.tune(TABLE, guarantee=NUMBER).",
         )
     names = list(expert_names)
     if info.tradeoffs is None:

@@ -18,6 +18,7 @@ from mild.cli.console import (
     progress_bar,
     say,
     try_writing,
+    with_options,
 )
 from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import OptionError
@@ -157,7 +158,7 @@ def _show(found: TuneResult, folder: str | None, candidates: int) -> None:
         note(found.verdict.left_out)
     # Without candidates the verdict is a note.
     for sentence in found.sentences[0 if found.rows else 1 :]:
-        say(sentence)
+        say(with_options(sentence))
     if folder is not None:
         say(f"Saved to {folder} ({found.decides_as}).")
 

@@ -53,12 +53,12 @@ class CostTerms:
         if not isinstance(self.beta, Mapping | None):
             rule = "must give experts a cost, such as {'large': 0.5}"
             raise invalid("beta", f"{rule}; got {self.beta!r}.")
-        given = [("beta", f"{name}={value}", value) for name, value in (self.beta or {}).items()]
-        given += [("price_weight", f"{self.price_weight}", self.price_weight or 0.0)]
-        given += [("latency_weight", f"{self.latency_weight}", self.latency_weight or 0.0)]
-        for name, shown, value in given:
-            if not (isinstance(value, Real) and np.isfinite(value) and value >= 0):
-                raise invalid(name, f"must be finite and not negative; got {shown}.")
+        for name, value in (self.beta or {}).items():
+            _check_weight("beta", f"{name}={value!r}", value)
+        for name in ("price_weight", "latency_weight"):
+            value = getattr(self, name)
+            if value is not None:
+                _check_weight(name, repr(value), value)
 
     @property
     def stated(self) -> bool:
@@ -148,6 +148,14 @@ class CostTerms:
         return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])
 
 
+def _check_weight(parameter: str, shown: str, value: Any) -> None:
+    """Refuse a term of a cost that is not a finite number of at least 0."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise invalid(parameter, f"must be a number; got {shown}.")
+    if not (np.isfinite(value) and value >= 0):
+        raise invalid(parameter, f"must be finite and not negative; got {shown}.")
+
+
 def require_scores(table: KnownOutcomes, parameter: str) -> None:
     """Refuse ``parameter`` for a table of numbers, whose costs are given.
 
@@ -174,7 +182,7 @@ def without_values(parameter: str, name: str, experts: Sequence[str]) -> Invalid
     """The error where ``experts`` have no price or latency in any row."""
     verb = "has" if len(experts) == 1 else "have"
     got = f"{listed([repr(expert) for expert in experts], 6)} {verb} none"
-    remedy = "Fill them in, or leave the expert out (--experts)"
+    remedy = "Fill them in, or leave the expert out with experts=NAMES"
     return invalid(parameter, f"needs {name} of every expert; {got}. {remedy}.")
 
 

@@ -208,8 +208,10 @@ def add_expert(
     )
     by_scores = router.policy.decide(labels.X[:1]).costs is None
     if by_scores and not router.has_prices:
-        rule = "this router learned which expert is best, not what each costs; fit one that does"
-        raise UnsupportedError(f"{rule} (mild fit --router priced), and add the expert to it.")
+        rule = "this router learned which expert is best, not what each costs; fit one that does,"
+        raise UnsupportedError(
+            f"{rule} as mild.fit(TABLE, router='priced'), and add the expert to it."
+        )
     if by_scores:
         heads = router.policy.with_prices(price_weight=terms.price_weight or 0.0)
         router = replace(router, policy=heads)

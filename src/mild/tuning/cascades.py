@@ -94,13 +94,13 @@ def checked_answers(table: OutcomeTable) -> Answers:
             "cascade",
             f"needs the answers of at least two experts; got those of {given}. Add columns "
             "answer__<expert>, as mild collect writes them, or set another kind of answers "
-            "(answer_kind, --answer-kind).",
+            "with answer_kind=KIND.",
         )
     if not answers.ever_agree:
         raise invalid(
             "cascade",
             f"needs experts that agree in some rows; compared {KINDS[answers.kind]}, no two answers do. "
-            f"Set another kind of answers than {answers.kind} (answer_kind, --answer-kind).",
+            f"Set another kind of answers than {answers.kind} with answer_kind=KIND.",
         )
     return answers
 
@@ -342,7 +342,7 @@ def unused_answers(task: Task, seed: int) -> dict[str, Any] | None:
     sentence = (
         f"Answers are not used. On {counted(len(judged), 'held-out row')}, a cascade keeps "
         f"{100 * kept:.1f} % of the quality of always {names[best]}{dollars}: it {path}. cascade=True "
-        "(--cascade) considers cascades, which send a query to several experts."
+        "considers cascades, which send a query to several experts."
     )
     return {
         "best_expert": names[best],

@@ -502,7 +502,7 @@ def check_prices(expert_names: Sequence[str], prices: FloatArray) -> None:
     if bare:
         names = ", ".join(map(repr, bare))
         rule = "a target needs the prices of every expert"
-        remedy = "Fill them in, or leave the expert out (--experts)"
+        remedy = "Fill them in, or leave the expert out with experts=NAMES"
         raise InvalidInputError(f"{rule}; {names} has none. {remedy}.", parameter="prices")
 
 

@@ -133,7 +133,7 @@ def without_seen(router: Router, table: OutcomeTable) -> tuple[OutcomeTable, str
     verb, share = "is" if count == 1 else "are", f"{100 * count / checked:.2g} %"
     sentence = (
         f"{counted(count, 'row')} ({share}) {verb} left out because the query was in the training data; "
-        f"keep_seen=True, or --keep-seen, keeps {'it' if count == 1 else 'them'}."
+        f"keep_seen=True keeps {'it' if count == 1 else 'them'}."
     )
     if checked < table.rows:
         sentence += (

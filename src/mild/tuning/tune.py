@@ -17,6 +17,7 @@ from mild.core.arrays import (
     as_python,
     check_integer,
     check_share,
+    invalid,
 )
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms, require_scores
@@ -188,6 +189,7 @@ def tune(
     }
     table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
     terms = CostTerms(beta, price_weight, latency_weight)
+    check_target_alone(target, terms)
     for name in target.wanted:
         require_scores(table, name)
     if cascade:
@@ -324,6 +326,22 @@ def _judge_cascade(
         verdict = judgement if used else verdict
     policy = cascades.policy_of(solution)
     return TunedCascade.of(policy, used, task, X, found, name), verdict
+
+
+def check_target_alone(target: Target, terms: CostTerms) -> None:
+    """Refuse a target together with terms of the cost: with a target, the search finds their weight.
+
+    Raises
+    ------
+    InvalidInputError
+    """
+    for name, value in terms.as_dict().items():
+        if target.wanted and value is not None:
+            raise invalid(
+                name,
+                f"must not be given together with a target; got {target.words} as well. A target is met "
+                "by errors and dollars alone: give the target, or the terms of the cost.",
+            )
 
 
 def _search(families: str | Sequence[str] | None, params: Mapping[str, Any]) -> Any:
@@ -465,8 +483,8 @@ class TuneResult:
         elif self.routes_as_constant and self.rows:
             why = "its gain is not certain, and safe=True"
             if self.verdict.estimate >= 0:
-                why = "its mean cost on held-out rows is not lower; constant_if_better=False, or "
-                why += "--no-constant-if-better, keeps it"
+                why = "its mean cost on held-out rows is not lower; constant_if_better=False "
+                why += "keeps it"
             found.append(f"* is not used ({why}): the router decides as {self.decides_as}.")
         if self.cascade is not None:
             found += self.cascade.sentences

@@ -40,7 +40,7 @@ from mild.metrics.intervals import Interval
 WIDE = 256
 NARROW = 128
 # Reason for which judged requests are left out.
-SELF_SELECTED = "judged, but not picked at random (--trust-feedback counts them)"
+SELF_SELECTED = "judged, but not picked at random (trust_feedback=True counts them)"
 # Effective draws below which the intervals cannot be trusted.
 ENOUGH = 100.0
 
@@ -415,7 +415,7 @@ def judge(
             more += "would show it."
     what = "difference in dollars" if unit else "difference"
     told = f"the {what} of {_money(gap.estimate, unit)} is within the noise ({span}).{more}"
-    return _open("noise", f"{told} Only dollars are known: give --feedback." if unit else told)
+    return _open("noise", f"{told} Only dollars are known: give feedback=FILE." if unit else told)
 
 
 def _open(reason: str, words: str) -> tuple[str, str]:
@@ -434,7 +434,7 @@ def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
         return _open(
             "nothing",
             "the ledger has no texts, and the new router needs them. Set keep_text = true under [ledger], "
-            "or give the queries with --queries.",
+            "or give the queries with queries=FILE.",
         )
     said = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     words = f"no row can be used ({said})." if said else "the ledger has no rows in this span."
