@@ -80,7 +80,7 @@ def test_rows_are_taken_by_number_and_by_mask():
     assert masked.fingerprint() == table.take([0, 2]).fingerprint()
     assert table.take([]).rows == 0
     assert read_outcomes(wide(correct__y=[1, 0, 0])).take([1]).rows == 1
-    with pytest.raises(DataFileError, match="there is no column 'subject'. Found id"):
+    with pytest.raises(DataFileError, match=r"there is no column 'subject'\. Found id"):
         table.column("subject")
 
 

@@ -152,7 +152,8 @@ def _check_weight(parameter: str, shown: str, value: Any) -> None:
     """Refuse a term of a cost that is not a finite number of at least 0."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise invalid(parameter, f"must be a number; got {shown}.")
-    if not (np.isfinite(value) and value >= 0):
+    number = float(value)
+    if not (np.isfinite(number) and number >= 0):
         raise invalid(parameter, f"must be finite and not negative; got {shown}.")
 
 
