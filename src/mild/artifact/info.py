@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
+from mild.money import plain_number
+
 
 @dataclass(frozen=True)
 class InfoPart:
@@ -73,12 +75,12 @@ def cost_formula(
     """
     parts = ["error"]
     if any(beta.values()):
-        shown = [f"{name} {value:g}" for name, value in beta.items()]
+        shown = [f"{name} {plain_number(value)}" for name, value in beta.items()]
         parts.append(f"what asking costs ({', '.join(shown)})")
     if price_weight:
-        parts.append(f"{price_weight:g} × dollars")
+        parts.append(f"{plain_number(price_weight)} × dollars")
     if latency_weight:
-        parts.append(f"{latency_weight:g} × seconds")
+        parts.append(f"{plain_number(latency_weight)} × seconds")
     return " + ".join(parts)
 
 

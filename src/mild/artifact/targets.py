@@ -22,6 +22,7 @@ from mild.core.rounding import OUTCOMES, tie_ranks
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.metrics.curves import CASCADE, TRADE_OFF, TradeoffCurve
+from mild.money import amount, plain_number
 from mild.policies import ConstantPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
@@ -109,7 +110,7 @@ class Target:
     @property
     def words(self) -> str:
         """The targets that were given, for a sentence."""
-        return ", ".join(f"{name} {value:g}" for name, value in self.wanted.items())
+        return ", ".join(f"{name} {plain_number(value)}" for name, value in self.wanted.items())
 
     def limits(self, best_quality: float) -> tuple[float, float]:
         """Least quality and most dollars that it asks for, given the quality of the best expert.
@@ -276,7 +277,7 @@ def margin_words(probability: float, likely: bool, margins: Mapping[str, float])
         if name in QUALITY_TARGETS:
             parts.append(f"{margin:.4f} of quality")
         else:
-            parts.append(f"${margin:.4g} per 1,000 queries")
+            parts.append(f"${amount(margin)} per 1,000 queries")
     stated = ", ".join(parts)
     chance = "on the same number of new queries"
     more = "; for more certainty, set target_probability=0.8"
@@ -330,7 +331,7 @@ def at_target(
     t = None if expert >= 0 else float(curve.weights[index])
     setting = f"always {names[expert]}" if t is None else "a trade-off"
     figures = (
-        f"quality {curve.quality[index]:.4f} and ${curve.dollars[index]:.4g} per 1,000 queries"
+        f"quality {curve.quality[index]:.4f} and ${amount(curve.dollars[index])} per 1,000 queries"
     )
     if not choice.met:
         raise InvalidInputError(

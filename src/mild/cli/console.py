@@ -27,6 +27,7 @@ from mild.errors import (
     MildWarning,
     OutputExistsError,
 )
+from mild.money import decimals
 from mild.removed import removal_message
 
 # Exit code of a program that was ended by Ctrl-C.
@@ -341,7 +342,7 @@ def wrapped(text: str, stream: TextIO) -> str:
 
 def fixed(value: float | None, digits: int = 4) -> str:
     """A number with a fixed number of digits; a dash if it is missing."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+    return "–" if value is None or not math.isfinite(value) else decimals(value, digits)
 
 
 def percent(value: float | None) -> str:
@@ -350,7 +351,7 @@ def percent(value: float | None) -> str:
     >>> percent(0.4567), percent(None)
     ('45.7 %', '–')
     """
-    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.1f} %"
+    return "–" if value is None or not math.isfinite(value) else f"{decimals(100 * value, 1)} %"
 
 
 def best_experts_first(

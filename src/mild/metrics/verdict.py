@@ -17,7 +17,7 @@ from mild.errors import check_option
 from mild.metrics.intervals import Interval, difference_intervals, linearised_rows
 from mild.metrics.outcomes import all_priced
 from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
-from mild.money import amount
+from mild.money import amount, decimals, plain_number
 
 #: What the interval counts: singular and plural.
 COUNTED = {"row": "rows", "query": "distinct queries", "group": "groups"}
@@ -41,6 +41,9 @@ ASKED = {
 }
 #: Figures of a ``TargetVerdict`` that have an interval.
 FIGURES = ("quality_kept", "quality_loss", "dollars_per_1000", "dollars_saved", "reference_share")
+# Shares below this are shown as 0.0 %, and differences of losses as 0.0000.
+SHOWN_SHARE = 0.0005
+SHOWN_LOSS = 0.00005
 # Figures are sums of decimals: less than this is rounding.
 ROUNDING = OUTCOMES
 
@@ -138,11 +141,14 @@ class TargetVerdict:
             ]
         if "max_quality_loss" in self.asked:
             loss = self.quality_loss
-            found[0] += f", a loss of {loss.estimate:.4f} ({loss.low:.4f} to {loss.high:.4f})"
+            middle, low, high = (decimals(end) for end in (loss.estimate, loss.low, loss.high))
+            found[0] += f", a loss of {middle} ({low} to {high})"
         dollars = None
         if self.dollars_saved is not None:
             saved = self.dollars_saved
-            if saved.estimate >= 0:
+            if max(abs(saved.low), abs(saved.high)) < SHOWN_SHARE:
+                dollars = "costs as much"
+            elif saved.estimate > -SHOWN_SHARE:
                 dollars = f"saves {share(saved)} of its dollars"
             elif saved.estimate > -1:
                 dollars = f"costs {share(saved, -1)} more"
@@ -163,7 +169,7 @@ class TargetVerdict:
     @property
     def asked_words(self) -> str:
         """What was asked for, for a sentence."""
-        found = ", ".join(f"{name} {value:g}" for name, value in self.asked.items())
+        found = ", ".join(f"{name} {plain_number(value)}" for name, value in self.asked.items())
         return found if self.guarantee is None else f"{found} with probability {self.guarantee:g}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -317,7 +323,10 @@ of the difference -0.0300 to -0.0100, 500 rows).
                 "needed)."
             )
         gap = f"{abs(self.estimate):.4f} {'lower' if self.estimate < 0 else 'higher'} than"
-        gap = gap if self.estimate else "equal to"
+        if not self.estimate:
+            gap = "equal to"
+        elif abs(self.estimate) < SHOWN_LOSS:
+            gap = "about equal to"
         words = f"{STARTS[self.pays]}: the mean loss of {self.router} is {gap} that of always "
         words += self.constant
         if self._too_few:
@@ -364,7 +373,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
     @property
     def _basis(self) -> str:
         """The interval and what it is taken over."""
-        span = f"{self.confidence * 100:g} % interval of the difference {self.low:+.4f} to {self.high:+.4f}"
+        ends = f"{decimals(self.low, sign=True)} to {decimals(self.high, sign=True)}"
+        span = f"{self.confidence * 100:g} % interval of the difference {ends}"
         return ", ".join([span, self._judged, *self.notes])
 
     @property

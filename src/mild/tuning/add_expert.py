@@ -25,6 +25,7 @@ from mild.errors import (
     listed,
 )
 from mild.metrics import expert_shares
+from mild.money import decimals
 from mild.policies import Policy
 from mild.policies.adding import Labels, extended
 from mild.tuning.fitting import contents
@@ -88,9 +89,10 @@ class AddedExpert:
         if self.trusted or self.trusted_at is None:
             certain = "The gain is certain." if self.trusted else "These labels show no gain."
         found = [
-            f"{self.name}: {self.labels:,} labels, mean cost {mean:.3f} ({low:.3f} to {high:.3f}); the "
-            f"router sends it {100 * self.share:.0f} % of the queries.",
-            f"Gain over the router without it: {gain:.4f} per query ({least:.4f} to {most:.4f}, 95 %).",
+            f"{self.name}: {self.labels:,} labels, mean cost {decimals(mean, 3)} ({decimals(low, 3)} to "
+            f"{decimals(high, 3)}); the router sends it {100 * self.share:.0f} % of the queries.",
+            f"Gain over the router without it: {decimals(gain)} per query ({decimals(least)} to "
+            f"{decimals(most)}, 95 %).",
             certain,
         ]
         if self.by_scores:

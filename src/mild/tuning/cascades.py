@@ -21,6 +21,7 @@ from mild.errors import counted
 from mild.metrics import Verdict, verdict_of_choices
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.metrics.verdict import ROUNDING
+from mild.money import amount, decimals
 from mild.policies import CascadePolicy
 from mild.routers.cascade import CascadeCandidate, CascadeRouter
 from mild.tuning.tasks import Task
@@ -235,14 +236,20 @@ class TunedCascade:
         rows = [step["rows"] for step in self.steps]
         ends = ", ".join(f"{count:,} end at step {k}" for k, count in enumerate(rows, 1))
         used = "The cascade" if self.used else "A cascade, which is not used,"
-        shown = {"cost": ("mean loss", "+.4f"), "quality": ("quality", "+.4f")}
-        shown["dollars_per_1000"] = ("dollars per 1,000 queries", "+.4g")
+        names = {
+            "cost": "mean loss",
+            "quality": "quality",
+            "dollars_per_1000": "dollars per 1,000 queries",
+        }
         parts = []
-        for key, (name, form) in shown.items():
+        for key, name in names.items():
             if one := self.without_answers[key]:
-                low, high = (format(one[end], form) for end in ("low", "high"))
+                write = amount if key == "dollars_per_1000" else decimals
+                middle, low, high = (
+                    write(one[end], sign=True) for end in ("estimate", "low", "high")
+                )
                 level = f"{100 * one['confidence']:g} % interval "
-                parts.append(f"{name} {one['estimate']:{form}} ({level}{low} to {high})")
+                parts.append(f"{name} {middle} ({level}{low} to {high})")
         return [
             f"{used} {self.path}. Of {counted(sum(rows), 'training row')}, {ends}.",
             f"Compared with the router without answers ({self.without_answers['router']}), on held-out "

@@ -31,6 +31,7 @@ from mild.metrics.curves import (
     tradeoff_choices,
 )
 from mild.metrics.risk_control import Certificate, betting_p_values, certify
+from mild.money import amount, decimals
 from mild.policies import Policy, StandardizedPolicy, TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.cost_models import fit_heads
@@ -227,9 +228,10 @@ class Solution:
         figures = [
             f"quality {self.quality:.4f}, {abs(loss.estimate):.4f} "
             f"{'below' if loss.estimate >= 0 else 'above'} always {self.best_expert} "
-            f"({100 * self.confidence:g} % interval of the quality loss {loss.low:.4f} to {loss.high:.4f})",
-            f"${price.estimate:.4g} per 1,000 queries ({price.low:.4g} to {price.high:.4g}; always "
-            f"{self.best_expert} ${self.best_dollars_per_1000:.4g})",
+            f"({100 * self.confidence:g} % interval of the quality loss {decimals(loss.low)} to "
+            f"{decimals(loss.high)})",
+            f"${amount(price.estimate)} per 1,000 queries ({amount(price.low)} to {amount(price.high)}; "
+            f"always {self.best_expert} ${amount(self.best_dollars_per_1000)})",
         ]
         described = f"{self.setting}, with {'; '.join(figures)}; {self.n_groups:,} held-out queries"
         return f"Target {wanted}: {described}. {self.promise}"

@@ -35,6 +35,7 @@ from mild.evaluation.off_policy import (
 from mild.evaluation.replay.log import WITHOUT_QUERY, LoggedRow, LogReader, read_draws
 from mild.metrics import Verdict
 from mild.metrics.intervals import Interval
+from mild.money import amount, plain_number
 
 # More features than WIDE are projected to NARROW for the cost model.
 WIDE = 256
@@ -104,7 +105,7 @@ def replay(
         rows = rows.kept(judged & trusted)
     cost, quantities = "dollars", {"cost": rows.dollars, "failures": rows.failed}
     if errors is not None:
-        cost = f"error + {price_weight:g} * dollars"
+        cost = f"error + {plain_number(price_weight or 0.0)} * dollars"
         quantities = {
             "cost": rows.error + (price_weight or 0.0) * rows.dollars,
             "dollars": rows.dollars,
@@ -444,6 +445,6 @@ def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
 def _money(value: float, unit: str) -> str:
     sign = "-" if value < 0 else ""
     if unit:
-        return f"{sign}{unit}{abs(value):.3g}"
+        return f"{sign}{unit}{amount(abs(value))}"
     # Costs of another system may be small.
-    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.3g}"
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else plain_number(value, 3)
