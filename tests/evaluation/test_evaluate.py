@@ -328,6 +328,31 @@ def test_the_curve_beside_a_cascade_is_that_of_the_router_without_answers():
     plt.close(ax.figure)
 
 
+@pytest.mark.parametrize("size", [(6.4, 4.8), (4, 3)])
+def test_the_legend_of_a_frontier_hides_neither_points_nor_names(size):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    points = []
+    for i, quality in enumerate(np.linspace(0.2, 0.9, 6)):
+        for k, dollars in enumerate(np.linspace(0.0, 5.0, 6)):
+            name = f"expert {i}{k}"
+            points.append(
+                {"kind": "constant", "name": name, "dollars": dollars, "quality": quality}
+            )
+    for kind in ("operating", "router", "oracle"):
+        points.append({"kind": kind, "name": kind, "dollars": 2.0, "quality": 0.5})
+    frontier = {"axis": "dollars", "label": "dollars", "points": points}
+    frontier["target"] = {"quality": 0.85}
+    figure, axes = plt.subplots(figsize=size)
+    FrontierDisplay(frontier).plot(axes)
+    figure.canvas.draw()
+    box = axes.get_legend().get_window_extent()
+    places = axes.transData.transform([(one["dollars"], one["quality"]) for one in points])
+    assert not any(box.contains(*place) for place in places)
+    assert not any(box.overlaps(text.get_window_extent()) for text in axes.texts)
+    assert min(axes.get_yticks()) >= 0
+    plt.close(figure)
+
+
 def test_the_search_of_a_comparison_has_its_folds_its_confidence_and_its_families(parts):
     search = mild.RouterCV(families=["regression"], cv=2, confidence=0.8)
     found = mild.compare(parts[0], methods=["regression", "tune"], n_splits=2, search=search)
