@@ -30,16 +30,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from joblib import Parallel, delayed
-
-import mild
-from benchmarks.measure import Report, environment
-from mild.artifact import Router
-from mild.artifact.targets import TARGET_PROBABILITY, Target
-from mild.data import OutcomeTable, read_outcomes
-from mild.errors import InvalidInputError
-from mild.routers import ConstantRouter
-from mild.tuning.cascades import FittedCascades, fit_cascades
-from mild.tuning.fitting import Fitted, contents, fit_task, make_step
 from mild.tuning.targets import (
     HeldOut,
     Solution,
@@ -50,6 +40,16 @@ from mild.tuning.targets import (
     solve,
     traded_prices,
 )
+
+import mild
+from benchmarks.measure import Report, environment
+from mild.artifact import Router
+from mild.artifact.targets import TARGET_PROBABILITY, Target
+from mild.data import OutcomeTable, read_outcomes
+from mild.errors import InvalidInputError
+from mild.routers import ConstantRouter
+from mild.tuning.cascades import FittedCascades, fit_cascades
+from mild.tuning.fitting import Fitted, contents, fit_task, make_step
 from mild.tuning.tasks import CostTerms, make_task, search_folds
 
 RESULTS = Path(__file__).parent.parent / "results"

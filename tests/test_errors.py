@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pickle
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import mild
 from mild import errors as error_module
 from mild.errors import InvalidInputError, MildError, MildWarning, OptionError, check_option
 
@@ -131,3 +135,40 @@ def test_an_install_hint_names_where_mild_came_from(monkeypatch, recorded, hint)
     monkeypatch.setattr("importlib.metadata.distribution", lambda name: found)
     monkeypatch.setattr(error_module, "__file__", "/usr/lib/python3/site-packages/mild/errors.py")
     assert error_module.install_hint("ray") == hint
+
+
+def texts_outside_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and content of every text of a module that is not a docstring."""
+    docstrings = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            docstrings.add(id(body[0].value))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or id(node) in docstrings:
+            continue
+        if isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def test_messages_of_the_library_name_no_options_of_commands():
+    """Commands put their options in place of keyword arguments (``mild.cli.console.with_options``)."""
+    package = Path(mild.__file__).parent
+    # Modules that only serve commands, and remedies that are commands of a shell.
+    elsewhere = {"cli", "gateway", "removed.py"}
+    commands = (
+        "ray start --head",
+        "pip install --upgrade",
+        "mild evaluate TABLE",
+        "add `--overwrite`",
+    )
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package)
+        if place.parts[0] in elsewhere:
+            continue
+        for line, text in texts_outside_docstrings(ast.parse(path.read_text(encoding="utf-8"))):
+            named = re.search(r"(?<![\w-])--[a-z]", text)
+            if named and not any(command in text for command in commands):
+                found.append(f"{place}:{line}: {text}")
+    assert found == []

@@ -1,23 +1,61 @@
-"""Amounts of money as text."""
+"""Amounts as text: dollars, and other figures, without exponents and without a minus sign before 0."""
 
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+
+# Dollars below this are rounding.
+_NOTHING = 1e-9
 
 
-def amount(dollars: float) -> str:
+def amount(dollars: float, *, sign: bool = False) -> str:
     """Dollars without the currency sign, small amounts with two significant digits.
+
+    ``sign`` also writes a plus sign.
 
     Examples
     --------
     >>> amount(1234.5), amount(3.2), amount(0.4), amount(0.00421), amount(0)
     ('1,234', '3.20', '0.40', '0.0042', '0')
+    >>> amount(157_200.0), amount(-1e-15), amount(2, sign=True)
+    ('157,200', '0', '+2.00')
     """
     size = abs(dollars)
+    if size < _NOTHING:
+        return "0"
     if size >= 1000:
         text = f"{size:,.0f}"
     elif size >= 0.1:
         text = f"{size:.2f}"
     else:
-        text = f"{size:.{1 - math.floor(math.log10(size))}f}" if size else "0"
-    return f"-{text}" if dollars < 0 else text
+        text = f"{size:.{1 - math.floor(math.log10(size))}f}"
+    if dollars < 0:
+        return f"-{text}"
+    return f"+{text}" if sign else text
+
+
+def decimals(value: float, digits: int = 4, *, sign: bool = False) -> str:
+    """A figure with a fixed number of decimals; 0 has no minus sign.
+
+    Examples
+    --------
+    >>> decimals(0.12345), decimals(-0.00001, 3), decimals(0.5, 2, sign=True)
+    ('0.1235', '0.000', '+0.50')
+    """
+    rounded = round(value, digits) + 0.0
+    return f"{rounded:+.{digits}f}" if sign else f"{rounded:.{digits}f}"
+
+
+def plain_number(value: float, digits: int = 6) -> str:
+    """A number with so many significant digits, and no exponent.
+
+    Examples
+    --------
+    >>> plain_number(50.0), plain_number(157_200_000.0), plain_number(0.00001), plain_number(2.5)
+    ('50', '157200000', '0.00001', '2.5')
+    """
+    text = f"{value:.{digits}g}"
+    if "e" in text:
+        return f"{Decimal(text):f}"
+    return text

@@ -158,7 +158,8 @@ def test_what_a_cascade_was_fitted_for_cannot_be_changed(change):
 def test_the_direct_router_takes_new_prices():
     direct = cascade_router().direct
     assert direct.has_prices
-    assert direct.with_prices({"small": 9, "medium": 9, "spare": 9}).route([EASY]) == ["large"]
+    prices = {"small": 9, "medium": 9, "spare": 9, "large": 0}
+    assert direct.with_prices(prices).route([EASY]) == ["large"]
 
 
 def test_an_expert_can_be_left_out_of_the_steps(tmp_path):

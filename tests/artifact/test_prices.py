@@ -7,6 +7,7 @@ import pytest
 
 from gateway.gateway_cases import priced_router
 from mild.artifact import RouterInfo, load
+from mild.artifact.info import CostInfo, SharesInfo
 from mild.errors import InvalidInputError, UnsupportedError
 
 
@@ -20,7 +21,7 @@ def test_nothing_said_changes_nothing(folders):
 def test_betas_by_name_are_those_in_the_order_of_the_experts(folders):
     router = load(folders("priced"))
     X = np.random.default_rng(0).normal(size=(50, router.n_features))
-    named = router.with_prices({"cook": 2.0, "adder": 1.0})
+    named = router.with_prices({"cook": 2.0, "adder": 1.0, "poet": 0.0})
     ordered = router.with_prices([1.0, 2.0, 0.0], 1.0)
     np.testing.assert_array_equal(named.expected_costs(X), ordered.expected_costs(X))
 
@@ -37,6 +38,9 @@ def test_a_weight_needs_prices_in_dollars(folders):
         with pytest.raises(InvalidInputError) as caught:
             router.with_prices(**prices, in_dollars=True)
         assert caught.value.code == "invalid_price_weight"
+    with pytest.raises(InvalidInputError, match="only if dollars"):
+        router.with_prices(price_weight=2.0)
+    router.info = RouterInfo()
     assert router.with_prices(price_weight=2.0).policy.price_weight == 2.0
     router.info = RouterInfo(price_head="dollars")
     assert router.with_prices(price_weight=2.0, in_dollars=True).policy.price_weight == 2.0
@@ -53,3 +57,34 @@ def test_under_other_prices_a_router_has_no_target():
     router.info = info
     assert router.with_prices().info.target.t == 3.0
     assert router.with_prices(price_weight=2.0).info.target is None
+
+
+def test_prices_of_some_experts_only_are_refused(folders):
+    router = load(folders("priced"))
+    with pytest.raises(InvalidInputError) as caught:
+        router.with_prices({"cook": 2.0, "adder": 1.0})
+    assert caught.value.code == "invalid_betas"
+    assert "poet has none" in str(caught.value)
+
+
+def test_the_recorded_cost_is_the_new_one(folders):
+    router = load(folders("priced"))
+    router.info = RouterInfo(
+        cost=CostInfo.of_dollars(50.0), constant="cook", shares=SharesInfo(10, {"cook": 1.0})
+    )
+    dear = router.with_prices(price_weight=100)
+    assert dear.info.cost == CostInfo("error + 100 × dollars", None, 100.0, None)
+    assert dear.info.constant is None
+    assert dear.info.shares is None
+    assert router.with_prices(price_weight=50).info.constant == "cook"
+    fixed = router.with_prices([1.0, 2.0, 0.0])
+    assert fixed.info.cost.beta == {"adder": 1.0, "cook": 2.0, "poet": 0.0}
+    # Now the prices are in wrong answers, and a dollar has no weight among them.
+    with pytest.raises(InvalidInputError, match="only if dollars"):
+        fixed.with_prices(price_weight=3.0)
+
+
+def test_without_a_recorded_cost_none_is_made_up(folders):
+    router = load(folders("priced"))
+    router.info = RouterInfo()
+    assert router.with_prices(price_weight=2.0).info.cost is None

@@ -111,7 +111,7 @@ def test_with_time_the_past_is_learned_and_the_future_judged(mild, logs):
         (["--method", "svm"], "method must be one of"),
         (["--out", "results.csv"], "results must end in .json"),
         (["--out", "nowhere/results.json"], "is not a writable folder"),
-        (["--group", "topic"], "there must be a column 'topic'"),
+        (["--group", "topic"], "--group must be the name of a column; there is no column 'topic'"),
         (["--time", "subject"], "must hold numbers or dates"),
         (["--model", "x"], "--model is for --text encoder, hashing+encoder or static"),
     ],

@@ -14,6 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from mild import errors
+from mild.cli import console
 from mild.cli.console import MildCommand, emit, fixed, print_table, progress_bar, wrapped
 from mild.errors import ConvergenceWarning, DataFileError, InvalidInputError
 
@@ -241,3 +242,29 @@ def test_columns_that_do_not_fit_follow_in_a_second_table(monkeypatch, capsys, w
     assert max(map(len, out.splitlines())) <= width
     words = set(out.replace("│", " ").replace("┃", " ").split())
     assert {word for name in [*names, *header] for word in name.split()} <= words
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("r exists; replace it with overwrite=True.", "r exists; replace it with --overwrite."),
+        ("all rows with where='split=*'", "all rows with --where 'split=*'"),
+        ("name it with query=COLUMN.", "name it with --query COLUMN."),
+        ("with a smaller n_jobs=NUMBER", "with a smaller --jobs NUMBER"),
+        ("constant_if_better=False keeps it", "--no-constant-if-better keeps it"),
+        ("choose form='wide'", "choose form='wide'"),
+        (
+            "`mild.read_outcomes(FILE, scores=COLUMN, form='long')`.",
+            "`mild data convert FILE outcomes.parquet --scores COLUMN --form long`.",
+        ),
+        ("as mild.fit(TABLE, router='priced'), which", "as mild fit TABLE --router priced, which"),
+    ],
+)
+def test_keyword_arguments_in_messages_become_options_of_the_command(message, shown):
+    """A keyword that the command has no option for stays as it is."""
+    options = "--overwrite --where --query --jobs --constant-if-better --no-constant-if-better"
+    token = console._known_options.set(frozenset(options.split()))
+    try:
+        assert console.with_options(message) == shown
+    finally:
+        console._known_options.reset(token)

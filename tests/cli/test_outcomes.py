@@ -236,8 +236,8 @@ def test_dollars_beside_queries_are_never_all_that_counts_unless_it_is_said(mild
     ("words", "said"),
     [
         (["--query", "correct__cook"], "column 'correct__cook' holds outcomes of an expert"),
-        (["--time", "prompt"], "column 'prompt' holds the queries"),
-        (["--time", "cost__cook"], "column 'cost__cook' holds outcomes of an expert"),
+        (["--time", "prompt"], "'prompt' holds the queries"),
+        (["--time", "cost__cook"], "'cost__cook' holds outcomes of an expert"),
         (["--price-weight", "1e40"], "price-weight times the prices must be at most 1e+09"),
     ],
 )

@@ -50,6 +50,14 @@ def test_plain_lines_become_decisions_of_the_router(readers):
     assert "warning" not in done.err
 
 
+def test_many_novel_queries_are_said_once(readers):
+    novel = [f"Zweitausendundeine Nacht, Band {i}: wer erzählt, qxzvkj{i}?" for i in range(30)]
+    done = route(readers(), "-", lines="\n".join([*PROMPTS[:10], *novel]))
+    assert done.code == 0
+    assert done.err.count("novel") == 1
+    assert "warning: 30 of the first 40 queries are novel" in done.err
+
+
 def test_json_lines_keep_their_ids_and_costs_are_expected(readers, tmp_path):
     file = tmp_path / "queries.jsonl"
     file.write_text("\n".join(json.dumps({"id": f"q{i}", "q": p}) for i, p in enumerate(PROMPTS)))
@@ -76,8 +84,11 @@ def test_a_bad_line_is_answered_in_its_place_and_fails_the_run(readers):
 
 
 def test_a_priced_router_takes_new_prices(readers):
-    dear = route(readers("priced"), "--beta", "poet=9,cook=9", lines="\n".join(PROMPTS))
+    dear = route(readers("priced"), "--beta", "poet=9,cook=9,adder=0", lines="\n".join(PROMPTS))
     assert {answer["expert"] for answer in dear.answers} == {"adder"}
+    some = route(readers("priced"), "--beta", "poet=9,cook=9", lines="x")
+    assert some.code == 1
+    assert some.err.startswith("error: --beta must name every expert")
     refused = route(readers(), "--beta", "poet=9", lines="x")
     assert refused.code == 1
     assert "fit" in refused.err

@@ -248,3 +248,17 @@ def test_only_messages_of_an_assistant_are_read_as_such():
 def test_numbers_of_numpy_are_numbers(kind):
     assert canonical_answer(np.int64(4), kind) == canonical_answer(4, kind) == "4"
     assert canonical_answer(np.float32("nan"), kind) is None
+
+
+def test_one_odd_answer_does_not_decide_the_kind():
+    """It contradicts the answers of all other experts, but in a single row."""
+    rows = [["A", "A", "B", "A", "A", "A", "A", "C"] for _ in range(200)]
+    scores = np.array([[1, 1, 0, 1, 1, 1, 1, 0]] * 200, float)
+    rows[17][0] = "A\nB: c"
+    scores[17, 0] = 0.0
+    assert kind_by_scores(rows, scores) == "choice"
+    # Letters that are wrong in many rows, which only the whole text tells apart, are another matter.
+    for row in rows[::10]:
+        row[0] = "A\nB: c"
+    scores[::10, 0] = 0.0
+    assert kind_by_scores(rows, scores) != "choice"

@@ -114,7 +114,7 @@ def test_a_file_that_is_there_is_kept_unless_overwriting(tmp_path):
     table = read_outcomes(pa.table({"prompt": ["a"], "correct__m": [1]}))
     path = tmp_path / "a.csv"
     path.write_text("precious")
-    with pytest.raises(OutputExistsError, match="--overwrite"):
+    with pytest.raises(OutputExistsError, match="overwrite=True"):
         write_outcomes(table, path)
     assert path.read_text() == "precious"
     write_outcomes(table, path, overwrite=True)

@@ -80,7 +80,7 @@ def test_rows_are_taken_by_number_and_by_mask():
     assert masked.fingerprint() == table.take([0, 2]).fingerprint()
     assert table.take([]).rows == 0
     assert read_outcomes(wide(correct__y=[1, 0, 0])).take([1]).rows == 1
-    with pytest.raises(DataFileError, match="there must be a column 'subject'; found id"):
+    with pytest.raises(DataFileError, match=r"there is no column 'subject'\. Found id"):
         table.column("subject")
 
 
@@ -210,8 +210,8 @@ def test_experts_that_were_never_asked_are_left_out_and_named():
 def test_a_table_without_a_query_is_refused_with_the_remedy():
     assert "at least one row" in refused(wide().slice(0, 0))
     message = refused(pa.table({"task": ["a"], "correct__x": [1]}))
-    assert "name its column with --query, or one of vectors" in message
-    assert "mild data convert FILE outcomes.parquet --vectors COLUMN`; found task" in message
+    assert "name its column with query=COLUMN, or one of vectors" in message
+    assert "mild.read_outcomes(FILE, vectors=COLUMN)`; found task" in message
     assert read_outcomes(pa.table({"task": ["a"], "correct__x": [1]}), query="task").queries == [
         "a"
     ]

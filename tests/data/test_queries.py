@@ -41,7 +41,7 @@ def test_a_named_query_goes_first_and_several_are_joined():
 
 
 def test_a_query_of_numbers_is_refused_with_the_texts_there():
-    with pytest.raises(DataFileError, match=r"column 'n' holds int64, and text is in task\."):
+    with pytest.raises(DataFileError, match=r"column 'n' holds int64. .*name one of task with"):
         read({"n": [1], "task": ["t"]}, query="n")
 
 
@@ -95,3 +95,15 @@ def test_choices_can_be_switched_off_and_are_for_questions_only():
     assert read({"prompt": ["what?", "who?"], **CHOICES}).queries == ["what?", "who?"]
     source = pa.table({"question": ["1?"], "A": [0.0], "B": [1.0]})
     assert read_outcomes(source, scores="A,B").queries == ["1?"]
+
+
+@pytest.mark.parametrize("options", [{}, {"query": "prompt"}])
+def test_a_query_of_numbers_is_refused_by_its_name(options):
+    with pytest.raises(DataFileError) as caught:
+        read({"prompt": [1, 2]}, **options)
+    assert caught.value.code == "invalid_query"
+    assert str(caught.value) == (
+        "the query must be text; column 'prompt' holds int64. Write its values as text."
+    )
+    with pytest.raises(DataFileError, match="name one of topic with query=COLUMN"):
+        read({"prompt": [1, 2], "topic": ["a", "b"]}, **options)

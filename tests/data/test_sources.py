@@ -9,10 +9,12 @@ import os
 import threading
 from types import SimpleNamespace
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from mild.data import read_outcomes
 from mild.data.tables import SOURCE_FILE, find_tables, read_table, table_suffix
 from mild.errors import DataFileError
 
@@ -151,3 +153,22 @@ def test_a_pipe_is_no_folder(tmp_path):
     writer.start()
     assert read_table(pipe).to_pylist() == ROWS
     writer.join()
+
+
+@pytest.mark.parametrize("column", ["correct__a", "cost__a"])
+def test_a_word_among_the_numbers_of_a_frame_is_named(column):
+    frame = pd.DataFrame({"prompt": ["x", "y"], "correct__a": [1, 0], "correct__b": [0, 1]})
+    frame["cost__a"] = [0.1, 0.2]
+    frame["cost__b"] = [0.1, 0.2]
+    frame = frame.astype({column: object})
+    frame.loc[1, column] = "banana"
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(frame)
+    said = f"column {column!r} must hold numbers; it holds text such as 'banana'."
+    assert str(caught.value).startswith(said)
+
+
+def test_a_column_of_mixed_values_in_a_frame_is_text():
+    frame = pd.DataFrame({"prompt": ["x", "y", "z"], "correct__a": [1, 0, 1]})
+    frame["note"] = [1, "b", None]
+    assert read_outcomes(frame).column("note") == ["1", "b", None]

@@ -9,6 +9,7 @@ import json
 from contextlib import contextmanager
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
@@ -137,14 +138,42 @@ def test_with_times_the_latest_rows_are_the_test(tmp_path):
     assert any("15 later rows are in neither file" in line for line in found.sentences)
 
 
-def test_a_table_that_is_divided_already_is_named(tmp_path):
-    rows = [{"prompt": f"q{i}", "split": "train" if i < 20 else "test"} for i in range(40)]
-    file = tmp_path / "log.jsonl"
-    file.write_text("".join(json.dumps(row | {"correct__a": 1}) + "\n" for row in rows))
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".csv.gz"])
+def test_files_of_a_table_that_is_divided_already_are_used_whole(tmp_path, suffix):
+    rows = []
+    for i in range(40):
+        split = "train" if i < 20 else "test"
+        rows.append({"prompt": f"q, {i}", "split": split, "correct__a": i % 2, "correct__b": 1})
+    file = tmp_path / f"log{suffix}"
+    frame = pd.DataFrame(rows)
+    if suffix == ".parquet":
+        frame.to_parquet(file)
+    elif suffix == ".json":
+        file.write_text(json.dumps(rows))
+    elif suffix == ".jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        frame.to_csv(file, sep="\t" if suffix == ".tsv" else ",", index=False)
     found = split_file(file)
-    assert found.as_dict()["split_column"] == "split"
-    assert "--where 'split=*'" in found.sentences[-1]
     assert found.train.rows + found.test.rows == 40
+    assert found.as_dict()["split_column"] == "split"
+    assert found.as_dict()["renamed_to"] == "original_split"
+    assert "column 'split' is called 'original_split'" in found.sentences[-1]
+    train = read_outcomes(found.train.file, part="train")
+    test = read_outcomes(found.test.file, part="test")
+    assert (train.rows, test.rows) == (found.train.rows, found.test.rows)
+    assert set(train.column("original_split")) == {"train", "test"}
+    assert sorted(train.queries + test.queries) == sorted(row["prompt"] for row in rows)
+
+
+def test_the_new_name_of_a_split_column_is_free(tmp_path):
+    file = tmp_path / "log.csv"
+    lines = ["prompt,Split,original_Split,correct__a,correct__b"]
+    lines += [f"q{i},{'train' if i < 20 else 'test'},x,1,0" for i in range(40)]
+    file.write_text("\n".join(lines))
+    found = split_file(file)
+    assert found.renamed_to == "original_original_Split"
+    assert read_outcomes(found.train.file, part="train").rows == found.train.rows
 
 
 def test_vectors_are_compared_where_there_is_no_query(tmp_path):

@@ -49,7 +49,7 @@ def test_what_goes_wrong_leaves_nothing(tmp_path, error):
 def test_an_output_that_is_there_is_refused_or_replaced_as_a_whole(tmp_path):
     out = str(tmp_path / "out")
     write(OutputFolder(out, overwrite=False), parts=3)
-    with pytest.raises(OutputExistsError, match=r"exists; .*--overwrite"):
+    with pytest.raises(OutputExistsError, match=r"exists; .*overwrite=True"):
         OutputFolder(out, overwrite=False).check()
     with (
         pytest.raises(KeyboardInterrupt),

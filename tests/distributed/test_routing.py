@@ -279,7 +279,8 @@ def test_columns_that_are_missing_or_no_text_are_named(reader, tmp_path):
     with pytest.raises(DataFileError, match="'prompt' holds int64"):
         experts_of(router, {"other": ["a"], "prompt": [1]}, tmp_path)
     with pytest.raises(
-        DataFileError, match=r"'prompt', which is a part of .*; found the columns other\. .*--query"
+        DataFileError,
+        match=r"'prompt', which is a part of .*; found the columns other\. .*query=COLUMN",
     ):
         experts_of(router, {"other": ["a"]}, tmp_path)
     with pytest.raises(InvalidInputError, match="takes texts"):

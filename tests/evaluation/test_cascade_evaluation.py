@@ -79,7 +79,7 @@ def test_it_is_compared_with_the_best_constant_and_with_the_router_without_answe
     assert first.startswith("Routing pays: the mean loss of the cascade is ")
     assert second.startswith("The cascade pays: the mean loss of the cascade is ")
     assert "lower than that of the router without answers (" in second
-    assert repr(judged).count("\n") == 1
+    assert repr(judged).count("\n") == 2
 
 
 def test_the_steps_say_where_rows_end(

@@ -132,7 +132,7 @@ def test_experts_that_are_all_right_have_a_report():
 
 def test_a_column_that_is_not_there_is_refused():
     table, costs, X = larger_case(60)
-    with pytest.raises(DataFileError, match="a column 'nowhere'"):
+    with pytest.raises(DataFileError, match="no column 'nowhere'"):
         document_of(cost_router(), table, costs, X, group="nowhere")
 
 

@@ -49,8 +49,29 @@ def test_figures_are_beside_constant_chance_and_oracle(judged, parts):
         costs[np.arange(len(costs)), judged.judged.chosen].mean()
     )
     assert judged.verdict.pays is True
-    assert repr(judged) == judged.verdict.sentence
+    assert repr(judged) == f"{judged.verdict.sentence}\nThe loss is error + 50 × dollars."
     assert judged.verdict.sentence in judged._repr_html_()
+
+
+def test_a_router_under_new_prices_is_judged_by_the_new_loss(router, parts):
+    _, test = parts
+    dear = mild.evaluate(router.with_prices(price_weight=1000), test)
+    costs = test.costs(price_weight=1000)
+    losses = dear.to_frame().set_index("key")["loss"]
+    assert losses["router"] == pytest.approx(
+        costs[np.arange(len(costs)), dear.judged.chosen].mean()
+    )
+    assert "The loss is error + 1000 × dollars." in repr(dear)
+    assert "The loss is error + 1000 × dollars." in dear._repr_html_()
+    asked = mild.evaluate(router, test, price_weight=1000)
+    assert dear.verdict.sentence == asked.verdict.sentence
+
+
+def test_betas_of_some_experts_are_completed_as_in_a_fit(router, parts):
+    dearest = parts[1].expert_names[0]
+    judged = mild.evaluate(router, parts[1], beta={dearest: 0.5})
+    assert judged.judged.router.info.cost.beta[dearest] == 0.5
+    assert sum(judged.judged.router.info.cost.beta.values()) == 0.5
 
 
 def overlapping(parts, seen, rows):
@@ -305,6 +326,31 @@ def test_the_curve_beside_a_cascade_is_that_of_the_router_without_answers():
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["router without answers", "cascade"]
     plt.close(ax.figure)
+
+
+@pytest.mark.parametrize("size", [(6.4, 4.8), (4, 3)])
+def test_the_legend_of_a_frontier_hides_neither_points_nor_names(size):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    points = []
+    for i, quality in enumerate(np.linspace(0.2, 0.9, 6)):
+        for k, dollars in enumerate(np.linspace(0.0, 5.0, 6)):
+            name = f"expert {i}{k}"
+            points.append(
+                {"kind": "constant", "name": name, "dollars": dollars, "quality": quality}
+            )
+    for kind in ("operating", "router", "oracle"):
+        points.append({"kind": kind, "name": kind, "dollars": 2.0, "quality": 0.5})
+    frontier = {"axis": "dollars", "label": "dollars", "points": points}
+    frontier["target"] = {"quality": 0.85}
+    figure, axes = plt.subplots(figsize=size)
+    FrontierDisplay(frontier).plot(axes)
+    figure.canvas.draw()
+    box = axes.get_legend().get_window_extent()
+    places = axes.transData.transform([(one["dollars"], one["quality"]) for one in points])
+    assert not any(box.contains(*place) for place in places)
+    assert not any(box.overlaps(text.get_window_extent()) for text in axes.texts)
+    assert min(axes.get_yticks()) >= 0
+    plt.close(figure)
 
 
 def test_the_search_of_a_comparison_has_its_folds_its_confidence_and_its_families(parts):

@@ -116,7 +116,7 @@ def test_a_saved_evaluation_of_an_earlier_version_still_has_its_page(judged):
 def test_a_report_says_which_prices_the_loss_leaves_out(router, test_rows):
     plain = mild.fit(outcomes(300, 0))
     document = mild.evaluate(plain, test_rows).document()
-    assert "--keep-quality" in document["prices_unused"]
+    assert "keep_quality=1.0" in document["prices_unused"]
     assert "Dollars are not part of the loss" in render(document)
     weighed = mild.fit(outcomes(300, 0), price_weight=1.0)
     assert mild.evaluate(weighed, test_rows).document()["prices_unused"] is None

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
+from mild.tuning.targets import HeldOut, certify_loss, measure, solve, traded_prices
 
 import mild
 from answer_table_cases import answer_columns
@@ -23,7 +24,6 @@ from mild.tuning.cascades import (
     price_weights,
 )
 from mild.tuning.fitting import fit_task, make_step
-from mild.tuning.targets import HeldOut, certify_loss, measure, solve, traded_prices
 from mild.tuning.tasks import make_task, search_folds
 from mild.tuning.tune import _calibration_split
 
@@ -188,7 +188,7 @@ def test_without_the_option_it_is_said_what_answers_would_save():
     about = found.answers_unused
     assert about["kept"] > 0.95
     assert about["saved"] > 0.5
-    assert "--cascade" in found.sentences[-1]
+    assert "cascade=True" in found.sentences[-1]
     assert mild.tune(table_of(answers=False), **QUICK).answers_unused is None
 
 

@@ -111,7 +111,7 @@ def test_prices_that_the_loss_leaves_out_are_said_with_what_they_could_save(outc
     assert unused["dollars_per_1000"] == pytest.approx(curve.dollars[good].min())
     assert unused["saved"] == pytest.approx(1 - curve.dollars[good].min() / 10)
     assert unused["sentence"] == found.sentences[-1] == found.as_dict()["prices_unused"]["sentence"]
-    assert "--keep-quality 1.0" in unused["sentence"]
+    assert "keep_quality=1.0" in unused["sentence"]
     assert mild.tune(outcomes, price_weight=5, **FAST).prices_unused is None
     assert results[0].prices_unused is None
 

@@ -4,14 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from mild.artifact import load
-from mild.artifact.targets import Target
-from mild.errors import InvalidInputError
-from mild.policies import ConstantPolicy, PricedPolicy, StandardizedPolicy, TradeoffPolicy
-from mild.routers import ConstantRouter
-from mild.tuning import tasks
-from mild.tuning.fitting import fit_task, make_step
 from mild.tuning.targets import (
     HeldOut,
     certify_loss,
@@ -20,6 +12,14 @@ from mild.tuning.targets import (
     trade_off_weights,
     with_price_heads,
 )
+
+from mild.artifact import load
+from mild.artifact.targets import Target
+from mild.errors import InvalidInputError
+from mild.policies import ConstantPolicy, PricedPolicy, StandardizedPolicy, TradeoffPolicy
+from mild.routers import ConstantRouter
+from mild.tuning import tasks
+from mild.tuning.fitting import fit_task, make_step
 from outcome_cases import make_columns, write_outcomes
 from text_router_cases import save_task
 

@@ -212,7 +212,13 @@ def test_features_keep_their_type(dtype):
         ({"search": mild.LinearRouter()}, "invalid_search"),
         ({"search": mild.RouterCV}, "invalid_search"),
         ({"random_state": -1}, "invalid_random_state"),
-        ({"groups": "nowhere"}, "invalid_name"),
+        ({"groups": "nowhere"}, "invalid_groups"),
+        ({"search": mild.RouterCV(cv=1000)}, "invalid_cv"),
+        ({"time": "nowhere"}, "invalid_time"),
+        ({"price_weight": "50"}, "invalid_price_weight"),
+        ({"keep_quality": 0.9, "price_weight": 50}, "invalid_price_weight"),
+        ({"max_dollars": 2, "beta": {"rules": 0.1}}, "invalid_beta"),
+        ({"max_quality_loss": 0.1, "latency_weight": 2}, "invalid_latency_weight"),
         ({"text": "hash"}, "invalid_text"),
         ({"neighbours": 3}, "invalid_neighbours"),
     ],
@@ -221,6 +227,32 @@ def test_bad_arguments_have_codes(parts, options, code):
     with pytest.raises(mild.errors.MildError) as error:
         mild.tune(parts[0], **FAST | options)
     assert error.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"price_weight": "50"}, "price_weight must be a number; got '50'."),
+        (
+            {"cv": 2000},
+            "cv must be at most the number of different queries, 1,050; got 2,000 folds.",
+        ),
+        (
+            {"groups": "sorce"},
+            "groups must be the name of a column; there is no column 'sorce'. "
+            "Found options, source, grade. Did you mean 'source'?",
+        ),
+        (
+            {"keep_quality": 0.9, "price_weight": 50},
+            "price_weight must not be given together with a target; got keep_quality 0.9 as well. "
+            "A target is met by errors and dollars alone: give the target, or the terms of the cost.",
+        ),
+    ],
+)
+def test_bad_arguments_are_explained(parts, options, sentence):
+    with pytest.raises(mild.errors.MildError) as error:
+        mild.tune(parts[0], **FAST | options)
+    assert str(error.value) == sentence
 
 
 def test_progress_is_reported(parts):

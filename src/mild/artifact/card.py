@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 from mild.artifact.info import RouterInfo
 from mild.core.arrays import invalid
 from mild.errors import counted
+from mild.money import plain_number
 from mild.policies import Policy, cascade_of
 
 CARD_FILE = "README.md"
@@ -268,4 +269,4 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def _number(value: Any) -> str:
-    return f"{value:.4g}" if _is_number(value) else "unknown"
+    return plain_number(value, 4) if _is_number(value) else "unknown"

@@ -21,7 +21,7 @@ def check_free(target: Path, overwrite: bool) -> Path:
         raise OutputExistsError(f"{target} must be a file; a folder is there.")
     if os.path.exists(target) and not overwrite:
         raise OutputExistsError(
-            f"{target} exists; choose another file, or replace it (--overwrite, overwrite=True)."
+            f"{target} exists; choose another file, or replace it with overwrite=True."
         )
     problem = writing_problem(target.parent, target.name)
     if problem is not None:

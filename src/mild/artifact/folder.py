@@ -145,7 +145,7 @@ def check_target(folder: str | os.PathLike[str], overwrite: bool) -> Path:
     # Replacing the working directory would leave the process in a deleted one.
     if exists and not overwrite and (present or target == Path(os.path.realpath(os.curdir))):
         raise OutputExistsError(
-            f"{target} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
+            f"{target} exists; choose another folder, or replace it with overwrite=True."
         )
     try:
         refuse_old_folder(target, "choose another folder")

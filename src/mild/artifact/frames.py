@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, TypeAlias
 
 from mild.core.arrays import as_python
+from mild.money import plain_number
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
 
@@ -82,7 +84,9 @@ def _cell(value: Any) -> str:
         return ", ".join(f"{escape(str(name))} {_cell(one)}" for name, one in value.items())
     if isinstance(value, (list, tuple)):
         return " ".join(map(_cell, value))
-    return escape(f"{value:.4g}" if isinstance(value, float) else str(value))
+    if isinstance(value, float) and math.isfinite(value):
+        return escape(plain_number(value, 4))
+    return escape(str(value))
 
 
 def _columns(table: Table) -> dict[str, list[Any]]:

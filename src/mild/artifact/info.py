@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
+from mild.money import plain_number
+
 
 @dataclass(frozen=True)
 class InfoPart:
@@ -45,10 +47,41 @@ class CostInfo(InfoPart):
     price_weight: float | None  # wrong answers that one dollar is worth
     latency_weight: float | None  # wrong answers that one second is worth
 
+    @classmethod
+    def of_betas(cls, beta: Mapping[str, float]) -> CostInfo:
+        """An error, plus what asking each expert costs."""
+        return cls(cost_formula(beta), beta, None, None)
+
+    @classmethod
+    def of_dollars(cls, price_weight: float) -> CostInfo:
+        """An error, plus dollars at this weight."""
+        return cls(cost_formula({}, price_weight), None, price_weight, None)
+
     @property
     def has_other_prices(self) -> bool:
         """Whether asking costs something beside dollars."""
         return bool(self.latency_weight or any((self.beta or {}).values()))
+
+
+def cost_formula(
+    beta: Mapping[str, float],
+    price_weight: float | None = None,
+    latency_weight: float | None = None,
+) -> str:
+    """A cost as a formula; ``beta`` has what asking each expert costs, and may be empty.
+
+    >>> cost_formula({"small": 0.0, "large": 0.5}, price_weight=100)
+    'error + what asking costs (small 0, large 0.5) + 100 × dollars'
+    """
+    parts = ["error"]
+    if any(beta.values()):
+        shown = [f"{name} {plain_number(value)}" for name, value in beta.items()]
+        parts.append(f"what asking costs ({', '.join(shown)})")
+    if price_weight:
+        parts.append(f"{plain_number(price_weight)} × dollars")
+    if latency_weight:
+        parts.append(f"{plain_number(latency_weight)} × seconds")
+    return " + ".join(parts)
 
 
 @dataclass(frozen=True)

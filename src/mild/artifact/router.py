@@ -29,7 +29,7 @@ from mild.artifact.novelty import Novelty
 from mild.artifact.targets import Target, at_target
 from mild.core.arrays import BoolArray, FloatArray, IntArray, first_columns, invalid
 from mild.core.costs import best_first
-from mild.errors import UnsupportedError, check_arguments, check_option, counted
+from mild.errors import UnsupportedError, check_arguments, check_option, counted, listed
 from mild.features import TextFeatures
 from mild.features.base import check_text, is_table
 from mild.policies import (
@@ -42,7 +42,6 @@ from mild.policies import (
     mix_of,
 )
 from mild.policies.base import blocks
-from mild.policies.cascade import only_direct
 from mild.policies.mix import needs_text
 
 # Texts whose features are held at a time.
@@ -804,10 +803,12 @@ class Router:
         A mix of two settings is dropped, because its share was chosen for the old prices;
         ``info.dropped_mix`` says which it was.
 
+        ``info.cost`` is then the new cost, by which ``mild.evaluate`` judges the router.
+
         Parameters
         ----------
-        betas : prices by name or short name, in wrong answers. They replace all prices; experts that are
-            not named cost nothing. A sequence has one price per expert, in their order.
+        betas : prices in wrong answers, by name or short name of every expert; or a sequence of them, in
+            the order of the experts. They replace all prices
         price_weight : wrong answers that one unit of the price head is worth, usually a dollar
         in_dollars : whether a new weight is refused where prices are not recorded as dollars
 
@@ -821,7 +822,8 @@ class Router:
         >>> none, free = np.zeros((2, 1)), np.zeros(2)
         >>> policy = PricedPolicy(none, np.array([0.4, 0.1]), none, free, free, 1.0, "ridge")
         >>> router = Router(policy, ["small", "large"])
-        >>> router.predict([[1.0]]), router.with_prices({"large": 0.5}).predict([[1.0]])
+        >>> dear = router.with_prices({"small": 0.0, "large": 0.5})
+        >>> router.predict([[1.0]]), dear.predict([[1.0]])
         (array([1]), array([0]))
         """
         if betas is None and price_weight is None:
@@ -834,16 +836,46 @@ class Router:
                     "Give one of them.",
                 )
             named = match_values(betas, self.expert_names)
-            betas, price_weight = [named.get(name, 0.0) for name in self.expert_names], 1.0
-        elif betas is None and in_dollars and self.has_prices:
+            if self.has_prices:
+                self._check_complete(named)
+            betas = [named.get(name, 0.0) for name in self.expert_names]
+        if price_weight is None:
+            price_weight = 1.0
+        elif betas is None and self.has_prices and (in_dollars or self.info.cost is not None):
             self._check_dollars()
         policy = self.policy.with_prices(betas, price_weight)
         # The calibration is that of the policy that decided before, and so are target and verdict.
         kept = self.calibration if policy.parts == self.policy.parts else None
-        info = replace(self.info, target=None, verdict=None)
+        info = self._info_at_prices(betas, price_weight)
         if self.mix is not None:
             info = replace(info, dropped_mix=mix_words(self.mix, self.expert_names))
         return replace(self, policy=policy, calibration=kept, info=info)
+
+    def _check_complete(self, betas: Mapping[str, float]) -> None:
+        """Refuse prices that leave an expert out."""
+        missing = [name for name in self.expert_names if name not in betas]
+        if missing:
+            verb = "has" if len(missing) == 1 else "have"
+            raise invalid(
+                "betas",
+                "must name every expert, because they replace all prices; "
+                f"{listed(missing, 6)} {verb} none. Give 0 for an expert that costs nothing.",
+            )
+
+    def _info_at_prices(self, betas: Sequence[float] | None, price_weight: float) -> RouterInfo:
+        """What is known about the router under new prices."""
+        info = replace(self.info, target=None, verdict=None, shares=None)
+        if betas is None:
+            cost = CostInfo.of_dollars(float(price_weight))
+        else:
+            prices = [float(price_weight * beta) for beta in betas]
+            cost = CostInfo.of_betas(dict(zip(self.expert_names, prices, strict=True)))
+            # The head for dollars is gone.
+            info = replace(info, price_head=None)
+        # Without a recorded cost it is not known what an error is, nor in which unit the prices are.
+        if info.cost is None or cost == info.cost:
+            return info
+        return replace(info, cost=cost, constant=None)
 
     def _check_dollars(self) -> None:
         """Refuse another price weight unless prices are recorded as dollars."""

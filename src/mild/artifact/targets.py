@@ -27,7 +27,7 @@ from mild.metrics.frontier import (
     OperatingPoint,
     Setting,
 )
-from mild.money import amount
+from mild.money import amount, plain_number
 from mild.policies import CascadePolicy, ConstantPolicy, MixPolicy, Policy, TradeoffPolicy
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
@@ -116,7 +116,7 @@ class Target:
     @property
     def words(self) -> str:
         """The targets that were given, for a sentence."""
-        return ", ".join(f"{name} {value:g}" for name, value in self.wanted.items())
+        return ", ".join(f"{name} {plain_number(value)}" for name, value in self.wanted.items())
 
     def limits(self, best_quality: float) -> tuple[float, float]:
         """Least quality and most dollars that it asks for, given the quality of the best expert.
@@ -290,7 +290,7 @@ def target_words(target: Target, choice: Choice) -> str:
     probability = target.target_probability
     if probability <= TARGET_PROBABILITY:
         return (
-            f"The target is expected to be met {queries}; for more certainty, raise target_probability. "
+            f"The target is expected to be met {queries}; for more certainty, set target_probability=0.8. "
             "This is an estimate, not a guarantee."
         )
     margin = margin_words(choice.margins)
@@ -359,7 +359,9 @@ def at_target(
             f"be reached is {point.words(expert_names)}, with {_figures(point)}.",
             parameter="target",
         )
-    return policy_at(policy, frontier, point, target), target_info(target, frontier, choice, expert_names)
+    return policy_at(policy, frontier, point, target), target_info(
+        target, frontier, choice, expert_names
+    )
 
 
 def target_info(

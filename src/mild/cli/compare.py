@@ -25,6 +25,7 @@ from mild.cli.console import (
 from mild.cli.evaluate import print_choices
 from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import counted
+from mild.money import decimals
 
 if TYPE_CHECKING:
     from mild.evaluation.comparison import Comparison
@@ -120,7 +121,8 @@ def _show(found: Comparison, result: Mapping[str, Any], details: bool) -> None:
         found.quality_name,
         {
             "minus constant": [
-                "" if row.difference is None else f"{row.difference[0]:+.4f}" for row in rows
+                "" if row.difference is None else decimals(row.difference[0], sign=True)
+                for row in rows
             ],
             "verdict": [
                 "too few rows" if row.verdict and row.too_few else row.verdict for row in rows
@@ -148,10 +150,13 @@ def _show_details(found: Comparison) -> None:
     chosen = found.row(found.chosen)
     best = "The best constant is the expert with the lowest loss on the training rows."
     say(f"{best} {ORACLE_NOTE}")
-    intervals = [
-        "" if row.difference is None else "{:+.4f} [{:+.4f}, {:+.4f}]".format(*row.difference)
-        for row in rows
-    ]
+    intervals = []
+    for row in rows:
+        cell = ""
+        if row.difference is not None:
+            middle, low, high = (decimals(end, sign=True) for end in row.difference)
+            cell = f"{middle} [{low}, {high}]"
+        intervals.append(cell)
     print_table(
         f"loss minus that of the best constant; intervals of {found.confidence * 100:g} % for all methods "
         f"at once",

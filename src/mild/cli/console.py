@@ -11,6 +11,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -26,6 +27,7 @@ from mild.errors import (
     MildWarning,
     OutputExistsError,
 )
+from mild.money import decimals
 from mild.removed import removal_message
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ LEFT_BY_INTERRUPT = {
 }
 # Options that are not named like the parameter they set.
 OPTION_OF = {
+    "betas": "--beta",
     "groups": "--group",
     "methods": "--method",
     "n_jobs": "--jobs",
@@ -56,10 +59,23 @@ PARAMETER_OF = {option: parameter for parameter, option in OPTION_OF.items()}
 # about those are errors of a data file.
 ARRAYS = {"costs", "experts", "features", "latencies", "prices", "query", "scores", "vectors"}
 NUMBER = re.compile(r"-?[0-9]+")
+# Functions that messages of the library name, and the commands that do the same.
+COMMAND_OF = {
+    "fit": "mild fit TABLE",
+    "tune": "mild tune TABLE",
+    "read_outcomes": "mild data convert FILE outcomes.parquet",
+}
+# mild.read_outcomes(FILE, scores=NAMES), and overwrite=True or where='split=*' elsewhere in a message.
+CALL = re.compile(rf"\bmild\.({'|'.join(COMMAND_OF)})\([A-Z]+, ([^)]*)\)")
+KEYWORD = re.compile(r"(?<![\w.'\"-])([a-z][a-z_]*)=('[^']*'|[\w.]*\w)")
 # Between words, but not between a number and its unit or mark.
 BETWEEN_WORDS = re.compile(r"(?<!\*) (?!%)")
 # Names wrap within a word only where a column would be wider than this.
 NAME_WIDTH = 12
+
+
+# Options of the command that runs.
+_known_options: ContextVar[frozenset[str]] = ContextVar("known_options", default=frozenset())
 
 
 class MildCommand(typer.core.TyperCommand):
@@ -86,6 +102,9 @@ class MildCommand(typer.core.TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         as_json = bool(ctx.params.get("as_json"))
+        options: list[Any] = list(self.params)
+        names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
+        _known_options.set(frozenset(names))
         try:
             with _plain_warnings():
                 return super().invoke(ctx)
@@ -152,7 +171,45 @@ class MildCommand(typer.core.TyperCommand):
         option = OPTION_OF.get(name, f"--{name.replace('_', '-')}")
         of_array = name in ARRAYS and not isinstance(error, DataFileError)
         known = any(option in parameter.opts for parameter in self.params)
-        return error.message_about(option) if known and not of_array else str(error)
+        message = error.message_about(option) if known and not of_array else str(error)
+        return with_options(message)
+
+
+def with_options(message: str) -> str:
+    """A message of the library with commands and options in place of functions and keyword arguments.
+
+    A keyword argument that is no option of the command that runs stays as it is.
+
+    >>> with_options("Name them: `mild.read_outcomes(FILE, scores=NAMES)`.")
+    'Name them: `mild data convert FILE outcomes.parquet --scores NAMES`.'
+    """
+    message = CALL.sub(_command_of_call, message)
+    known = _known_options.get()
+    return KEYWORD.sub(lambda match: _option_of_keyword(match, known), message)
+
+
+def _command_of_call(match: re.Match[str]) -> str:
+    options = [_as_option(*pair.split("=", 1)) for pair in match[2].split(", ")]
+    return " ".join([COMMAND_OF[match[1]], *options])
+
+
+def _option_of_keyword(match: re.Match[str], known: Collection[str]) -> str:
+    option = _as_option(match[1], match[2])
+    if option.partition(" ")[0] in known:
+        return option
+    return match[0]
+
+
+def _as_option(name: str, value: str) -> str:
+    """``overwrite=True`` as ``--overwrite``, ``query=COLUMN`` as ``--query COLUMN``."""
+    option = OPTION_OF.get(name, f"--{name.replace('_', '-')}")
+    if value == "True":
+        return option
+    if value == "False":
+        return f"--no-{option.removeprefix('--')}"
+    plain = value.strip("'")
+    # A shell would expand or divide other marks.
+    return f"{option} {plain if re.fullmatch('[A-Za-z0-9_.,-]+', plain) else value}"
 
 
 class MildGroup(typer.core.TyperGroup):
@@ -240,7 +297,7 @@ def emit(
     If it could not be written (``failed``), that is said after it, and the exit code is 1.
     """
     if as_json:
-        found = {} if failed is None else {"error": str(failed), "code": failed.code}
+        found = {} if failed is None else {"error": with_options(str(failed)), "code": failed.code}
         content = _json_ready({**result, **found})
         typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
     else:
@@ -280,7 +337,7 @@ FIRST_STEP_NOTE = (
 
 def note(text: str, kind: str = "note") -> None:
     """Print ``kind: text`` on stderr."""
-    typer.echo(wrapped(f"{kind}: {text}", sys.stderr), err=True)
+    typer.echo(wrapped(f"{kind}: {with_options(text)}", sys.stderr), err=True)
 
 
 def note_dropped_mix(before: Router, after: Router) -> None:
@@ -309,7 +366,7 @@ def wrapped(text: str, stream: TextIO) -> str:
 
 def fixed(value: float | None, digits: int = 4) -> str:
     """A number with a fixed number of digits; a dash if it is missing."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+    return "–" if value is None or not math.isfinite(value) else decimals(value, digits)
 
 
 def percent(value: float | None) -> str:
@@ -318,7 +375,7 @@ def percent(value: float | None) -> str:
     >>> percent(0.4567), percent(None)
     ('45.7 %', '–')
     """
-    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.1f} %"
+    return "–" if value is None or not math.isfinite(value) else f"{decimals(100 * value, 1)} %"
 
 
 def best_experts_first(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, percent, print_table, say
+from mild.cli.console import emit, fixed, note, percent, print_table, say, with_options
 from mild.errors import counted
 from mild.money import amount
 
@@ -120,7 +120,7 @@ def convert(
         note(finding.sentence)
 
     def show() -> None:
-        say(f"{file}: {table.explanation}")
+        say(f"{file}: {with_options(table.explanation)}")
         say(f"Written to {written}.")
 
     emit(report, as_json, show)
@@ -180,7 +180,7 @@ def split(
 
 def _show(file: str, found: Description) -> None:
     report, quality = found.as_dict(), found.quality
-    say(f"{file}: {report['explanation']}")
+    say(f"{file}: {with_options(report['explanation'])}")
     say(f"loss = {report['cost']['words']}")
     experts = report["experts"]
     columns = {"expert": [expert["name"] for expert in experts]}
@@ -226,4 +226,4 @@ def _show(file: str, found: Description) -> None:
             },
         )
     for sentence in found.sentences:
-        say(f"- {sentence}")
+        say(f"- {with_options(sentence)}")

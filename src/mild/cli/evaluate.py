@@ -20,6 +20,7 @@ from mild.cli.console import (
     print_table,
     say,
     try_writing,
+    with_options,
 )
 from mild.cli.outcomes import OutcomeSource, loss_line, note_findings
 from mild.errors import OptionError
@@ -89,7 +90,7 @@ def evaluate(
             which = "these" if found.overlap["same_data_as_fit"] else "some of these"
             say(f"The router was fitted on {which} rows, so this is no verdict on new ones:")
         for sentence in found.sentences:
-            say(sentence)
+            say(with_options(sentence))
         if file is not None:
             say(f"Written to {file}.")
 

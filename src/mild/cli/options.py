@@ -200,7 +200,7 @@ class PriceOptions:
         str | None,
         Option(
             metavar="EXPERT=COST,...",
-            help="Cost of asking, in wrong answers: 7B=1.0,1.5B=0.6. Other experts cost nothing.",
+            help="Cost of asking every expert, in wrong answers: 7B=1.0,1.5B=0.6.",
         ),
     ] = None
     price_weight: Annotated[float | None, Option(metavar="NUMBER")] = None
@@ -234,6 +234,13 @@ class PriceOptions:
 class CostOptions(PriceOptions):
     """What counts as a cost: an error, plus these terms."""
 
+    beta: Annotated[
+        str | None,
+        Option(
+            metavar="EXPERT=COST,...",
+            help="Cost of asking, in wrong answers: 7B=1.0,1.5B=0.6. Other experts cost nothing.",
+        ),
+    ] = None
     latency_weight: Annotated[float | None, Option(metavar="NUMBER")] = None
 
     def arguments(self) -> dict[str, Any]:

@@ -306,6 +306,8 @@ def _route_queries(
     if routed.empty:
         were = counted(routed.empty, "query is", "queries are")
         note(f"{were} empty: there is nothing to route by, and the choice is a guess.", "warning")
+    if routed.novel.sentence is not None:
+        note(routed.novel.sentence, "warning")
     if routed.bad:
         holds = counted(routed.bad, f"{unit} holds", f"{unit}s hold")
         note(f"{holds} no query that can be read.", "warning")
@@ -350,6 +352,8 @@ def _route_dataset(
         say(f"Written to {summary.out}.")
 
     emit({**summary.as_dict(), "out": summary.out}, as_json, show)
+    if summary.novel.sentence is not None:
+        note(summary.novel.sentence, "warning")
     if summary.bad:
         row = counted(summary.bad, "row holds", "rows hold")
         end = "left out" if shared["skip_bad"] else "without an expert"

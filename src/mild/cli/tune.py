@@ -21,6 +21,7 @@ from mild.cli.console import (
     progress_bar,
     say,
     try_writing,
+    with_options,
 )
 from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import OptionError
@@ -171,7 +172,7 @@ def _show(found: TuneResult, folder: str | None, details: bool) -> None:
     if found.verdict.left_out is not None:
         note(found.verdict.left_out)
     for sentence in sentences:
-        say(sentence)
+        say(with_options(sentence))
     if folder is not None:
         say(f"Saved to {folder} ({found.decides_as}).")
         say(f"Next, on a table of new queries: mild evaluate TABLE --router {quote(folder)}")

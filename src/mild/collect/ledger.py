@@ -201,7 +201,7 @@ class Ledger:
         except sqlite3.Error as error:
             if "locked" in str(error):
                 raise DataFileError(
-                    f"{self.path} is in use by another run; wait for it, or name another --ledger."
+                    f"{self.path} is in use by another run; wait for it, or name another ledger=FILE."
                 ) from error
             raise DataFileError(f"{self.path} cannot be used as a ledger: {error}.") from error
         return database
@@ -219,12 +219,12 @@ class Ledger:
                 database.execute(statement)
         elif owner != APPLICATION:
             raise DataFileError(
-                f"{self.path} is a database of another program; name another --ledger."
+                f"{self.path} is a database of another program; name another ledger=FILE."
             )
         elif version != SCHEMA:
             raise DataFileError(
                 f"{self.path} must be a ledger of version {SCHEMA}; got {version}. "
-                "Another version of mild wrote it; name another --ledger."
+                "Another version of mild wrote it; name another ledger=FILE."
             )
         database.execute(_LOG_PROBABILITIES)
         database.commit()

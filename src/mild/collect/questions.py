@@ -115,7 +115,7 @@ def _interpret(
     options = _options(columns, len(texts))
     kinds, why = _kinds(columns, kind, scorer, options, answers)
     if "command" in kinds and not scorer:
-        raise DataFileError("questions of the kind command need a scorer; give --scorer.")
+        raise DataFileError("questions of the kind command need a scorer; give scorer=COMMAND.")
     items = []
     for row, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():

@@ -37,8 +37,9 @@ _NO_VALUE = _NO_ANSWER | {"none", "null", "nan", "n/a", "<na>", "error"}
 _MOST, _MANY = 0.9, 0.5
 # Texts up to this median length are short; longer ones than the other are read at their ends.
 _SHORT, _LONG = 60, 20_000
-# Contradictions from which on scores have a say in the kind of answers.
-_FEW = 5
+# Rows with contradictions, and their share of the rows, from which on scores have a say in the kind of
+# answers: a single odd answer contradicts those of all other experts, but only in its row.
+_FEW_ROWS, _FEW_SHARE = 5, 0.05
 _TEN_DIGITS = decimal.Context(prec=10)
 # Fields of a tool call of OpenAI, Anthropic and others, besides its name.
 _ARGUMENTS = ("arguments", "input", "parameters")
@@ -181,32 +182,42 @@ def detect_kind(answers: Iterable[Any]) -> str:
 def kind_by_scores(answers: Sequence[Sequence[Any]], scores: FloatArray) -> str:
     """The kind of answers (n, p) whose scores (n, p) are known, NaN where one is not.
 
-    It is what they look like, unless another kind has fewer than half of its contradictions: answers of
-    a row that are equal but not equally right, or both right but not equal, or that it cannot read.
+    It is what they look like, unless this contradicts the scores in 5 % of the rows or more, and another
+    kind has fewer than half of its contradictions: answers of a row that are equal but not equally right,
+    or both right but not equal, or that it cannot read.
 
     >>> rows = [["It is 4.", "So 2 + 2 = 4", "5"]] * 9
     >>> kind_by_scores(rows, np.array([[1, 1, 0]] * 9))
     'number'
     """
     looks = detect_kind(one for row in answers for one in row)
+    by_row = _contradictions(answers, scores, looks)
+    n_rows = int((by_row > 0).sum())
+    if n_rows < max(_FEW_ROWS, _FEW_SHARE * len(by_row)):
+        return looks
+    counts = {}
+    for kind in KINDS:
+        counts[kind] = int(_contradictions(answers, scores, kind).sum())
+    fewest = min(counts, key=counts.__getitem__)
+    if 2 * counts[fewest] < counts[looks]:
+        return fewest
+    return looks
+
+
+def _contradictions(answers: Sequence[Sequence[Any]], scores: FloatArray, kind: str) -> IntArray:
+    """Number of contradictions in each row (n,) if the answers are of this kind."""
+    codes = answer_codes(answers, kind)
+    readable = codes >= 0
     known = ~np.isnan(scores) & (answer_codes(answers, "code") >= 0)
     right = np.asarray(scores) >= 0.5
-    alike, both = right[:, :, None] == right[:, None], right[:, :, None] & right[:, None]
-    # Every pair of two experts once.
+    # The shapes below are (n, p, p): two answers of a row, every pair of two experts once.
     pairs = known[:, :, None] & known[:, None] & np.tri(known.shape[1], k=-1, dtype=bool)
-
-    def contradictions(kind: str) -> int:
-        codes = answer_codes(answers, kind)
-        same = (codes[:, :, None] == codes[:, None]) & (codes >= 0)[:, None]
-        wrong = pairs & np.where(same, ~alike, both)
-        return int(wrong.sum() + (known & (codes < 0)).sum())
-
-    found = contradictions(looks)
-    if found < _FEW:
-        return looks
-    counts = {kind: contradictions(kind) for kind in KINDS}
-    fewest = min(counts, key=counts.__getitem__)
-    return fewest if 2 * counts[fewest] < found else looks
+    same = (codes[:, :, None] == codes[:, None]) & readable[:, None]
+    equally_right = right[:, :, None] == right[:, None]
+    both_right = right[:, :, None] & right[:, None]
+    contradicting = pairs & np.where(same, ~equally_right, both_right)
+    unreadable = known & ~readable
+    return np.asarray(contradicting.sum(axis=(1, 2)) + unreadable.sum(axis=1))
 
 
 def _number(text: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mild.artifact.expert_names import match_values
+from mild.artifact.info import cost_formula
 from mild.core.arrays import FloatArray, invalid
 from mild.core.costs import costs_from_correctness
 from mild.errors import InvalidInputError, counted, listed
@@ -52,12 +53,12 @@ class CostTerms:
         if not isinstance(self.beta, Mapping | None):
             rule = "must give experts a cost, such as {'large': 0.5}"
             raise invalid("beta", f"{rule}; got {self.beta!r}.")
-        given = [("beta", f"{name}={value}", value) for name, value in (self.beta or {}).items()]
-        given += [("price_weight", f"{self.price_weight}", self.price_weight or 0.0)]
-        given += [("latency_weight", f"{self.latency_weight}", self.latency_weight or 0.0)]
-        for name, shown, value in given:
-            if not (isinstance(value, Real) and np.isfinite(value) and value >= 0):
-                raise invalid(name, f"must be finite and not negative; got {shown}.")
+        for name, value in (self.beta or {}).items():
+            _check_weight("beta", f"{name}={value!r}", value)
+        for name in ("price_weight", "latency_weight"):
+            value = getattr(self, name)
+            if value is not None:
+                _check_weight(name, repr(value), value)
 
     @property
     def stated(self) -> bool:
@@ -120,17 +121,8 @@ class CostTerms:
         """The cost as a formula: ``error + what asking costs (Q-1B 0, Q-7B 0.5) + 100 × dollars``."""
         if table.given_costs is not None:
             return GIVEN
-        parts = ["error"]
-        betas = self.betas(table)
-        if any(betas):
-            pairs = zip(table.expert_names, betas, strict=True)
-            shown = [f"{name} {value:g}" for name, value in pairs]
-            parts.append(f"what asking costs ({', '.join(shown)})")
-        if self.price_weight:
-            parts.append(f"{self.price_weight:g} × dollars")
-        if self.latency_weight:
-            parts.append(f"{self.latency_weight:g} × seconds")
-        return " + ".join(parts)
+        beta = dict(zip(table.expert_names, self.betas(table), strict=True))
+        return cost_formula(beta, self.price_weight, self.latency_weight)
 
     def spelled(self, table: KnownOutcomes) -> CostTerms:
         """The same with every expert by its full name."""
@@ -154,6 +146,15 @@ class CostTerms:
     def from_dict(cls, fields: Mapping[str, Any]) -> CostTerms:
         """From the result of ``as_dict``."""
         return cls(fields["beta"], fields["price_weight"], fields["latency_weight"])
+
+
+def _check_weight(parameter: str, shown: str, value: Any) -> None:
+    """Refuse a term of a cost that is not a finite number of at least 0."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise invalid(parameter, f"must be a number; got {shown}.")
+    number = float(value)
+    if not (np.isfinite(number) and number >= 0):
+        raise invalid(parameter, f"must be finite and not negative; got {shown}.")
 
 
 def require_scores(table: KnownOutcomes, parameter: str) -> None:
@@ -182,7 +183,7 @@ def without_values(parameter: str, name: str, experts: Sequence[str]) -> Invalid
     """The error where ``experts`` have no price or latency in any row."""
     verb = "has" if len(experts) == 1 else "have"
     got = f"{listed([repr(expert) for expert in experts], 6)} {verb} none"
-    remedy = "Fill them in, or leave the expert out (--experts)"
+    remedy = "Fill them in, or leave the expert out with experts=NAMES"
     return invalid(parameter, f"needs {name} of every expert; {got}. {remedy}.")
 
 

@@ -96,7 +96,7 @@ class Description:
                 f"Answers, compared {KINDS[report['answers']['kind']]}: {' and '.join(pair['experts'])} "
                 f"agree on {100 * pair['agree']:.1f} % of the queries, with a mean score of "
                 f"{pair['accuracy_agree']:.3f} there. tune considers cascades, which read answers, with "
-                "cascade=True (--cascade)."
+                "cascade=True."
                 for pair in self.pairs[:1]
                 if pair["agree"]
             ),

@@ -352,7 +352,7 @@ def _read_columns(
     if options.costs is not None:
         cost_columns = choose_columns("costs", options.costs, names)
     if not cost_columns:
-        rule = f"there must be cost columns, named {PRICE}<expert> or by costs (--costs)"
+        rule = f"there must be cost columns, named {PRICE}<expert> or by costs=NAMES"
         raise DataFileError(f"{rule}; found {listed(names)}.", parameter="costs")
     if options.features is None:
         feature_columns = [n for n in default_features(table.schema) if n not in cost_columns]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -564,7 +565,7 @@ class OutcomeTable:
         >>> table.labels("subject")[:2]
         ['maths', 'maths']
         """
-        values = self.column(name)
+        values = self._column_of("groups", name)
         if any(not isinstance(value, Hashable) for value in values):
             raise InvalidInputError(
                 f"column {name!r} must hold plain values to group by; got lists or objects.",
@@ -597,7 +598,7 @@ class OutcomeTable:
         >>> mild.read_outcomes(pa.table(columns)).times("day").argsort()
         array([1, 0])
         """
-        self.column(name)  # raises an error that lists the columns if there is no such one
+        self._column_of("time", name)  # raises an error if there is no such column
         return time_values(name, self.columns[name])
 
     @check_arguments
@@ -769,18 +770,25 @@ class OutcomeTable:
         >>> table.column("subject")[0]
         'maths'
         """
+        return self._column_of("name", name)
+
+    def _column_of(self, parameter: str, name: str) -> list[Any]:
+        """Values of a column that a parameter names."""
         others = self.columns.column_names
         if not isinstance(name, str):
             got = type(name).__name__
-            rule = f"a column must be given by its name, one of {listed(others)}; got {got}."
-            raise InvalidInputError(rule, parameter="name")
+            rule = f"must be the name of a column, one of {listed(others)}; got {got}."
+            raise invalid(parameter, rule)
         if name not in others:
-            rule = f"there must be a column {name!r}"
+            rule = f"must be the name of a column; there is no column {name!r}"
             if self.recipe is not None and name in (*self.recipe.columns, self.recipe.vectors):
-                rule = f"column {name!r} holds the queries, and another one is needed"
+                rule = f"must be the name of another column; {name!r} holds the queries"
             elif name.partition("__")[2] in self.expert_names:
-                rule = f"column {name!r} holds outcomes of an expert, and another one is needed"
-            raise DataFileError(f"{rule}; found {listed(others)}.", parameter="name")
+                rule = f"must be the name of another column; {name!r} holds outcomes of an expert"
+            close = difflib.get_close_matches(name, others, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            found = f"Found {listed(others)}.{hint}"
+            raise DataFileError(parameter=parameter, rule=f"{rule}. {found}")
         values: list[Any] = self.columns[name].to_pylist()
         return values
 

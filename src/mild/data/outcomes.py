@@ -31,12 +31,12 @@ from mild.data.formats.base import (
     Layout,
     Named,
     ReadArguments,
-    convert_with,
+    read_with,
     seconds_per,
 )
 from mild.data.number_tables import is_number_source, is_number_table, read_number_columns
 from mild.data.outcome_table import OutcomeTable, number_table, without_answers
-from mild.data.queries import Recipe, choose_query, query_texts
+from mild.data.queries import Recipe, choose_query, no_text, query_texts, usual_numbers
 from mild.data.selection import PARTS, Where, kept_rows
 from mild.data.tables import (
     is_text,
@@ -287,7 +287,7 @@ def _with_kind_of_answers(table: OutcomeTable, detected: bool) -> OutcomeTable:
     if answers is not None and several >= ENOUGH and not answers.ever_agree:
         words = (
             f"no two answers agree in {several} rows of {len(some)}, compared {KINDS[kind]}; set "
-            f"--answer-kind if another kind fits: {', '.join(KINDS)}."
+            f"answer_kind=KIND if another kind fits: {', '.join(KINDS)}."
         )
         findings.append(Finding("answers_never_agree", several, words))
     return replace(table, findings=tuple(findings))
@@ -304,9 +304,12 @@ def choose_contents(
         rule = f"the query must be what the experts were asked; column {said[0]!r} holds answers"
         raise DataFileError(f"{rule}. Name another one.", parameter="query")
     if query is None and vectors is None:
+        numbers_name = usual_numbers(table.schema)
+        if numbers_name is not None and numbers_name not in taken:
+            raise no_text(table.schema, numbers_name)
         raise DataFileError(
-            "there must be a query to route by: name its column with --query, or one of vectors with "
-            f"{convert_with('--vectors COLUMN')}; found {listed(list(table.column_names))}.",
+            "there must be a query to route by: name its column with query=COLUMN, or one of vectors with "
+            f"{read_with('vectors=COLUMN')}; found {listed(list(table.column_names))}.",
             parameter="query",
         )
     return query, vectors

@@ -152,6 +152,27 @@ def usual_query(schema: Any) -> str | None:
     return next(found, None)
 
 
+def no_text(schema: Any, name: str) -> DataFileError:
+    """The error where the column of the query holds something other than text."""
+    texts = [field.name for field in schema if is_text(field.type)]
+    remedy = "Write its values as text."
+    if texts:
+        remedy = f"Write its values as text, or name one of {listed(texts)} with query=COLUMN."
+    kind = schema.field(name).type
+    return DataFileError(
+        f"the query must be text; column {name!r} holds {kind}. {remedy}", parameter="query"
+    )
+
+
+def usual_numbers(schema: Any) -> str | None:
+    """The first of QUERY_NAMES that is a column of numbers."""
+    for usual in QUERY_NAMES:
+        for field in schema:
+            if plain_name(field.name) == usual and is_numeric(field.type):
+                return str(field.name)
+    return None
+
+
 def choose_query(
     schema: Any,
     query: str | Sequence[str] | None,
@@ -168,12 +189,7 @@ def choose_query(
         for name in columns:
             kind = schema.field(name).type
             if not (is_text(kind) or pa.types.is_null(kind)):
-                texts = [field.name for field in schema if is_text(field.type)]
-                raise DataFileError(
-                    f"the query must be text; column {name!r} holds {kind}, and text is in "
-                    f"{listed(texts)}.",
-                    parameter="query",
-                )
+                raise no_text(schema, name)
     elif (usual := usual_query(schema)) is not None:
         columns = [usual]
     else:

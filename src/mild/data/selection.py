@@ -49,7 +49,7 @@ class SplitColumn:
         count = sum(own == role for own in self.roles)
         return (
             f"of {counted(len(self.roles), 'row')} the {counted(count, f'{role} row')} by column "
-            f"{self.name!r} (all with --where '{self.name}=*')"
+            f"{self.name!r} (all with where='{self.name}=*')"
         )
 
 

@@ -12,6 +12,7 @@ import glob
 import gzip
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -247,10 +248,10 @@ def _read_source(source: Path | bytes, suffix: str, texts: Collection[str]) -> A
 
 def _read_frame(source: Any) -> Any:
     try:
+        if hasattr(source, "iloc") and hasattr(source, "columns"):
+            return _read_pandas(source)
         if hasattr(source, "__arrow_c_stream__"):
             return pa.RecordBatchReader.from_stream(source).read_all()
-        if hasattr(source, "iloc") and hasattr(source, "columns"):
-            return pa.Table.from_pandas(source, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise DataFileError(f"the frame cannot be read through Arrow ({reason(error)}).") from error
     raise InvalidInputError(
@@ -258,6 +259,29 @@ def _read_frame(source: Any) -> Any:
         f"pyarrow); got {type(source).__name__}.",
         parameter="source",
     )
+
+
+def _read_pandas(frame: Any) -> Any:
+    """A pandas frame as an Arrow table; columns of mixed values are texts, as in a file."""
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        names = [str(name) for name in frame.columns]
+        arrays = [_pandas_column(frame.iloc[:, place]) for place in range(len(names))]
+        return pa.table(arrays, names=names)
+
+
+def _pandas_column(column: Any) -> Any:
+    """A column of a pandas frame; texts if its values are mixed."""
+    try:
+        return pa.array(column, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        values = [value.item() if isinstance(value, np.generic) else value for value in column]
+        is_missing = [isinstance(value, float) and math.isnan(value) for value in values]
+        known = [
+            None if missing else value for value, missing in zip(values, is_missing, strict=True)
+        ]
+        return infer_array(known)
 
 
 def peek_table(file: Path) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -160,6 +161,7 @@ class FileSplit:
     test: FilePart
     left_out: int  # rows in neither file, because their query or group is in the past
     split_column: str | None = None  # column of the table that says what is to train on, or None
+    renamed_to: str | None = None  # its name in the two files
 
     @property
     def sentences(self) -> list[str]:
@@ -173,9 +175,8 @@ class FileSplit:
             rule = f"{verb} in neither file because {why} query or group is in the training rows"
             found.append(f"{counted(self.left_out, 'later row')} {rule}")
         if self.split_column is not None:
-            name = self.split_column
-            rule = f"column {name!r} already divides the rows, and other commands go by it"
-            found.append(f"{rule}: add --where '{name}=*' to use all rows of a file")
+            rule = f"column {self.split_column!r} is called {self.renamed_to!r} in the files"
+            found.append(f"{rule}, so that other commands use all rows of a file")
         return [f"{sentence}." for sentence in found]
 
     def as_dict(self) -> dict[str, Any]:
@@ -184,7 +185,12 @@ class FileSplit:
             name: {"file": str(part.file), "rows": part.rows, "queries": part.queries}
             for name, part in (("train", self.train), ("test", self.test))
         }
-        return {**parts, "left_out": self.left_out, "split_column": self.split_column}
+        return {
+            **parts,
+            "left_out": self.left_out,
+            "split_column": self.split_column,
+            "renamed_to": self.renamed_to,
+        }
 
 
 @check_arguments
@@ -203,7 +209,9 @@ def split_file(
 
     The rows are those of ``OutcomeTable.split``: equal queries are never on both sides. They are written as
     they stand in the file, in its format: ``log.csv`` becomes ``log.train.csv`` and ``log.test.csv``. What
-    is neither .parquet, .csv, .tsv, .json nor .jsonl is written as .parquet.
+    is neither .parquet, .csv, .tsv, .json nor .jsonl is written as .parquet. A column that divides the rows
+    already, such as ``split``, is called ``original_split`` in the two files: other functions would use
+    a part of the rows only.
 
     Parameters
     ----------
@@ -242,6 +250,9 @@ def split_file(
         rows, numbers = _rows_to_split(table, options)
         split = rows.split_rows(test_size, groups=groups, time=time, random_state=random_state)
         file_rows = _file_rows(source, kind, table)
+        split_column, new_name = _split_names(table)
+        if split_column is not None and new_name is not None:
+            file_rows = file_rows.renamed(split_column, new_name)
     train_content = file_rows.content(split.train)
     test_content = file_rows.content(split.test)
     if suffix.lower().endswith(".gz"):
@@ -253,13 +264,24 @@ def split_file(
             test_target.write(test_content)
     except OSError as error:
         raise DataFileError(f"cannot write to {folder}: {error.strerror or error}.") from error
-    split_column = find_split(table)
     return FileSplit(
         FilePart(train_file, len(split.train), len(np.unique(numbers[split.train]))),
         FilePart(test_file, len(split.test), len(np.unique(numbers[split.test]))),
         split.dropped,
-        None if split_column is None else split_column.name,
+        split_column,
+        new_name,
     )
+
+
+def _split_names(table: Any) -> tuple[str | None, str | None]:
+    """The column by which other functions would use a part of the rows, and a name that is free."""
+    split = find_split(table)
+    if split is None or split.name not in table.column_names:
+        return None, None
+    new_name = f"original_{split.name}"
+    while new_name in table.column_names:
+        new_name = f"original_{new_name}"
+    return split.name, new_name
 
 
 def _rows_to_split(table: Any, options: ReadArguments) -> tuple[OutcomeTable, IntArray]:
@@ -328,6 +350,10 @@ class _FileRows(Protocol):
         """A file with some of the rows."""
         ...
 
+    def renamed(self, name: str, new_name: str) -> _FileRows:
+        """The same rows with another name of a column."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class _ArrowRows:
@@ -338,11 +364,17 @@ class _ArrowRows:
         parquet.write_table(self.table.take(rows), buffer)
         return buffer.getvalue()
 
+    def renamed(self, name: str, new_name: str) -> _ArrowRows:
+        names = list(self.table.column_names)
+        names[names.index(name)] = new_name
+        return _ArrowRows(self.table.rename_columns(names))
+
 
 @dataclass(frozen=True, eq=False)
 class _TextRows:
     header: str
     records: Sequence[str]  # one or more lines per row, with their line breaks
+    delimiter: str | None = None  # None where each record is a JSON object
 
     def content(self, rows: IntArray) -> bytes:
         parts = [self.header]
@@ -354,6 +386,17 @@ class _TextRows:
                 parts.append("\n")
         return "".join(parts).encode()
 
+    def renamed(self, name: str, new_name: str) -> _TextRows:
+        if self.delimiter is not None:
+            return replace(
+                self, header=_renamed_header(self.header, self.delimiter, name, new_name)
+            )
+        records = []
+        for record in self.records:
+            row = json.loads(record)
+            records.append(json.dumps(_renamed_key(row, name, new_name), ensure_ascii=False))
+        return replace(self, records=records)
+
 
 @dataclass(frozen=True, eq=False)
 class _JsonRows:
@@ -364,6 +407,26 @@ class _JsonRows:
     def content(self, rows: IntArray) -> bytes:
         kept = [self.records[row] for row in rows.tolist()]
         return json.dumps(kept, ensure_ascii=False).encode() + b"\n"
+
+    def renamed(self, name: str, new_name: str) -> _JsonRows:
+        return _JsonRows([_renamed_key(record, name, new_name) for record in self.records])
+
+
+def _renamed_key(record: dict[str, Any], name: str, new_name: str) -> dict[str, Any]:
+    """A JSON object with another name of a key, in its place."""
+    return {new_name if key == name else key: value for key, value in record.items()}
+
+
+def _renamed_header(header: str, delimiter: str, name: str, new_name: str) -> str:
+    """The header of a CSV file with another name of a column."""
+    byte_order_mark = ""
+    if header.startswith("\ufeff"):
+        byte_order_mark = "\ufeff"
+    (names,) = csv.reader([header.removeprefix(byte_order_mark)], delimiter=delimiter)
+    names[names.index(name)] = new_name
+    text = io.StringIO()
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(names)
+    return byte_order_mark + text.getvalue()
 
 
 def _file_rows(file: Path, kind: str, table: Any) -> _FileRows:
@@ -420,5 +483,6 @@ def _json_rows(text: str) -> _TextRows | _JsonRows:
 
 def _csv_rows(text: str, kind: str) -> _TextRows:
     """The header of a CSV file, and its records as they are written, line breaks in quotes included."""
-    header, *records = csv_records(text, "\t" if kind == ".tsv" else ",")
-    return _TextRows(header.text, [record.text for record in records])
+    delimiter = "\t" if kind == ".tsv" else ","
+    header, *records = csv_records(text, delimiter)
+    return _TextRows(header.text, [record.text for record in records], delimiter)

@@ -80,11 +80,13 @@ def choose_inputs(
     names, width = list(schema.names), router.n_features
     if router.text is not None and router.text.kind != "vectors":
         if vectors is not None or features is not None:
-            raise InvalidInputError("this router takes texts; name their column with --query.")
+            raise InvalidInputError("this router takes texts; name their column with query=COLUMN.")
         chosen = _texts(schema, query, recipe)
         return Inputs("texts", (*chosen.columns, *chosen.choices), width, chosen)
     if query is not None:
-        what = "vectors or columns of numbers; name their column with --vectors or --features"
+        what = (
+            "vectors or columns of numbers; name their column with vectors=COLUMN or features=NAMES"
+        )
         raise InvalidInputError(f"this router takes {what}.")
     saved = router.feature_names if router.text is None else None
     usual = saved if saved and not set(saved).isdisjoint(names) else None
@@ -103,10 +105,10 @@ def choose_inputs(
     column = known if vectors is None else choose_columns("vectors", [vectors], names)[0]
     if column is None:
         what = f"{own or VECTOR_NAMES[0]!r} of vectors"
-        remedy = "Name it with --vectors."
+        remedy = "Name it with vectors=COLUMN."
         if saved is not None:
             what = f"{saved[0]!r}, a feature of this router,"
-            remedy = "Name the columns with --features, or one of vectors with --vectors."
+            remedy = "Name the columns with features=NAMES, or one of vectors with vectors=COLUMN."
         raise DataFileError(f"column {what} is missing; found {listed(names)}. {remedy}")
     check_vectors(column, schema.field(column).type, width)
     return Inputs("vectors", (column,), width, exact=router.text is None)
@@ -148,13 +150,13 @@ def _texts(schema: Any, query: str | None, recipe: Recipe | None) -> Recipe:
     if query is not None or recipe is None or not recipe.columns:
         found = choose_query(schema, query)
         if found is None:
-            rule = "there must be a column of the query; name it with --query"
+            rule = "there must be a column of the query; name it with query=COLUMN"
             raise DataFileError(f"{rule}. Found {listed(names)}.")
         return found
     try:
         recipe.check(names)
     except RecipeError as error:
-        remedy = "Name the column of the whole query with --query."
+        remedy = "Name the column of the whole query with query=COLUMN."
         raise DataFileError(f"{error}; found the columns {listed(names)}. {remedy}") from error
     for name in recipe.columns:
         if not is_text(kind := schema.field(name).type):

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from mild.distributed.ray_connection import RETRIES, connect, worker_errors
 
-REMEDY = "Run it again, with fewer --jobs or a smaller table."
+REMEDY = "Run it again, with a smaller n_jobs=NUMBER or a smaller table."
 
 
 @contextmanager

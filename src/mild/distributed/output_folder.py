@@ -58,7 +58,7 @@ class OutputFolder:
                 )
         if names and not self.overwrite:
             raise OutputExistsError(
-                f"{self.shown} exists; choose another folder, or replace it (--overwrite, overwrite=True)."
+                f"{self.shown} exists; choose another folder, or replace it with overwrite=True."
             )
 
     @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from mild.artifact import Router
 from mild.core.arrays import IntArray
 from mild.data.tables import choose_columns
 from mild.distributed.inputs import Inputs, RowError, choose_inputs
+from mild.distributed.novel_queries import SAMPLE, NovelQueries
 from mild.distributed.output_folder import OutputFolder, part_name
 from mild.distributed.parquet_files import ParquetDataset, Piece, open_dataset, open_file_system
 from mild.distributed.ray_connection import (
@@ -45,6 +46,7 @@ class RoutedDataset:
     counts: dict[str, int]  # expert -> rows that were sent to it
     bad: int  # rows without a query
     files: int  # files of the output
+    novel: NovelQueries = field(default_factory=NovelQueries)  # among the first rows
 
     @property
     def shares(self) -> dict[str, float]:
@@ -108,6 +110,14 @@ class RoutingJob:
         with self.file_system.open_output_stream(path) as stream:
             parquet.write_table(pa.concat_tables(tables), stream)
         return PieceCounts(rows, per_expert, bad)
+
+    def novel_queries(self) -> NovelQueries:
+        """How many of the first rows have a novel query."""
+        if self.inputs.kind != "texts" or not self.pieces:
+            return NovelQueries()
+        _, batch = next(iter(self.pieces[0].batches(self.columns)))
+        texts, _ = self.inputs.of(batch.slice(0, SAMPLE))
+        return NovelQueries.of(self.router, texts, self.router.features(texts))
 
     def _routed_batches(self, piece: Piece) -> Iterator[tuple[Any, IntArray]]:
         """Tables of the output, each with the experts of the rows that have a query."""
@@ -225,7 +235,8 @@ def route_dataset(
                 if progress is not None:
                     progress(done, len(pieces), counted(counts.rows, "row"))
         expert_counts = dict(zip(router.expert_names, per_expert.tolist(), strict=True))
-        summary = RoutedDataset(output.shown, rows, expert_counts, bad, len(pieces))
+        novel = job.novel_queries()
+        summary = RoutedDataset(output.shown, rows, expert_counts, bad, len(pieces), novel)
         output.publish(summary.as_dict())
     return summary
 

@@ -9,7 +9,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from mild.data.queries import QUERY_NAMES, TEXTS, Recipe, RecipeError, type_name
 from mild.data.selection import Where, matching_rows
 from mild.data.tables import is_string, naming, read_table, table_suffix
 from mild.data.vectors import VECTOR_NAMES, read_vectors
+from mild.distributed.novel_queries import SAMPLE, NovelQueries
 from mild.errors import (
     DataFileError,
     MildError,
@@ -243,6 +244,7 @@ class RoutedBlock:
     bad: list[tuple[int, str]]
     blank: int = 0
     empty: int = 0
+    novel: NovelQueries = field(default_factory=NovelQueries)
 
 
 class LineRouter:
@@ -260,6 +262,7 @@ class LineRouter:
         self.lines = lines
         self.skip_bad = skip_bad
         self._shown = {"echo": echo, "probabilities": probabilities}
+        self._n_checked = 0  # queries of which it is known whether they are novel
 
     def route(self, block: Block) -> RoutedBlock:
         queries: list[Query] = []
@@ -285,9 +288,13 @@ class LineRouter:
                 queries.append(query)
         answers: list[str] = []
         chosen: list[int] = []
+        novel = NovelQueries()
         if queries:
             router = self.router
-            X = router.features([query.content for query in queries])
+            contents = [query.content for query in queries]
+            X = router.features(contents)
+            novel = NovelQueries.of(router, contents[: SAMPLE - self._n_checked], X)
+            self._n_checked += novel.n_checked
             found, first = router.decide_features(X), router.first_steps(X)
             answers = decision_lines(router.expert_names, found, queries, first, **self._shown)
             chosen = found.chosen.tolist()
@@ -299,7 +306,7 @@ class LineRouter:
         counts = [chosen.count(k) for k in range(self.router.n_experts)]
         texts = () if self.lines.vectors else (query.content for query in queries)
         empty = sum(not text or text.isspace() for text in texts)
-        return RoutedBlock(output.encode(), counts, bad, blank, empty)
+        return RoutedBlock(output.encode(), counts, bad, blank, empty, novel)
 
 
 @dataclass
@@ -310,6 +317,7 @@ class Routed:
     bad: int = 0  # lines that cannot be read
     blank: int = 0  # lines without a query
     empty: int = 0  # queries without a letter, which are routed
+    novel: NovelQueries = field(default_factory=NovelQueries)  # among the first queries
     lines: LineFormat | None = None
 
     @property
@@ -365,6 +373,7 @@ def route_stream(
             routed.counts[name] += count
         routed.blank += block.blank
         routed.empty += block.empty
+        routed.novel += block.novel
         routed.bad += len(block.bad)
         for number, reason in block.bad:
             on_bad(number, reason)

@@ -74,9 +74,26 @@ class FrontierDisplay(Display):
         ax.set_xlabel(self.frontier["label"] or "")
         ax.set_ylabel("quality (mean score)")
         ax.margins(x=0.18)  # leaves room for the names
-        ax.legend()
+        _add_legend_below(ax)
 
 
+def _add_legend_below(ax: Any) -> None:
+    """A legend at the bottom, in room of its own: the axis of quality begins further down."""
+    legend = ax.legend(loc="lower center", ncols=2, fontsize=8)
+    low, high = ax.get_ylim()
+    # In units of the axes, from 0 at the bottom to 1 at the top.
+    legend_top = legend.get_window_extent().transformed(ax.transAxes.inverted()).y1
+    name_room = NAME_POINTS * ax.figure.dpi / 72 / ax.bbox.height
+    share = min(legend_top + name_room, MOST_ROOM)
+    bottom = low - (high - low) * share / (1 - share)
+    ticks = ax.get_yticks()
+    ax.set_ylim(bottom, high)
+    ax.set_yticks([tick for tick in ticks if low <= tick <= high])
+
+
+# Room for the name of an expert below its point, in points of type; most room, as a share of the axes.
+NAME_POINTS = 18
+MOST_ROOM = 0.6
 # Kind of a point -> label, marker and colour.
 KINDS = {
     "constant": ("single experts", "s", "C1"),

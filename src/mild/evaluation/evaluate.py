@@ -355,15 +355,24 @@ class Evaluation:
     def _content(self) -> dict[str, Any]:
         return self.document(queries=0)
 
+    @property
+    def _loss_sentence(self) -> list[str]:
+        """The loss that the verdict is about; nothing where it is about a target."""
+        if self.verdict.target is not None:
+            return []
+        return [f"The loss is {self.formula}."]
+
     def __repr__(self) -> str:
         lines = [] if self.warning is None else [f"Warning: {self.warning}"]
-        return "\n".join([*lines, *self.sentences, *(f"Note: {one}" for one in self.notes)])
+        lines += [*self.sentences, *self._loss_sentence]
+        return "\n".join([*lines, *(f"Note: {one}" for one in self.notes)])
 
     def _repr_html_(self) -> str:
         warning = [] if self.warning is None else [f"Warning: {self.warning}"]
         rows = f"{self.figures.summary['n_known']:,} rows"
         table = named_baselines(self.figures.baselines)
-        return html_table(rows, table, [*warning, *self.sentences, *self.notes])
+        sentences = [*warning, *self.sentences, *self._loss_sentence, *self.notes]
+        return html_table(rows, table, sentences)
 
 
 @check_arguments
@@ -471,7 +480,7 @@ def _known_rows(
     task = replace(make_task(table, terms, groups), training_ranks=router.policy.ranks)
     notes += [] if task.left_out is None else [task.left_out]
     if asked.stated and router.has_prices:
-        priced = router.with_prices(asked.beta, asked.price_weight, in_dollars=True)
+        priced = router.with_prices(task.terms.beta, asked.price_weight, in_dollars=True)
         if router.mix is not None and priced.mix is None:
             notes.append(f"other prices drop the mix of the router: {priced.info.dropped_mix}.")
         router = priced

@@ -162,10 +162,11 @@ def operating_points(
     steps = DOLLAR_STEPS / prices.max() if values is rows.outcomes.prices else ASKING_STEPS
     weights = [0.0, *steps.tolist()]
     try:
+        # Of the policy, because these prices may be another unit than dollars.
         choices = []
         for weight in weights:
-            priced = router.with_prices(price_weight=weight)
-            choices.append(priced.predict(priced.own_columns(X)))
+            priced = replace(router, policy=router.policy.with_prices(price_weight=weight))
+            choices.append(priced.policy.predict(priced.own_columns(X)))
     except UnsupportedError:
         try:
             # As the router decides, without limits.

@@ -61,9 +61,7 @@ class CombinedFeatures(TextFeatures):
     def held_out_shares(self, seen: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
         return self.hashing.held_out_shares(seen, texts)
 
-    def without_other_texts(
-        self, texts: Sequence[str], X: Rows, train: NDArray[np.intp]
-    ) -> Rows:
+    def without_other_texts(self, texts: Sequence[str], X: Rows, train: NDArray[np.intp]) -> Rows:
         width = self.hashing.n_features_
         hashed = self.hashing.without_other_texts(texts, X[:, :width], train)
         return np.hstack([hashed, X[:, width:]])

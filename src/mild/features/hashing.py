@@ -202,9 +202,7 @@ class HashingFeatures(TextFeatures):
         # The projection does not matter here, and one direction is quickly found.
         return replace(self, dimensions=1).fit(seen).unseen_shares(texts)
 
-    def without_other_texts(
-        self, texts: Sequence[str], X: Rows, train: NDArray[np.intp]
-    ) -> Rows:
+    def without_other_texts(self, texts: Sequence[str], X: Rows, train: NDArray[np.intp]) -> Rows:
         # Terms and directions fit the texts that they were learned from better than new ones.
         known = [texts[row] for row in train.tolist()]
         return replace(self).fit(known).vectorize(texts)

@@ -16,6 +16,7 @@ from mild.data import OutcomeTable
 from mild.errors import listed
 from mild.learning.rows import LoggedOutcomes
 from mild.metrics import expert_shares
+from mild.money import plain_number
 from mild.policies import PricedPolicy
 from mild.routers.pooled_heads import Cells, PooledHeads, pooled_heads
 from mild.tuning.fitting import contents
@@ -61,7 +62,7 @@ class CostWeights:
         if self.beta.any():
             terms.append("beta")
         if self.price_weight:
-            terms.append(f"{self.price_weight:g} * dollars")
+            terms.append(f"{plain_number(self.price_weight)} * dollars")
         if self.latency_weight:
             terms.append(f"{self.latency_weight:g} * seconds")
         return " + ".join(terms)

@@ -37,6 +37,7 @@ from mild.learning.fitting import (
 )
 from mild.learning.judging import ENOUGH, GradedRows, Judgement, judge
 from mild.learning.rows import SOURCE_NAMES, LoggedOutcomes, read_logged
+from mild.money import decimals
 
 #: With ``accept="cheaper"``, the rise of the error that counts as not worse.
 NOT_WORSE = 0.01
@@ -337,8 +338,9 @@ class Learning:
         if "cost" in one.differences:
             interval = one.differences["cost"]["doubly_robust"]
             gap = (
-                f" {interval.estimate:+.4f} per request ({self.confidence:.0%} interval "
-                f"{interval.low:+.4f} to {interval.high:+.4f}, {counted(one.rows, 'graded answer')})"
+                f" {decimals(interval.estimate, sign=True)} per request ({self.confidence:.0%} interval "
+                f"{decimals(interval.low, sign=True)} to {decimals(interval.high, sign=True)}, "
+                f"{counted(one.rows, 'graded answer')})"
             )
         few = f"{counted(one.rows, 'graded answer')} new to both routers; {self.least:,} are needed"
         if one.rows >= self.least:

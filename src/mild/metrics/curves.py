@@ -147,8 +147,8 @@ def prices_unused(about: str) -> str:
     """Sentences for a loss that leaves out known prices; ``about`` says what these are."""
     return (
         f"Dollars are not part of the loss. {about} To save dollars, tune with a target, such as "
-        "keep_quality=1.0 (--keep-quality 1.0) for the quality of the best expert, or count them in the "
-        "loss with price_weight (--price-weight)."
+        "keep_quality=1.0 for the quality of the best expert, or count them in the loss with "
+        "price_weight=NUMBER."
     )
 
 

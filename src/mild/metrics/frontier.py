@@ -241,9 +241,7 @@ class Frontier:
         error = combined_error(
             point.dollars_error, reference.dollars_error, point.saving_error, ratio
         )
-        return prediction_interval(
-            1 - ratio, error / reference.dollars, self.n_queries, confidence
-        )
+        return prediction_interval(1 - ratio, error / reference.dollars, self.n_queries, confidence)
 
     def dollars_per_1000(self, point: OperatingPoint, confidence: float = 0.95) -> Interval:
         """Dollars of a point per 1,000 queries, with a prediction interval."""
@@ -379,9 +377,7 @@ def concave_hull(quality: FloatArray, dollars: FloatArray) -> list[int]:
     return hull
 
 
-def _is_above(
-    first: int, middle: int, last: int, quality: FloatArray, dollars: FloatArray
-) -> bool:
+def _is_above(first: int, middle: int, last: int, quality: FloatArray, dollars: FloatArray) -> bool:
     """Whether a setting has more quality than the mix of its neighbours at the same dollars."""
     gain = (quality[middle] - quality[first]) * (dollars[last] - dollars[first])
     mixed_gain = (quality[last] - quality[first]) * (dollars[middle] - dollars[first])

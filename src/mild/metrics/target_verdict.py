@@ -13,7 +13,7 @@ from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import OUTCOMES
 from mild.metrics.intervals import Interval, difference_intervals, linearised_rows
 from mild.metrics.outcomes import all_priced
-from mild.money import amount
+from mild.money import amount, decimals, plain_number
 
 
 class AskedFigure(NamedTuple):
@@ -32,6 +32,8 @@ ASKED = {
 }
 #: Figures of a ``TargetVerdict`` that have an interval.
 FIGURES = ("quality_kept", "quality_loss", "dollars_per_1000", "dollars_saved", "reference_share")
+# Shares below this are shown as 0.0 %.
+SHOWN_SHARE = 0.0005
 
 
 class Margin(NamedTuple):
@@ -149,7 +151,8 @@ class TargetVerdict:
             words = f"{verb} {share} of the quality of {self.reference}"
         if "max_quality_loss" in self.asked:
             loss = self.quality_loss
-            words += f", a loss of {loss.estimate:.4f} ({loss.low:.4f} to {loss.high:.4f})"
+            limits = f"{decimals(loss.low)} to {decimals(loss.high)}"
+            words += f", a loss of {decimals(loss.estimate)} ({limits})"
         return words
 
     def _dollar_words(self) -> str:
@@ -165,7 +168,7 @@ class TargetVerdict:
     @property
     def asked_words(self) -> str:
         """What was asked for, for a sentence."""
-        words = ", ".join(f"{name} {value:g}" for name, value in self.asked.items())
+        words = ", ".join(f"{name} {plain_number(value)}" for name, value in self.asked.items())
         if self.guarantee is None:
             return words
         return f"{words} with probability {self.guarantee:g}"
@@ -210,7 +213,9 @@ def _percent(share: float) -> float:
 
 def _saved_words(saved: Interval) -> str:
     """A share of the reference's dollars that is saved, or is paid on top of them."""
-    if saved.estimate >= 0:
+    if max(abs(saved.low), abs(saved.high)) < SHOWN_SHARE:
+        return "costs as much"
+    if saved.estimate > -SHOWN_SHARE:
         return f"saves {_percent_words(saved)} of its dollars"
     if saved.estimate > -1:
         return f"costs {_percent_words(_negated(saved))} more"

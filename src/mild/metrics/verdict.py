@@ -18,7 +18,7 @@ from mild.errors import counted as counted_words
 from mild.metrics.intervals import difference_intervals, linearised_rows
 from mild.metrics.routing import FEWEST_GROUPS, chosen_costs
 from mild.metrics.target_verdict import TargetVerdict
-from mild.money import amount
+from mild.money import amount, decimals
 
 #: What the interval counts: singular and plural.
 COUNTED = {"row": "rows", "query": "distinct queries", "group": "groups"}
@@ -33,6 +33,8 @@ STARTS = {
 }
 
 
+# Differences of losses below this are shown as 0.0000.
+SHOWN_LOSS = 0.00005
 # Figures are sums of decimals: less than this is rounding.
 ROUNDING = OUTCOMES
 
@@ -190,6 +192,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
         """How the mean loss of the router compares."""
         if self.estimate == 0:
             return "equal to"
+        if abs(self.estimate) < SHOWN_LOSS:
+            return "about equal to"
         comparative = "lower" if self.estimate < 0 else "higher"
         return f"{abs(self.estimate):.4f} {comparative} than"
 
@@ -240,7 +244,8 @@ of the difference -0.0300 to -0.0100, 500 rows).
     @property
     def _basis(self) -> str:
         """The interval and what it is taken over."""
-        span = f"{self.confidence * 100:g} % interval of the difference {self.low:+.4f} to {self.high:+.4f}"
+        ends = f"{decimals(self.low, sign=True)} to {decimals(self.high, sign=True)}"
+        span = f"{self.confidence * 100:g} % interval of the difference {ends}"
         return ", ".join([span, self._judged, *self.notes])
 
     @property

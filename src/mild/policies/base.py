@@ -197,7 +197,7 @@ class Policy(ABC):
         """The policy with another rule, "stationary" or "argmax", if it decides by scores."""
         raise UnsupportedError(
             f"a {self.kind} router takes the expert with the least expected cost and has no other rule; "
-            f"leave --decision out.",
+            "leave decision out.",
             parameter="decision",
         )
 
@@ -207,8 +207,8 @@ class Policy(ABC):
         """The policy under new prices, if error and price are separate heads."""
         raise UnsupportedError(
             f"a {self.kind} router has one head for errors and prices together, so new prices need a "
-            f"refit. Fit PricedRouter (mild fit --router priced), which keeps an error head and a "
-            f"price head."
+            "refit. Fit PricedRouter, as mild.fit(TABLE, router='priced'), which keeps an error head and a "
+            "price head."
         )
 
     def calibrated(self, slopes: FloatArray, offsets: FloatArray) -> Policy:

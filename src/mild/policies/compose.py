@@ -193,9 +193,7 @@ class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
         return TradeoffPolicy(self.inner.with_experts(experts), self.heads.with_experts(experts))
 
     def with_ranks(self, ranks: IntArray | None) -> TradeoffPolicy:
-        return replace(
-            self, inner=self.inner.with_ranks(ranks), heads=self.heads.with_ranks(ranks)
-        )
+        return replace(self, inner=self.inner.with_ranks(ranks), heads=self.heads.with_ranks(ranks))
 
     def with_prices(
         self, betas: Sequence[float] | None = None, price_weight: float | None = None

@@ -83,8 +83,8 @@ def read_evaluation(path: str | os.PathLike[str]) -> Document:
         file = folder / EVALUATION_FILE
     if not file.is_file():
         raise DataFileError(
-            f"there is no saved evaluation {file}; name a table to judge the router by (--table), or "
-            f"run mild evaluate --save first."
+            f"there is no saved evaluation {file}; name a table to judge the router by with table=FILE, "
+            "or save an evaluation first: Evaluation.save, or `mild evaluate`."
         )
     return read_document(file)
 
@@ -93,7 +93,9 @@ def read_comparison(path: str | os.PathLike[str]) -> Document:
     """Read the comparison in a file that ``Comparison.save`` wrote."""
     found = read_document(path).get("comparison")
     if not isinstance(found, dict):
-        raise DataFileError(f"{path} must hold the results of mild compare --out; it has none.")
+        raise DataFileError(
+            f"{path} must hold a comparison that Comparison.save wrote; it has none."
+        )
     return found
 
 

@@ -22,7 +22,7 @@ from mild.errors import DataFileError
 from mild.metrics.outcomes import TIES
 from mild.metrics.target_verdict import ASKED
 from mild.metrics.verdict import STARTS
-from mild.money import amount
+from mild.money import amount, decimals
 from mild.report.charts import (
     AXES,
     RING,
@@ -446,7 +446,7 @@ def _capitalised(sentence: str) -> str:
 
 
 def _cost(value: float | None) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{value:.4f}".replace("-", "−")
+    return "–" if value is None or not math.isfinite(value) else decimals(value).replace("-", "−")
 
 
 def _dollars(value: float | None) -> str:

@@ -240,9 +240,7 @@ def fit_heads(
     rows that favour it less; with the level of the training rows, whole folds would go to other experts
     than all rows do.
     """
-    held_out_errors, alpha = _best_strength(
-        _held_out_errors, errors, folds, n_jobs, sample_weight
-    )
+    held_out_errors, alpha = _best_strength(_held_out_errors, errors, folds, n_jobs, sample_weight)
     if (prices == 0).all():
         held_out_prices = prices
         price_alpha = alpha

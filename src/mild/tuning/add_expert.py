@@ -26,6 +26,7 @@ from mild.errors import (
     listed,
 )
 from mild.metrics import expert_shares
+from mild.money import decimals
 from mild.policies import Policy
 from mild.policies.adding import Labels, extended
 from mild.tuning.fitting import contents
@@ -89,10 +90,11 @@ class AddedExpert:
         cost, lowest_cost, highest_cost = self.cost
         gain, lowest_gain, highest_gain = self.gain
         sentences = [
-            f"{self.name}: {self.labels:,} labels, mean cost {cost:.3f} ({lowest_cost:.3f} to "
-            f"{highest_cost:.3f}); the router sends it {100 * self.share:.0f} % of the queries.",
-            f"Gain over the router without it: {gain:.4f} per query ({lowest_gain:.4f} to "
-            f"{highest_gain:.4f}, 95 %).",
+            f"{self.name}: {self.labels:,} labels, mean cost {decimals(cost, 3)} "
+            f"({decimals(lowest_cost, 3)} to {decimals(highest_cost, 3)}); the router sends it "
+            f"{100 * self.share:.0f} % of the queries.",
+            f"Gain over the router without it: {decimals(gain)} per query ({decimals(lowest_gain)} to "
+            f"{decimals(highest_gain)}, 95 %).",
             self._trust_sentence,
         ]
         if self.by_scores:

@@ -44,13 +44,14 @@ def checked_answers(table: OutcomeTable) -> Answers:
         raise invalid(
             "cascade",
             f"needs the answers of at least two experts; got those of {given}. Add columns "
-            "answer__<expert>, as mild collect writes them, or set another answer_kind.",
+            "answer__<expert>, as mild collect writes them, or set another kind of answers "
+            "with answer_kind=KIND.",
         )
     if not answers.ever_agree:
         raise invalid(
             "cascade",
             f"needs experts that agree in some rows; compared {KINDS[answers.kind]}, no two answers do. "
-            f"Set another answer_kind than {answers.kind!r}.",
+            f"Set another kind of answers than {answers.kind} with answer_kind=KIND.",
         )
     return answers
 

@@ -122,8 +122,8 @@ def make_step(
     if text is None:
         if not table.has_queries and table.vectors is None:
             raise InvalidInputError(
-                "every query is empty: there is nothing to route by. Name the column of the queries "
-                "(--query), or give the table vectors in a column embedding.",
+                "every query is empty: there is nothing to route by. Name the column of the queries with "
+                "query=COLUMN, or give the table vectors in a column embedding.",
                 parameter="query",
             )
         text = "hashing" if table.has_queries else "vectors"

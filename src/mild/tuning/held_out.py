@@ -233,7 +233,9 @@ def _frontier_of(
     points: Sequence[OperatingPoint], paths: Sequence[int], reference: int, n_groups: int
 ) -> Frontier:
     """A frontier of points and the numbers of their paths."""
-    settings = list(dict.fromkeys(setting for point in points for setting in (point.first, point.second)))
+    settings = list(
+        dict.fromkeys(setting for point in points for setting in (point.first, point.second))
+    )
     place = {setting: index for index, setting in enumerate(settings)}
 
     def column(name: str) -> FloatArray:

@@ -434,7 +434,7 @@ def check_prices(table: OutcomeTable) -> None:
     if unpriced:
         raise InvalidInputError(
             f"a target needs the prices of every expert; {', '.join(unpriced)} has none. Fill them in, or "
-            "leave the expert out.",
+            "leave the expert out with experts=NAMES.",
             parameter="prices",
         )
 

@@ -23,8 +23,8 @@ from mild.metrics.frontier import (
     OperatingPoint,
     prediction_interval,
 )
-from mild.metrics.target_verdict import ASKED, TargetVerdict
 from mild.metrics.outcomes import Outcomes
+from mild.metrics.target_verdict import ASKED, TargetVerdict
 from mild.policies import TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.calibration import fit_novelty
@@ -101,9 +101,7 @@ def tuned_policy(rows: TuningRows, heads: HeadEstimates, held_out: HeldOut) -> T
     ranks = rows.task.ranks
     of_heads = rows.unscaled(heads.router.policy_.with_ranks(ranks))
     policies = held_out.policies
-    return TradeoffPolicy(
-        of_heads, of_heads, policies.get(CASCADE, []), policies.get(ROUTER, [])
-    )
+    return TradeoffPolicy(of_heads, of_heads, policies.get(CASCADE, []), policies.get(ROUTER, []))
 
 
 def _kinds(request: TuneRequest, heads: HeadEstimates) -> list[SettingKind]:
@@ -299,9 +297,7 @@ class TargetFit:
             reference=self.expert_names[reference],
             quality_kept=frontier.quality_kept(point, confidence),
             quality_loss=frontier.quality_loss(point, confidence),
-            reference_share=prediction_interval(
-                share, share_error, frontier.n_queries, confidence
-            ),
+            reference_share=prediction_interval(share, share_error, frontier.n_queries, confidence),
             dollars_saved=frontier.dollars_saved(point, confidence),
             dollars_per_1000=frontier.dollars_per_1000(point, confidence),
             quality=point.quality,
@@ -473,6 +469,4 @@ def _certificate_words(fit: TargetFit) -> str:
     if certified.is_certified:
         return f"The limit is certified {limit}.{needed}"
     best = fit.expert_names[fit.frontier.best_expert]
-    return (
-        f"No setting can be certified to hold the limit {limit}: the router always asks {best}.{needed}"
-    )
+    return f"No setting can be certified to hold the limit {limit}: the router always asks {best}.{needed}"

@@ -21,6 +21,8 @@ from mild.metrics.outcomes import Outcomes, ranks_in
 Progress = Callable[[int, int, str], None]
 #: Random splits of a comparison, by default.
 N_SPLITS = 5
+#: Folds of a search, by default.
+N_FOLDS = 5
 # From this many rows on, parallel workers are worth their start-up time.
 MANY_ROWS = 800
 
@@ -156,13 +158,20 @@ def check_rows(task: Task) -> None:
 def check_folds(cv: Any) -> None:
     """Refuse a number of folds below 2."""
     if not isinstance(cv, Integral) or cv < 2:
-        raise invalid("cv", f"must be at least 2 folds; got {cv!r}.")
+        raise invalid("cv", f"must be a whole number of folds, at least 2; got {cv!r}.")
 
 
 def possible_folds(
-    task: Task, n_folds: int = 5, time: str | None = None, splits: Sequence[Split] = ()
+    task: Task, n_folds: int = N_FOLDS, time: str | None = None, splits: Sequence[Split] = ()
 ) -> int:
-    """``n_folds``, or the number of different queries or groups in a training part if that is less."""
+    """``n_folds``, or the number of different queries or groups in a training part if that is less.
+
+    More folds than the default are refused where there are not so many different queries.
+    """
+    n_queries = len(np.unique(task.table.groups()))
+    if n_folds > max(N_FOLDS, n_queries):
+        rule = f"must be at most the number of different queries, {n_queries:,}"
+        raise invalid("cv", f"{rule}; got {n_folds:,} folds.")
     if splits:
         return min(n_folds, *(len(np.unique(task.groups[part.train])) for part in splits))
     return n_folds if time is not None else min(n_folds, len(np.unique(task.groups)))

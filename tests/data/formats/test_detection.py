@@ -17,8 +17,8 @@ def test_two_shapes_are_named_with_the_option_that_decides():
     with pytest.raises(DataFileError) as caught:
         read_outcomes(BOTH)
     assert str(caught.value) == (
-        "it could be read as wide (1 expert) and as RouterBench (1 expert): choose with --form wide or "
-        "--form routerbench, as in `mild data convert FILE outcomes.parquet --form wide`."
+        "it could be read as wide (1 expert) and as RouterBench (1 expert): choose with form='wide' or "
+        "form='routerbench', as in `mild.read_outcomes(FILE, form='wide')`."
     )
     assert read_outcomes(BOTH, form="wide").expert_names == ["m"]
     assert read_outcomes(BOTH, form="routerbench").expert_names == ["gpt"]
@@ -45,7 +45,7 @@ def test_no_shape_is_said_with_all_that_are_known():
         "<model>|total_cost",
         "true-or-false",
         "model_name",
-        "`mild data convert FILE outcomes.parquet --scores NAMES`",
+        "`mild.read_outcomes(FILE, scores=NAMES)`",
         "Found prompt, a, b.",
     ):
         assert words in message
@@ -55,3 +55,17 @@ def test_no_shape_is_said_with_all_that_are_known():
 def test_a_form_that_does_not_fit_is_refused_with_its_rule(form):
     with pytest.raises(DataFileError, match=r"it cannot be read as .*columns"):
         read_outcomes(pa.table({"prompt": ["a"], "m": [True]}), form=form)
+
+
+@pytest.mark.parametrize(
+    ("column", "meant"),
+    [("corect__{}", "correct__a"), ("correct_{}", "correct__a"), ("scores__{}", "score__a")],
+)
+def test_where_all_scores_are_misspelt_the_right_name_is_said(column, meant):
+    columns = {"prompt": ["x"], column.format("a"): [1], column.format("b"): [0]}
+    with pytest.raises(DataFileError) as caught:
+        read_outcomes(pa.table(columns | {"cost__a": [0.1], "cost__b": [0.2]}))
+    assert caught.value.code == "invalid_scores"
+    message = str(caught.value)
+    assert f"column {column.format('a')!r}: did you mean {meant!r}?" in message
+    assert "no shape fits" not in message

@@ -105,8 +105,8 @@ def test_unusual_columns_are_named():
 @pytest.mark.parametrize(
     ("columns", "parameter", "option"),
     [
-        ({"engine": ["x", "y", "x", "y"]}, "model_column", "--model-column"),
-        ({"correct": [1, 0, 0, 1]}, "scores", "--scores"),
+        ({"engine": ["x", "y", "x", "y"]}, "model_column", "model_column=COLUMN"),
+        ({"correct": [1, 0, 0, 1]}, "scores", "scores=COLUMN"),
     ],
 )
 def test_two_columns_that_fit_are_a_question(columns, parameter, option):
@@ -125,7 +125,7 @@ def test_other_scores_of_an_answer_are_kept():
 def test_records_in_a_long_table_are_a_question():
     error = refusal(long(responses=[[{"model": "x", "score": 1}]] * 4))
     assert error.parameter == "form"
-    assert "--form long or --form records" in str(error)
+    assert "form='long' or form='records'" in str(error)
 
 
 @pytest.mark.parametrize("name", ["model_column", "answer_column", "id_column", "scores"])
@@ -134,7 +134,7 @@ def test_a_column_that_is_not_there_is_refused(name):
 
 
 def test_scores_of_an_unusual_name_are_asked_for():
-    assert "--scores" in str(refusal(long().rename_columns(["prompt", "model", "verdict"])))
+    assert "scores=" in str(refusal(long().rename_columns(["prompt", "model", "verdict"])))
 
 
 def test_the_mean_of_repeated_pairs_counts_and_is_said():

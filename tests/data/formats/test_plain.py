@@ -60,7 +60,7 @@ def test_experts_are_chosen_among_the_named():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"form": "plain"}, "outcomes.parquet --scores NAMES`; found task"),
+        ({"form": "plain"}, "read_outcomes(FILE, scores=NAMES)`; found task"),
         ({"scores": "acc"}, "scores must name columns of the file; 'acc' is not one"),
         ({"scores": "acc_*", "prices": "usd_little"}, "prices must name one column per expert"),
         ({"scores": "a=acc_little,acc_strong"}, "named as expert=column throughout"),

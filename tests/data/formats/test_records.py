@@ -75,7 +75,7 @@ def test_fields_are_named_where_they_are_unusual(tmp_path):
     [
         ({"responses": ANSWERS, "results": ANSWERS}, "responses, results"),
         ({"responses": [{**ANSWERS[0], "score": 7}]}, r"\[0, 1\].*row 1"),
-        ({"responses": [{**ANSWERS[0], "correct": 1}]}, "--scores"),
+        ({"responses": [{**ANSWERS[0], "correct": 1}]}, "scores=COLUMN"),
     ],
 )
 def test_what_cannot_be_told_is_refused(tmp_path, row, words):

@@ -20,9 +20,9 @@ from mild.data.formats.base import (
     Layout,
     ReadArguments,
     as_pairs,
-    convert_with,
     named_columns,
     named_scores,
+    read_with,
     seconds_per,
     text_notes,
 )
@@ -33,7 +33,13 @@ from mild.data.formats.records import RECORDS
 from mild.data.formats.routellm import ROUTELLM, parse_truths
 from mild.data.formats.routerbench import ROUTERBENCH
 from mild.data.formats.tokens import add_prices, is_price_file
-from mild.data.formats.wide import ENDINGS, WIDE, check_endings, check_prefixes
+from mild.data.formats.wide import (
+    ENDINGS,
+    WIDE,
+    check_endings,
+    check_misspelt_scores,
+    check_prefixes,
+)
 from mild.data.queries import usual_query
 from mild.errors import DataFileError, check_option, counted, listed
 
@@ -120,28 +126,30 @@ def choose_form(schema: Any, options: ReadArguments) -> str:
         return next(iter(possible))
     if possible:
         shown = [f"{FORMATS[name].title} ({what})" for name, what in possible.items()]
-        forms = " or ".join(f"--form {name}" for name in possible)
+        forms = " or ".join(f"form={name!r}" for name in possible)
         raise DataFileError(
             f"it could be read as {' and as '.join(shown)}: choose with {forms}, as in "
-            f"{convert_with(f'--form {next(iter(possible))}')}.",
+            f"{read_with(f'form={next(iter(possible))!r}')}.",
             parameter="form",
         )
     names = list(schema.names)
+    check_misspelt_scores(names)
     hint = ""
     if any(name.startswith(PRICE) for name in names):
+        read_numbers = read_with("form='numbers'")
         hint = (
             " In a table with queries, cost__<model> are dollars, and the scores are missing. If they are "
             "the whole cost, and other columns are numbers to route by, write a table of numbers: "
-            f"{convert_with('--form numbers')}."
+            f"{read_numbers}."
         )
     elif model_columns(schema):
         hint = (
             f" If column {model_columns(schema)[0]!r} says of which model a row is, name the column of the "
-            f"score and that of the query: {convert_with('--scores COLUMN --query COLUMN')}."
+            f"score and that of the query: {read_with('scores=COLUMN, query=COLUMN')}."
         )
     raise DataFileError(
         f"no shape fits: {'; '.join(format.rule for format in (*DETECTED, NUMBERS))}; name the columns of "
-        f"the scores: {convert_with('--scores NAMES')}. Found {listed(names)}.{hint}",
+        f"the scores: {read_with('scores=NAMES')}. Found {listed(names)}.{hint}",
         parameter="form",
     )
 

@@ -116,13 +116,13 @@ class Format:
     rank: int = 0
 
 
-def convert_with(options: str) -> str:
-    """The command that reads a table with options, and writes one that every command reads.
+def read_with(arguments: str) -> str:
+    """How a table is read with keyword arguments; commands show ``mild data convert`` instead.
 
-    >>> convert_with("--scores NAMES")
-    '`mild data convert FILE outcomes.parquet --scores NAMES`'
+    >>> read_with("scores=NAMES")
+    '`mild.read_outcomes(FILE, scores=NAMES)`'
     """
-    return f"`mild data convert FILE outcomes.parquet {options}`"
+    return f"`mild.read_outcomes(FILE, {arguments})`"
 
 
 def seconds_per(column: str) -> float:
@@ -178,7 +178,7 @@ def named_scores(schema: Any, scores: Named) -> dict[str, str]:
     """Expert -> score column, by name or pattern or as ``expert=column``."""
     names = list(schema.names)
     if scores is None:
-        rule = f"plain columns must be named: {convert_with('--scores NAMES')}"
+        rule = f"plain columns must be named: {read_with('scores=NAMES')}"
         raise DataFileError(f"{rule}; found {listed(names)}.", parameter="scores")
     pairs = as_pairs(scores, "scores")
     if pairs is not None:

@@ -39,7 +39,7 @@ def widen_ledger(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[
         table = table.append_column(SCORE, pa.array(scores, pa.float64()))
         words = (
             "scores say only whether an expert answered, not whether its answer was right: judge the "
-            "answers, and export the ledger with --feedback FILE."
+            "answers, and export the ledger with them (`mild ledger export`)."
         )
         findings.append(Finding("unjudged", sum(score is not None for score in scores), words))
     rows = table.num_rows

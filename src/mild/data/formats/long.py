@@ -29,7 +29,7 @@ from mild.data.formats.base import (
     Layout,
     Named,
     ReadArguments,
-    convert_with,
+    read_with,
     seconds_per,
     text_notes,
     usual_columns,
@@ -112,7 +112,7 @@ def widen_long(
     query = choose_query(table.schema, options.query, options.choices)
     if query is None:
         raise DataFileError(
-            f"a row per query and model must have a column of the query, by --query or named query; "
+            f"a row per query and model must have a column of the query, by query=COLUMN or named query; "
             f"found {listed(list(table.column_names))}.",
             parameter="query",
         )
@@ -253,7 +253,7 @@ def _model_column(table: Any, named: str | None) -> str:
         got = f"found {listed(found or names)}"
         raise DataFileError(
             f"a row per query and model must have one column of models; {got}. Name it: "
-            f"{convert_with('--model-column COLUMN')}.",
+            f"{read_with('model_column=COLUMN')}.",
             parameter="model_column",
         )
     return found[0]
@@ -269,7 +269,7 @@ def _score_column(table: Any, named: Named) -> str:
     if len(found) != 1:
         raise DataFileError(
             f"a row per query and model must have one column of scores; found "
-            f"{listed(found or names)}. Name it: {convert_with('--scores COLUMN')}.",
+            f"{listed(found or names)}. Name it: {read_with('scores=COLUMN')}.",
             parameter="scores",
         )
     return found[0]

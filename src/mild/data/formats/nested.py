@@ -145,7 +145,7 @@ def widen_nested(table: Any, options: ReadArguments) -> tuple[Any, Layout, list[
         raise DataFileError(f"it cannot be read as {NESTED.rule}.", parameter="form")
     if options.scores is not None:
         raise DataFileError(
-            "nested scores are named by the table itself; leave out scores (--scores).",
+            "nested scores are named by the table itself; leave out scores.",
             parameter="scores",
         )
     for name, prefix in _objects(table.schema).items():

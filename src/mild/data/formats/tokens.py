@@ -23,7 +23,7 @@ from mild.data.formats.base import (
     Layout,
     Named,
     ReadArguments,
-    convert_with,
+    read_with,
 )
 from mild.data.tables import choose_columns, numbers
 from mild.errors import DataFileError, listed
@@ -114,7 +114,7 @@ def add_prices(table: Any, layout: Layout, options: ReadArguments) -> tuple[Any,
             return table, replace(layout, notes=(*layout.notes, f"no prices are taken: {error}"))
         if unknown:
             why = f"no prices are known for {listed(unknown, 3)}: give them with "
-            why += convert_with("--prices PRICES")
+            why += read_with("prices=PRICES")
             return table, replace(layout, notes=(*layout.notes, why))
         source = "LiteLLM's table"
     columns = {}
@@ -153,10 +153,11 @@ def _dollars(
     if price.tokens_in is None and price.tokens_out is None:
         return total
     if columns is None:
+        named = read_with("tokens='IN,OUT'")
         raise DataFileError(
             parameter="prices",
             rule=f"per token need token counts: columns {TOKENS_IN}<model> and {TOKENS_OUT}<model>, or "
-            f"those of {convert_with('--tokens IN,OUT')}; {name!r} has none.",
+            f"those of {named}; {name!r} has none.",
         )
     for column, per_token in zip(columns, (price.tokens_in, price.tokens_out), strict=True):
         total += (per_token or 0.0) * numbers(column, table[column])

@@ -26,7 +26,7 @@ from mild.data.formats.base import (
     TOKENS_OUT,
     Format,
     Layout,
-    convert_with,
+    read_with,
 )
 from mild.data.tables import is_numeric, is_string
 from mild.errors import DataFileError, listed
@@ -97,16 +97,35 @@ def check_prefixes(names: Sequence[str], experts: Sequence[str]) -> None:
         if meant and meant[0] + expert not in names:
             raise DataFileError(
                 f"column {column!r} has no known name; did you mean {meant[0] + expert!r}? Rename it, or "
-                f"keep it as it is and name the scores: {convert_with('--scores NAMES')}.",
+                f"keep it as it is and name the scores: {read_with('scores=NAMES')}.",
                 parameter="scores",
             )
+
+
+def check_misspelt_scores(names: Sequence[str]) -> None:
+    """Refuse a table without scores some of whose columns nearly have the name of scores."""
+    for column in names:
+        for prefix in (CORRECT, SCORE):
+            word = prefix.rstrip("_")
+            start, mark, expert = column.partition("__")
+            if not mark:
+                # One underscore in place of two.
+                start, _, expert = column.partition("_")
+            is_close = difflib.SequenceMatcher(None, start, word).ratio() >= SIMILAR
+            if is_close and expert:
+                raise DataFileError(
+                    f"scores must be in columns {CORRECT}<model> or {SCORE}<model>; there are none. Found "
+                    f"column {column!r}: did you mean {prefix + expert!r}? Rename it, or name the scores: "
+                    f"{read_with('scores=NAMES')}.",
+                    parameter="scores",
+                )
 
 
 def _scoreless(column: str, expert: str, wanted: Sequence[str], hint: str) -> DataFileError:
     return DataFileError(
         f"column {column!r} needs the scores of {expert!r} in {' or '.join(map(repr, wanted))}, which are "
         f"not there; {hint} Rename the column, leave it out, or name the scores: "
-        f"{convert_with('--scores NAMES')}.",
+        f"{read_with('scores=NAMES')}.",
         parameter="scores",
     )
 

@@ -126,7 +126,7 @@ def why_left_out(
 
 def read_texts(source: Any, text_column: str | None, id_column: str) -> dict[str, str]:
     """Request -> query from a file or frame with one row per request."""
-    hint = " Name it with --text-column."
+    hint = " Name it with text_column=COLUMN."
     names = (text_column,) if text_column else QUERY_NAMES
     table, name = _read_columns(source, id_column, names, hint)
     pairs = zip(*(table.column(one).to_pylist() for one in (id_column, name)), strict=True)

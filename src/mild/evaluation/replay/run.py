@@ -36,12 +36,13 @@ from mild.evaluation.off_policy import (
 from mild.evaluation.replay.log import WITHOUT_QUERY, LoggedRow, LogReader, read_draws
 from mild.metrics import Verdict
 from mild.metrics.intervals import Interval
+from mild.money import amount, plain_number
 
 # More features than WIDE are projected to NARROW for the cost model.
 WIDE = 256
 NARROW = 128
 # Reason for which judged requests are left out.
-SELF_SELECTED = "judged, but not picked at random (--trust-feedback counts them)"
+SELF_SELECTED = "judged, but not picked at random (trust_feedback=True counts them)"
 # Effective draws below which the intervals cannot be trusted.
 ENOUGH = 100.0
 
@@ -105,7 +106,7 @@ def replay(
         rows = rows.kept(judged & trusted)
     cost, quantities = "dollars", {"cost": rows.dollars, "failures": rows.failed}
     if errors is not None:
-        cost = f"error + {price_weight:g} * dollars"
+        cost = f"error + {plain_number(price_weight or 0.0)} * dollars"
         quantities = {
             "cost": rows.error + (price_weight or 0.0) * rows.dollars,
             "dollars": rows.dollars,
@@ -418,7 +419,7 @@ def judge(
             more += "would show it."
     what = "difference in dollars" if unit else "difference"
     told = f"the {what} of {_money(gap.estimate, unit)} is within the noise ({span}).{more}"
-    return _open("noise", f"{told} Only dollars are known: give --feedback." if unit else told)
+    return _open("noise", f"{told} Only dollars are known: give feedback=FILE." if unit else told)
 
 
 def _open(reason: str, words: str) -> tuple[str, str]:
@@ -437,7 +438,7 @@ def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
         return _open(
             "nothing",
             "the ledger has no texts, and the new router needs them. Set keep_text = true under [ledger], "
-            "or give the queries with --queries.",
+            "or give the queries with queries=FILE.",
         )
     said = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     words = f"no row can be used ({said})." if said else "the ledger has no rows in this span."
@@ -447,6 +448,6 @@ def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
 def _money(value: float, unit: str) -> str:
     sign = "-" if value < 0 else ""
     if unit:
-        return f"{sign}{unit}{abs(value):.3g}"
+        return f"{sign}{unit}{amount(abs(value))}"
     # Costs of another system may be small.
-    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.3g}"
+    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else plain_number(value, 3)
