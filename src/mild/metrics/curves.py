@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,128 +16,9 @@ from mild.core.arrays import (
     invalid,
 )
 from mild.core.costs import cheapest_expected
-from mild.core.rounding import OUTCOMES, first_least, tie_ranks
-from mild.errors import ArtifactError
+from mild.core.rounding import tie_ranks
 from mild.metrics.routing import expert_shares
 from mild.metrics.rows import known_rows, number_vector
-
-#: What stands in place of an expert for a learned setting of a curve.
-TRADE_OFF, CASCADE = -1, -2
-
-
-@dataclass(frozen=True, eq=False)
-class CurveErrors:
-    """Standard errors of m settings' means as predictions of the means over as many new rows.
-
-    Attributes
-    ----------
-    quality : (m,) of the mean quality
-    loss : (m,) of the difference to the best expert's quality
-    dollars : (m,) of the dollars per 1,000 queries
-    folds : parts of the rows, each with estimates of its own, between which these errors were measured; 0
-        if they are those of the rows only
-    """
-
-    quality: FloatArray
-    loss: FloatArray
-    dollars: FloatArray
-    folds: int = 0
-
-    @property
-    def columns(self) -> list[FloatArray]:
-        """The arrays."""
-        return [self.quality, self.loss, self.dollars]
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any] | None) -> CurveErrors | None:
-        """From what ``TradeoffCurve.as_dict`` gave; None if it gave none."""
-        if content is None:
-            return None
-        quality, loss, dollars = (
-            np.array(content[name], float) for name in ("quality", "loss", "dollars")
-        )
-        return cls(quality, loss, dollars, int(content["folds"]))
-
-
-@dataclass(frozen=True, eq=False)
-class TradeoffCurve:
-    """What m settings do on held-out rows: trade-offs t, cascades at price weights t, and single experts.
-
-    At the trade-off t a row goes to the expert of least ``expected error + t * expected price``.
-
-    Attributes
-    ----------
-    weights : (m,) trade-offs or price weights; NaN where the setting is a single expert
-    experts : (m,) that expert; ``TRADE_OFF`` or ``CASCADE`` for the others, which are below 0
-    quality : (m,) mean quality
-    dollars : (m,) dollars per 1,000 queries
-    best : the best expert
-    errors : how far these means may be from those of new rows; None in records of older versions
-    """
-
-    weights: FloatArray
-    experts: IntArray
-    quality: FloatArray
-    dollars: FloatArray
-    best: int
-    errors: CurveErrors | None = None
-
-    @property
-    def best_index(self) -> int:
-        """Place of the setting that always asks the best expert."""
-        return int(np.flatnonzero(self.experts == self.best)[0])
-
-    def cheapest_at(self, quality: float) -> int | None:
-        """Place of the cheapest setting of at least this quality; None if there is none."""
-        good = np.flatnonzero(self.quality >= quality - OUTCOMES)
-        return int(good[first_least(self.dollars[good])]) if good.size else None
-
-    def as_dict(self, expert_names: Sequence[str]) -> dict[str, Any]:
-        """JSON-ready columns."""
-        found: dict[str, Any] = {
-            "t": [None if math.isnan(t) else float(t) for t in self.weights],
-            "expert": [None if k < 0 else expert_names[k] for k in self.experts.tolist()],
-            "quality": self.quality.tolist(),
-            "dollars_per_1000": self.dollars.tolist(),
-            "best_expert": expert_names[self.best],
-        }
-        if self.errors is not None:
-            columns = vars(self.errors).items()
-            found["errors"] = {
-                k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in columns
-            }
-        return found
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any], expert_names: Sequence[str]) -> TradeoffCurve:
-        """A curve from what ``as_dict`` gave."""
-        names = list(expert_names)
-        try:
-            experts = [-1 if name is None else names.index(name) for name in content["expert"]]
-            curve = cls(
-                np.array([math.nan if t is None else t for t in content["t"]], float),
-                np.array(experts, np.intp),
-                np.array(content["quality"], float),
-                np.array(content["dollars_per_1000"], float),
-                names.index(content["best_expert"]),
-                CurveErrors.from_dict(content.get("errors")),
-            )
-            columns = [curve.weights, curve.quality, curve.dollars]
-            errors = [] if curve.errors is None else curve.errors.columns
-            good = all(bool((column >= 0).all()) for column in errors)
-            columns += errors
-            good &= all(column.shape == curve.experts.shape for column in columns)
-            good &= sorted(experts)[-len(names) :] == list(range(len(names)))
-            good &= bool(((curve.weights >= 0) == (curve.experts < 0)).all())
-            good &= all(bool(np.isfinite(column).all()) for column in columns[1:])
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-            good = False
-        if not good:
-            raise ArtifactError(
-                "the router's record of its trade-offs (notes.tradeoffs) must have finite numbers for each "
-                f"trade-off and for each of the experts {', '.join(names)}; tune the router again."
-            )
-        return curve
 
 
 def prices_unused(about: str) -> str:

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.costs import cheapest_expected
 from mild.data import OutcomeTable
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError
+from mild.metrics.curves import tradeoff_choices
 from mild.metrics.frontier import CASCADE, EXPERT, ROUTER, TRADE_OFF, Setting, concave_hull
 from mild.metrics.outcomes import Outcomes
 from mild.metrics.routing import expert_shares
@@ -397,22 +396,6 @@ def trade_offs_to_try(errors: FloatArray, prices: FloatArray) -> FloatArray:
     weights = [0.0, quantiles[0] / 2, *quantiles, 1.1 * quantiles[-1]]
     # Short numbers: a name such as router-mild-<t> says the same, and rounding rarely changes them.
     return np.unique([float(f"{weight:.4g}") for weight in weights])
-
-
-def tradeoff_choices(
-    errors: FloatArray, prices: FloatArray, weights: ArrayLike, ranks: IntArray | None = None
-) -> IntArray:
-    """Expert (n_samples, m) of least expected error plus t times expected price, for each of m weights t.
-
-    Ties are those of ``cheapest_expected``.
-
-    >>> tradeoff_choices(np.array([[0.1, 0.4]]), np.array([[2.0, 1.0]]), [0.0, 1.0])
-    array([[0, 1]])
-    """
-    columns = []
-    for weight in np.asarray(weights):
-        columns.append(cheapest_expected(errors + weight * prices, ranks))
-    return np.column_stack(columns)
 
 
 def fit_price_heads(rows: TuningRows) -> HeadEstimates:
