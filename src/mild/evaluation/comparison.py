@@ -911,7 +911,7 @@ def compare_methods(
     for split in splits:
         context = _split_context(rows, split, search, seed, jobs, reads_answers)
         runs.append(SplitRun(rows.inputs, costs, split, context))
-    finished, interrupted = _finish_splits(rows, runs, methods, steps)
+    finished = _finish_splits(rows, runs, methods, steps)
     differences = _differences(finished, methods, test_over_train, search.confidence, seed)
     lines = [_row(method, finished, rows, differences) for method in methods]
     chosen = _row_of_verdict(lines)
@@ -921,17 +921,17 @@ def compare_methods(
         verdict=_verdict(lines, chosen, rows, len(finished), search.confidence),
         expert_names=tuple(rows.expert_names),
         best_first=tuple(rows.expert_names[expert] for expert in rows.outcomes.best_first()),
-        oracle=float(np.mean([split.oracle_loss for split in finished])),
-        oracle_shares=np.mean([split.oracle_shares for split in finished], axis=0),
+        oracle=float(finished.mean(lambda split: split.oracle_loss)),
+        oracle_shares=finished.mean(lambda split: split.oracle_shares),
         baselines=_mean_baselines(finished, chosen.key, rows.expert_names),
         n_rows=len(costs),
-        n_train=float(np.mean([len(split.train) for split in finished])),
-        n_test=float(np.mean([len(split.test) for split in finished])),
+        n_train=float(finished.mean(lambda split: len(split.train))),
+        n_test=float(finished.mean(lambda split: len(split.test))),
         n_splits=len(finished),
         confidence=search.confidence,
         dropped=sum(split.dropped for split in finished),
         not_compared=not_compared,
-        interrupted=interrupted,
+        interrupted=finished.interrupted,
     )
 
 
@@ -1098,13 +1098,39 @@ class FinishedSplit:
         return self.result.level(key) - self.result.level("constant")
 
 
+@dataclass(frozen=True, eq=False)
+class FinishedSplits:
+    """The splits that have finished, one or more."""
+
+    splits: list[FinishedSplit]
+    interrupted: bool  # whether Ctrl-C ended the comparison before the last split
+
+    def __len__(self) -> int:
+        return len(self.splits)
+
+    def __iter__(self) -> Iterator[FinishedSplit]:
+        return iter(self.splits)
+
+    def stacked(self, figure: Callable[[FinishedSplit], Any]) -> FloatArray:
+        """A figure of each split, (n_splits, ...)."""
+        return np.array([figure(split) for split in self.splits])
+
+    def mean(self, figure: Callable[[FinishedSplit], Any]) -> Any:
+        """Mean over splits of a figure, which is a number or an array."""
+        return self.stacked(figure).mean(axis=0)
+
+    def joined(self, values: Callable[[FinishedSplit], FloatArray | IntArray]) -> Any:
+        """Values of the test rows of all splits."""
+        return np.concatenate([values(split) for split in self.splits])
+
+
 def _finish_splits(
     rows: ComparedRows,
     runs: Sequence[SplitRun],
     methods: Sequence[Method],
     steps: ProgressSteps,
-) -> tuple[list[FinishedSplit], bool]:
-    """Run every method on every split; the splits that finished, and whether Ctrl-C ended it.
+) -> FinishedSplits:
+    """Run every method on every split; Ctrl-C ends it with the splits that have finished.
 
     With several workers and splits, workers take whole splits: one search keeps two of them busy for
     four fifths of the time.
@@ -1123,8 +1149,8 @@ def _finish_splits(
     except KeyboardInterrupt:
         if not finished:
             raise
-        return finished, True
-    return finished, False
+        return FinishedSplits(finished, interrupted=True)
+    return FinishedSplits(finished, interrupted=False)
 
 
 def _choices_one_by_one(
@@ -1184,7 +1210,7 @@ def _choices_in_worker(
 
 
 def _differences(
-    finished: Sequence[FinishedSplit],
+    finished: FinishedSplits,
     methods: Sequence[Method],
     test_over_train: float,
     confidence: float,
@@ -1195,16 +1221,20 @@ def _differences(
     if not keys:
         return {}
     differences = []
+    groups = []
     for split in finished:
         differences.append(np.column_stack([split.minus_constant(key) for key in keys]))
-    groups = [split.result.groups for split in finished]
+        groups.append(split.result.groups)
     intervals = metrics.difference_intervals(differences, groups, confidence, seed, test_over_train)
-    return {key: Difference(*intervals.row(number)) for number, key in enumerate(keys)}
+    difference_of = {}
+    for number, key in enumerate(keys):
+        difference_of[key] = Difference(*intervals.row(number))
+    return difference_of
 
 
 def _row(
     method: Method,
-    finished: Sequence[FinishedSplit],
+    finished: FinishedSplits,
     rows: ComparedRows,
     differences: Mapping[str, Difference],
 ) -> Row:
@@ -1220,16 +1250,16 @@ def _row(
         key=key,
         label=method.label,
         what=method.what,
-        costs=np.array([split.result.level(key).mean() for split in finished]),
-        shares=np.mean([split.shares(key) for split in finished], axis=0),
-        recall=_mean_known_recall(np.array([split.recall(key) for split in finished])),
+        costs=finished.stacked(lambda split: split.result.level(key).mean()),
+        shares=finished.mean(lambda split: split.shares(key)),
+        recall=_mean_known_recall(finished.stacked(lambda split: split.recall(key))),
         balanced=_balanced_loss(finished, key),
-        control=float(np.mean([split.shuffled_control(key) for split in finished])),
+        control=float(finished.mean(lambda split: split.shuffled_control(key))),
         price=price,
         accuracy=_mean_if_known(means, "accuracy"),
         latency=_mean_if_known(means, "seconds"),
         difference=differences.get(key),
-        seconds=float(np.mean([choice.seconds for choice in choices])),
+        seconds=float(finished.mean(lambda split: split.result.choices[key].seconds)),
         found=[choice.found for choice in choices],
         rows=n_rows,
         n_groups=n_groups,
@@ -1253,17 +1283,15 @@ def _mean_known_recall(recall: FloatArray) -> FloatArray:
     return np.where(n_known > 0, means, np.nan)
 
 
-def _balanced_loss(finished: Sequence[FinishedSplit], key: str) -> float:
+def _balanced_loss(finished: FinishedSplits, key: str) -> float:
     """Balanced deferral loss of a method on the test rows of all splits."""
-    costs = np.concatenate([split.result.costs for split in finished])
-    chosen = np.concatenate([split.chosen(key) for split in finished])
-    perfect = np.concatenate([split.oracle for split in finished])
+    costs = finished.joined(lambda split: split.result.costs)
+    chosen = finished.joined(lambda split: split.chosen(key))
+    perfect = finished.joined(lambda split: split.oracle)
     return metrics.balanced_deferral_loss(costs, chosen, best=perfect)
 
 
-def _count_compared(
-    finished: Sequence[FinishedSplit], key: str, rows: ComparedRows
-) -> tuple[int, int]:
+def _count_compared(finished: FinishedSplits, key: str, rows: ComparedRows) -> tuple[int, int]:
     """Distinct rows and groups, over all splits, behind a method's difference to the constant."""
     groups = rows.group_of_row
     is_known = np.zeros((len(groups), 2), dtype=bool)
@@ -1291,7 +1319,7 @@ def _row_of_verdict(rows: Sequence[Row]) -> Row:
 
 
 def _mean_baselines(
-    finished: Sequence[FinishedSplit], key: str, expert_names: Sequence[str]
+    finished: FinishedSplits, key: str, expert_names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Means over splits of ``baselines``; the expert is named where it is the same in all."""
     baselines_of_splits = []

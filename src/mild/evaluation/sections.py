@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -438,23 +438,45 @@ def calibration(
     return {"form": form, "rows": int(use.sum()), "confidence": confidence, "experts": experts}
 
 
-def reward_form(estimator: EstimatorInfo | None) -> tuple[str, float | None, float]:
+class RewardForm(NamedTuple):
+    """What probabilities are shares of."""
+
+    form: str  # one of FORMS
+    scale: float | None  # of complement rewards; None for that of the rows
+    strength: float  # of baseline rewards
+
+
+def reward_form(estimator: EstimatorInfo | None) -> RewardForm:
     """What a saved router's probabilities are shares of; scale and strength of its rewards."""
-    params = {} if estimator is None else dict(estimator.params or {})
-    if estimator is not None and estimator.best_family is not None:
-        inner = params.get("estimator") or {}
-        linear = estimator.best_family == "linear"
-        params = {**(inner.get("params") or {})} if linear else {}
-        params |= estimator.best_params or {}
-    loss, form = params.get("loss", "mild"), params.get("rewards", "others")
+    params = _reward_parameters(estimator)
+    loss = params.get("loss", "mild")
     scale = params.get("cost_scale")
-    known_scale = float(scale) if isinstance(scale, (int, float)) else None
+    if isinstance(scale, (int, float)):
+        scale = float(scale)
+    else:
+        scale = None
     if loss == "tdef":
-        return "complement", known_scale, 0.5
+        return RewardForm("complement", scale, 0.5)
     if loss != "mild":
-        return "cheapest", None, 0.5
-    strength = float(params.get("strength", 0.5))
-    return (form if form in ALL_REWARDS else "others"), known_scale, strength
+        return RewardForm("cheapest", None, 0.5)
+    form = params.get("rewards", "others")
+    if form not in ALL_REWARDS:
+        form = "others"
+    return RewardForm(form, scale, float(params.get("strength", 0.5)))
+
+
+def _reward_parameters(estimator: EstimatorInfo | None) -> dict[str, Any]:
+    """The parameters of the router that decides: of a search, those of the family that it chose."""
+    if estimator is None:
+        return {}
+    params = dict(estimator.params or {})
+    if estimator.best_family is None:
+        return params
+    best_params = estimator.best_params or {}
+    if estimator.best_family != "linear":
+        return {**best_params}
+    inner = params.get("estimator") or {}
+    return {**(inner.get("params") or {}), **best_params}
 
 
 def _rewards(outcomes: Outcomes, form: str, scale: float | None, strength: float) -> FloatArray:
