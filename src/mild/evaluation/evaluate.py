@@ -282,7 +282,8 @@ class Evaluation:
         sweep = []
         if self.judged.run is not None:
             name = "router without answers"
-            sweep.append((name, router.direct.predict(reported.X)))
+            choices = router.direct.predict(reported.X)
+            sweep.append(sections.OperatingPoint(name, choices))
         sweep += sections.operating_points(router.direct, reported.X, reported.routed, cost, name)
         return sections.frontier(
             reported.routed,
