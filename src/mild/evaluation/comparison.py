@@ -914,21 +914,32 @@ def compare_methods(
     finished = _finish_splits(rows, runs, methods, steps)
     differences = _differences(finished, methods, test_over_train, search.confidence, seed)
     lines = [_row(method, finished, rows, differences) for method in methods]
-    chosen = _row_of_verdict(lines)
+    return _comparison(rows, lines, finished, not_compared, search.confidence)
+
+
+def _comparison(
+    rows: ComparedRows,
+    lines: Sequence[Row],
+    finished: FinishedSplits,
+    not_compared: str | None,
+    confidence: float,
+) -> Comparison:
+    """The lines of all methods with the verdict, and what they are compared with."""
+    verdict_row = _row_of_verdict(lines)
     return Comparison(
         rows=tuple(lines),
-        chosen=chosen.key,
-        verdict=_verdict(lines, chosen, rows, len(finished), search.confidence),
+        chosen=verdict_row.key,
+        verdict=_verdict(lines, verdict_row, rows, len(finished), confidence),
         expert_names=tuple(rows.expert_names),
         best_first=tuple(rows.expert_names[expert] for expert in rows.outcomes.best_first()),
         oracle=float(finished.mean(lambda split: split.oracle_loss)),
         oracle_shares=finished.mean(lambda split: split.oracle_shares),
-        baselines=_mean_baselines(finished, chosen.key, rows.expert_names),
-        n_rows=len(costs),
+        baselines=_mean_baselines(finished, verdict_row.key, rows.expert_names),
+        n_rows=len(rows.outcomes.costs),
         n_train=float(finished.mean(lambda split: len(split.train))),
         n_test=float(finished.mean(lambda split: len(split.test))),
         n_splits=len(finished),
-        confidence=search.confidence,
+        confidence=confidence,
         dropped=sum(split.dropped for split in finished),
         not_compared=not_compared,
         interrupted=finished.interrupted,

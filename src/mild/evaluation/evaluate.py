@@ -208,15 +208,21 @@ class Evaluation:
             "regrets": sections.regrets(reported.routed, queries, reported.labels),
             "comparison": comparison,
             **self.judged.overlap,
-            "router": [
-                [name, fact] for name, fact in router.facts.items() if name not in ELSEWHERE
-            ],
+            "router": self._router_facts(),
             "data": data_entries(names, task.table, n_rows, fingerprint, cost_words, split),
             "settings": [
                 ["confidence", f"{self.verdict.confidence * 100:g} %"],
                 ["seed", str(self.random_state)],
             ],
         }
+
+    def _router_facts(self) -> list[list[Any]]:
+        """Facts about the router that have no other place in a report."""
+        facts = []
+        for name, fact in self.judged.router.facts.items():
+            if name not in ELSEWHERE:
+                facts.append([name, fact])
+        return facts
 
     def _reported_rows(self, group: str | None) -> ReportedRows:
         """The rows that are compared, with the values of the column ``group`` or a usual one."""
@@ -577,7 +583,7 @@ def _judged_rows(
         chosen = np.full(len(run.expert), len(router.expert_names))
     n_seen = given_table.rows - table.rows
     judged_rows = JudgedRows(router, task.costs, X, chosen, task, given_table, n_seen, run)
-    return judged_rows, tuple(note for note in notes if note is not None)
+    return judged_rows, tuple(filter(None, notes))
 
 
 def _terms(router: Router, table: OutcomeTable, stated_terms: CostTerms) -> CostTerms:

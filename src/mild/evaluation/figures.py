@@ -58,7 +58,7 @@ class RoutingFigures:
     constant_price: float | None
     left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
     quality_name: str = "accuracy"  # what the mean of the scores is called
-    cascade: dict[str, Any] | None = None  # ``cascade_figures``; None for another router
+    cascade: dict[str, Any] | None = None  # ``CascadeComparison.figures``; None for another router
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not known."""
@@ -209,8 +209,7 @@ def _mean_prices(compared: ComparedChoices, constant: int) -> MeanPrices:
     if prices is None:
         return MeanPrices()
     n_experts = len(compared.expert_names)
-    means = [mean_known(column) for column in prices.T[:n_experts]]
-    expert_prices = 1000 * np.array(means, dtype=np.float64)
+    expert_prices = 1000 * mean_columns(prices[:, :n_experts])
     router_prices = prices[np.arange(len(prices)), compared.chosen]
     paid = np.column_stack([router_prices, prices[:, constant]])
     both_known = ~np.isnan(paid).any(axis=1)
@@ -219,6 +218,11 @@ def _mean_prices(compared: ComparedChoices, constant: int) -> MeanPrices:
         return MeanPrices(expert_prices)
     router, constant_price = (1000 * paid[both_known].mean(axis=0)).tolist()
     return MeanPrices(expert_prices, router, constant_price)
+
+
+def mean_columns(values: FloatArray) -> FloatArray:
+    """Mean (n_columns,) of the known values of each column; NaN if there are none."""
+    return np.array([mean_known(column) for column in values.T], dtype=np.float64)
 
 
 def _verdict(

@@ -18,6 +18,7 @@ from mild.core.costs import ALL_REWARDS, cheapest_expected, rewards
 from mild.core.rounding import is_less, tie_ranks
 from mild.data import duplicate_groups
 from mild.errors import UnsupportedError, check_option
+from mild.evaluation.figures import mean_columns
 from mild.metrics import TargetVerdict
 from mild.metrics.curves import prices_unused
 from mild.metrics.outcomes import Outcomes, mean_known
@@ -224,12 +225,12 @@ def _price_weights(rows: RoutedRows, cost: Mapping[str, Any]) -> PriceWeights | 
     has_other_terms = any((cost.get("beta") or {}).values()) or bool(cost.get("latency_weight"))
     dollars = rows.outcomes.prices
     if dollars is not None and not has_other_terms:
-        prices = _mean_columns(dollars)
+        prices = mean_columns(dollars)
         steps = DOLLAR_STEPS
         fitted_weight = float(cost.get("price_weight") or 0.0)
         words = "a dollar counts as {} wrong answers"
     elif rows.asking is not None:
-        prices = _mean_columns(rows.asking)
+        prices = mean_columns(rows.asking)
         steps = ASKING_STEPS
         fitted_weight = 1.0
         words = "asking costs {} times as much"
@@ -240,11 +241,6 @@ def _price_weights(rows: RoutedRows, cost: Mapping[str, Any]) -> PriceWeights | 
     if steps is DOLLAR_STEPS:
         steps = DOLLAR_STEPS / prices.max()
     return PriceWeights(prices, fitted_weight, [0.0, *steps.tolist()], words)
-
-
-def _mean_columns(values: FloatArray) -> FloatArray:
-    """Mean (n_experts,) of the known values of each column; NaN if there are none."""
-    return np.array([mean_known(column) for column in values.T], dtype=np.float64)
 
 
 def _choices_at(
@@ -306,8 +302,14 @@ def unused_prices(content: Mapping[str, Any], cost: Mapping[str, Any]) -> str | 
     """What the frontier saves at the router's quality, if the loss leaves dollars out; None otherwise."""
     if cost.get("price_weight"):
         return None
-    points = [p for p in content["points"] if None not in (p["quality"], p["dollars"])]
-    router = next((point for point in points if point["kind"] == "router"), None)
+    points = []
+    router = None
+    for point in content["points"]:
+        if point["quality"] is None or point["dollars"] is None:
+            continue
+        points.append(point)
+        if point["kind"] == "router":
+            router = point
     if router is None or not any(point["dollars"] for point in points):
         return None
     best = _cheapest_as_good(points, router)
@@ -328,16 +330,20 @@ def unused_prices(content: Mapping[str, Any], cost: Mapping[str, Any]) -> str | 
 def _cheapest_as_good(points: Sequence[Point], router: Point) -> Point:
     """The cheapest point that is as good as the router, the best of equally cheap ones."""
     as_good = []
+    dollars = []
+    losses = []
     for point in points:
         if point["kind"] not in ("constant", "operating"):
             continue
-        if point["quality"] >= router["quality"] - 1e-9:
-            as_good.append(point)
+        if point["quality"] < router["quality"] - 1e-9:
+            continue
+        as_good.append(point)
+        dollars.append(point["dollars"])
+        losses.append(-point["quality"])
     if not as_good:
         return router
-    dollars = tie_ranks([point["dollars"] for point in as_good])
-    quality = tie_ranks([-point["quality"] for point in as_good])
-    return as_good[int(np.lexsort((quality, dollars))[0])]
+    order = np.lexsort((tie_ranks(losses), tie_ranks(dollars)))
+    return as_good[int(order[0])]
 
 
 def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
@@ -460,6 +466,13 @@ class RowGroup(NamedTuple):
     rows: IntArray
 
 
+class RowGroups(NamedTuple):
+    """The groups that are shown."""
+
+    groups: list[RowGroup]
+    n_merged: int  # how many small ones are shown as one
+
+
 def groups(
     rows: RoutedRows, column: str, values: Sequence[Any], constant: int, confidence: float
 ) -> dict[str, Any]:
@@ -469,32 +482,36 @@ def groups(
     hold for all groups at once: each has level ``confidence ** (1 / groups)``. Within a group, equal
     queries count once.
     """
-    both_costs = np.column_stack(
-        [metrics.chosen_costs(rows.costs, rows.chosen), rows.costs[:, constant]]
-    )
+    router_costs = metrics.chosen_costs(rows.costs, rows.chosen)
+    both_costs = np.column_stack([router_costs, rows.costs[:, constant]])
+    shown = _shown_groups(values, ~np.isnan(both_costs))
+    confidence_of_each = confidence ** (1 / max(1, len(shown.groups)))
+    lines = []
+    for group in shown.groups:
+        lines.append(_group_line(rows, group, both_costs[group.rows], confidence_of_each))
+    lines.sort(key=lambda line: float(line["estimate"]))
+    return {"column": column, "merged": shown.n_merged, "confidence": confidence, "rows": lines}
+
+
+def _shown_groups(values: Sequence[Any], is_known: BoolArray) -> RowGroups:
+    """Rows by their values; ``is_known`` (n, 2) says which costs of router and constant are known."""
     names, label_of_row = np.unique([_group_label(value) for value in values], return_inverse=True)
-    is_known = ~np.isnan(both_costs)
     shown_labels = _shown_labels(label_of_row, is_known)
     shown_groups = []
     for label in shown_labels:
         shown_groups.append(RowGroup(str(names[label]), np.flatnonzero(label_of_row == label)))
     small_labels = np.setdiff1d(np.arange(len(names)), shown_labels)
-    small_rows = np.flatnonzero(np.isin(label_of_row, small_labels))
+    if len(small_labels) == 0:
+        return RowGroups(shown_groups, n_merged=0)
     n_merged = 0
-    small_name = ""
-    if len(small_labels) == 1:
-        small_name = str(names[small_labels[0]])
-    elif len(small_labels) > 1:
+    small_name = str(names[small_labels[0]])
+    if len(small_labels) > 1:
         n_merged = len(small_labels)
         small_name = f"{n_merged} smaller groups"
-    if len(small_labels) and is_known[small_rows].sum(axis=0).min() >= 2:
+    small_rows = np.flatnonzero(np.isin(label_of_row, small_labels))
+    if is_known[small_rows].sum(axis=0).min() >= 2:
         shown_groups.append(RowGroup(small_name, small_rows))
-    confidence_of_each = confidence ** (1 / max(1, len(shown_groups)))
-    lines = []
-    for group in shown_groups:
-        lines.append(_group_line(rows, group, both_costs[group.rows], confidence_of_each))
-    lines.sort(key=lambda line: float(line["estimate"]))
-    return {"column": column, "merged": n_merged, "confidence": confidence, "rows": lines}
+    return RowGroups(shown_groups, n_merged)
 
 
 def _group_label(value: Any) -> str:
