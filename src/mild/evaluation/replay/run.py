@@ -452,7 +452,7 @@ def _column(rows: Sequence[LoggedRow], name: str, dtype: Any) -> Any:
     return np.array([getattr(row, name) for row in rows], dtype)
 
 
-class Judgement(NamedTuple):
+class ReplayJudgement(NamedTuple):
     """Reason of a ``ReplayVerdict`` and its sentence."""
 
     reason: str
@@ -464,7 +464,7 @@ def judge(
     gap: Interval | None,
     unit: str,
     left_out: Mapping[str, int],
-) -> Judgement:
+) -> ReplayJudgement:
     """What the log says about the new router, by the difference ``gap`` to the serving one.
 
     ``unit`` is "$" where only dollars are known, which the sentence begins with.
@@ -487,7 +487,7 @@ def judge(
             "intervals cannot be trusted. Explore more or longer.",
         )
     if overlap["changed"] == 0 and gap.estimate == 0:
-        return Judgement(
+        return ReplayJudgement(
             "same",
             "The new router decides like the serving one: there is no difference to estimate.",
         )
@@ -503,11 +503,11 @@ def judge(
     return _noise(gap, unit)
 
 
-def _not_clear(reason: str, words: str) -> Judgement:
-    return Judgement(reason, f"It is not clear whether the new router is better: {words}")
+def _not_clear(reason: str, words: str) -> ReplayJudgement:
+    return ReplayJudgement(reason, f"It is not clear whether the new router is better: {words}")
 
 
-def _unseen(overlap: Mapping[str, Any]) -> Judgement:
+def _unseen(overlap: Mapping[str, Any]) -> ReplayJudgement:
     """The new router asks experts of which the log has no answer."""
     names = ", ".join(f"{name} ({share:.1%})" for name, share in overlap["unseen"].items())
     remedy = "The log does not say what they would have cost; add them to the gateway and explore."
@@ -522,7 +522,7 @@ def _unseen(overlap: Mapping[str, Any]) -> Judgement:
     )
 
 
-def _clear_difference(gap: Interval, unit: str) -> Judgement:
+def _clear_difference(gap: Interval, unit: str) -> ReplayJudgement:
     """The interval of the difference excludes 0."""
     reason = "worse"
     change = "more"
@@ -536,10 +536,10 @@ def _clear_difference(gap: Interval, unit: str) -> Judgement:
         f"{subject} new router would have been {reason}: {_money(abs(gap.estimate), unit)} {change} "
         f"per request than the serving one, exploration aside ({_interval_words(gap, unit)})."
     )
-    return Judgement(reason, sentence)
+    return ReplayJudgement(reason, sentence)
 
 
-def _noise(gap: Interval, unit: str) -> Judgement:
+def _noise(gap: Interval, unit: str) -> ReplayJudgement:
     """The interval of the difference contains 0."""
     difference = "difference"
     remedy = ""
@@ -572,7 +572,7 @@ def _draws_needed(gap: Interval) -> str:
     )
 
 
-def _nothing(left_out: Mapping[str, int]) -> Judgement:
+def _nothing(left_out: Mapping[str, int]) -> ReplayJudgement:
     """No row can be used."""
     certain = left_out.get("drawn without exploration", 0)
     if certain:
