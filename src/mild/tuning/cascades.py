@@ -1,4 +1,4 @@
-"""Cascades in tuning: the cheapest one for given weights, what is said about one, and what one could save."""
+"""Cascades in tuning: the cheapest one for given weights, and what is said about cascades."""
 
 from __future__ import annotations
 

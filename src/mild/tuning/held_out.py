@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -279,7 +280,7 @@ def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
 
 
 def _luck_of_best_expert(held_out: HeldOut) -> float:
-    """By how much the best expert of all but a fold is better, or worse, on that fold than on the others."""
+    """By how much the expert that is best on other folds is better, or worse, on a held-out fold."""
     changes = []
     sizes = []
     for fold in held_out.experts.folds:
@@ -469,7 +470,7 @@ class _Path:
         steps = 1
         if self.held_out.can_mix:
             steps = STEPS_BETWEEN
-        for first, second in zip(hull, hull[1:], strict=False):
+        for first, second in pairwise(hull):
             for step in range(1, steps + 1):
                 mixes.append(_Mix(first, second, step / steps))
         return [self._point(mix) for mix in mixes]

@@ -317,9 +317,7 @@ class TargetFit:
         if self.point.uses_cascade:
             cascade = cascade_summary(router, self.rows.task, self.held_out, self.point)
         elif request.max_calls:
-            request.notes.append(
-                "no cascade was taken: none meets the target for fewer dollars than a router without answers."
-            )
+            request.notes.append("no cascade was taken: none meets the target for fewer dollars.")
         else:
             unused = unused_answers(self.rows.task, request.random_state)
         constant = self.point.expert
