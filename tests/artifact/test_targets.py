@@ -215,7 +215,7 @@ def test_a_target_that_cannot_be_met_is_refused_with_the_nearest():
     with pytest.raises(InvalidInputError) as refused:
         trading_router().with_target(max_dollars=0.5)
     assert refused.value.code == "invalid_target"
-    assert "$1 per 1,000 queries" in str(refused.value)
+    assert "$1.00 per 1,000 queries" in str(refused.value)
 
 
 def test_a_router_without_a_record_is_refused():
