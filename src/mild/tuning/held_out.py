@@ -259,17 +259,21 @@ def _frontier_of(
 
 
 def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
-    """The points of single experts. The best one is the best partly by luck, which is taken off."""
+    """The points of single experts.
+
+    The best one is the best partly by luck, which is taken off. Another one is chosen because its quality
+    is high enough: it changes on new rows as a choice among single experts does.
+    """
     outcomes = held_out.experts.outcomes.take(held_out.known)
-    luck = _luck_of_best_expert(held_out)
+    path = _Path.of_experts(held_out, reference)
     points = []
     for expert, setting in enumerate(held_out.experts.settings):
         figures = _Figures.of(
             outcomes, held_out.groups, _Mix(expert, expert, 0.0), outcomes, reference
         )
-        quality_change = 0.0
+        quality_change, _ = path.changes(figures.quality)
         if expert == reference:
-            quality_change = luck
+            quality_change = _luck_of_best_expert(held_out)
         points.append(figures.point(setting, setting, 0.0, quality_change, 0.0))
     return points
 
@@ -425,7 +429,23 @@ class _Path:
     reference_quality: float
 
     @classmethod
+    def of_experts(cls, held_out: HeldOut, reference: int) -> _Path:
+        """The path of single experts only."""
+        experts = held_out.experts
+        return cls(
+            experts.settings,
+            experts.quality,
+            experts.dollars,
+            experts.outcomes.take(held_out.known),
+            experts.folds,
+            held_out,
+            reference,
+            float(experts.quality[reference]),
+        )
+
+    @classmethod
     def of(cls, held_out: HeldOut, kind: HeldOutSettings, reference: int) -> _Path:
+        """The path of a kind of settings, which may begin and end with single experts."""
         experts = held_out.experts
         folds = []
         for own, alone in zip(kind.folds, experts.folds, strict=True):
@@ -457,7 +477,7 @@ class _Path:
     def _point(self, mix: _Mix) -> OperatingPoint:
         quality = float(mix.of(self.quality))
         dollars = float(mix.of(self.dollars))
-        quality_change, dollars_change = self._changes(quality)
+        quality_change, dollars_change = self.changes(quality)
         figures = _Figures.of(
             self.outcomes, self.held_out.groups, mix, self.outcomes, self.reference
         )
@@ -472,7 +492,7 @@ class _Path:
             dollars - figures.dollars + dollars_change,
         )
 
-    def _changes(self, quality: float) -> tuple[float, float]:
+    def changes(self, quality: float) -> tuple[float, float]:
         """By how much quality and dollars change on rows that a choice of this quality was not made on.
 
         Without each fold, the mix of the same quality as a share of the best expert's there is chosen.

@@ -350,16 +350,13 @@ class TargetFit:
         for probability in CERTAINTIES:
             asked = replace(self.target, guarantee=None, target_probability=probability)
             choice = asked.choose(self.frontier)
-            rows.append(self._certainty_row(f"{100 * probability:g} %", choice.point))
-            rows[-1]["met"] = choice.likely
+            certainty = {"certainty": f"{100 * probability:g} %"}
+            rows.append({**certainty, **self._figures(choice.point), "met": choice.likely})
         if self.certified is not None:
-            row = self._certainty_row(f"guarantee {self.target.guarantee:g}", self.point)
-            rows.append({**row, "met": self.certified.is_certified})
+            certainty = {"certainty": f"guarantee {self.target.guarantee:g}"}
+            is_certified = self.certified.is_certified
+            rows.append({**certainty, **self._figures(self.point), "met": is_certified})
         return rows
-
-    def _certainty_row(self, certainty: str, point: OperatingPoint) -> dict[str, Any]:
-        row = {"certainty": certainty, **self._figures(point)}
-        return row
 
     def _figures(self, point: OperatingPoint) -> dict[str, Any]:
         """Setting, quality and dollars of a point; None for a share of nothing."""
