@@ -163,10 +163,9 @@ def _dollars_more(search: Any, prices: FloatArray | None) -> float | None:
         return None
     chosen = search.held_out_
     constant = search.held_out_constants_
-    judged = (chosen >= 0) & (constant >= 0)
-    rows = np.flatnonzero(judged)
-    difference = prices[rows, chosen[judged]] - prices[rows, constant[judged]]
-    if not all_priced(difference, chosen[judged]):
+    rows = np.flatnonzero((chosen >= 0) & (constant >= 0))
+    difference = prices[rows, chosen[rows]] - prices[rows, constant[rows]]
+    if not all_priced(difference, chosen[rows]):
         return None
     return mean_known(difference)
 
@@ -264,8 +263,8 @@ def _cascade_verdict(
 
 def _of_chosen(values: FloatArray, chosen: IntArray) -> FloatArray:
     """Values (n_samples,) of chosen experts; NaN for -1."""
-    own = values[np.arange(len(values)), np.maximum(chosen, 0)]
-    return np.where(chosen >= 0, own, np.nan)
+    chosen_values = values[np.arange(len(values)), np.maximum(chosen, 0)]
+    return np.where(chosen >= 0, chosen_values, np.nan)
 
 
 def _prices_unused(task: Task, frontier: Frontier | None) -> dict[str, Any] | None:

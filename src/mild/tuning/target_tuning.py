@@ -192,13 +192,13 @@ class TargetFit:
 
     def router(self, step: Any, verdict: Verdict) -> Router:
         """The router at the point, with what is recorded about it."""
-        whole = self.request.task
+        task = self.request.task
         policy = policy_at(self.tuned, self.frontier, self.point, self.target)
         estimator = EstimatorInfo("PricedRouter", {})
         source = Router(policy, self.expert_names, info=RouterInfo(estimator=estimator))
         features = self.rows.X
         if self.certified is not None or self.rows.scaling is not None:
-            features = table_features(whole.table, step)
+            features = table_features(task.table, step)
         fitted = Fitted(source, step, features, None, self._novelty(step))
         notes = {
             "frontier": self.frontier.as_dict(self.expert_names),
@@ -206,7 +206,7 @@ class TargetFit:
             "target": self.info().as_dict(),
             "verdict": verdict.as_dict(),
         }
-        router = router_of(fitted, whole, notes)
+        router = router_of(fitted, task, notes)
         if self.point.uses_cascade:
             # The usual shares would be those of the router without answers.
             return replace(router, info=replace(router.info, shares=None))
@@ -231,8 +231,7 @@ class TargetFit:
         if self.limit is None:
             task = self.rows.task
             known = self.held_out.known
-            every = self.held_out.settings
-            outcomes = self.held_out.outcomes_of([every.index(setting) for setting in settings])
+            outcomes = self.held_out.outcomes_at(settings)
             frontier = self.frontier
             point = self.point
             judged_on = "held-out rows"

@@ -128,18 +128,14 @@ def tune(
 
 
 def _check_one_goal(target: Target, terms: CostTerms) -> None:
-    """Refuse a target beside weights: a target says itself what a dollar is worth."""
-    given = []
+    """Refuse a target together with terms of the cost: with a target, the search finds their weight."""
     for name, value in terms.as_dict().items():
-        if value:
-            given.append(name)
-    if target.wanted and given:
-        wanted = next(iter(target.wanted))
-        raise invalid(
-            given[0],
-            f"must not be given together with {wanted}: a target decides what dollars are worth; got both. "
-            "Leave one of them out.",
-        )
+        if target.wanted and value is not None:
+            raise invalid(
+                name,
+                f"must not be given together with a target; got {target.words} as well. A target is met "
+                "by errors and dollars alone: give the target, or the terms of the cost.",
+            )
 
 
 def _check_table(table: OutcomeTable, target: Target, max_calls: int) -> None:
