@@ -19,6 +19,7 @@ from mild.metrics import Verdict
 from mild.metrics.curves import prices_unused
 from mild.metrics.frontier import Frontier
 from mild.metrics.outcomes import all_priced, mean_known
+from mild.metrics.routing import expert_shares
 from mild.money import amount
 from mild.policies import TradeoffPolicy
 from mild.tuning.cascades import (
@@ -31,6 +32,7 @@ from mild.tuning.cascades import (
 from mild.tuning.fit import fit_constant
 from mild.tuning.fitting import (
     Fitted,
+    changed_shares,
     fit_task,
     is_scaled,
     router_of,
@@ -75,6 +77,11 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     router = router_of(fitted, task, notes)
     if cascade is not None:
         router = cascade.router(router, rows)
+    elif not search.decides_as_constant_:
+        chosen = search.held_out_[search.held_out_ >= 0]
+        changed = changed_shares(router, expert_shares(chosen, len(router.expert_names)))
+        if changed is not None:
+            request.notes.append(changed)
     return _result(request, router, verdict, cascade, frontier)
 
 

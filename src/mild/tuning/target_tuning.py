@@ -33,6 +33,7 @@ from mild.tuning.cascades import cascade_summary, unused_answers
 from mild.tuning.fitting import (
     NOVELTY_FOLDS,
     Fitted,
+    changed_shares,
     contents,
     router_of,
     table_features,
@@ -93,6 +94,9 @@ def tune_for_target(request: TuneRequest) -> TuneResult:
     fit = TargetFit(request, rows, held_out, tuned, point, limit, certified)
     verdict = fit.verdict()
     router = fit.router(step, verdict)
+    changed = changed_shares(router, held_out.asked_shares(point))
+    if changed is not None:
+        request.notes.append(changed)
     return fit.result(router, verdict, step.kind)
 
 

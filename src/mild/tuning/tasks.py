@@ -16,6 +16,7 @@ from mild.data.cost_terms import CostTerms, left_out_rows
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import InvalidInputError
 from mild.metrics.outcomes import Outcomes, ranks_in
+from mild.tuning.training_rows import query_hashes
 
 #: Called with the number of steps done, of all steps, and what was just done.
 Progress = Callable[[int, int, str], None]
@@ -188,6 +189,20 @@ def fewer_folds(asked: int, possible: int, task: Task) -> str | None:
     return f"{reason}: {possible} folds instead of {asked}."
 
 
+def content_groups(task: Task) -> IntArray:
+    """Groups (n_samples,) numbered by their queries, whatever the order of the rows is.
+
+    Folds and splits are drawn from these numbers: the same rows in another order are divided alike.
+    """
+    hashes = query_hashes(task.table)
+    n_groups = int(task.groups.max()) + 1
+    smallest = np.full(n_groups, np.iinfo(hashes.dtype).max, hashes.dtype)
+    np.minimum.at(smallest, task.groups, hashes)
+    number = np.empty(n_groups, np.intp)
+    number[np.argsort(smallest, kind="stable")] = np.arange(n_groups)
+    return number[task.groups]
+
+
 def search_folds(
     task: Task, n_folds: int = N_FOLDS, time: str | None = None, seed: int = 0
 ) -> list[tuple[IntArray, IntArray]]:
@@ -199,7 +214,7 @@ def search_folds(
     check_folds(n_folds)
     check_rows(task)
     if time is None:
-        rows_of_folds = folds(task.groups, n_folds, seed)
+        rows_of_folds = folds(content_groups(task), n_folds, seed)
     else:
         test_share = n_folds / (n_folds + 1)
         splits = time_splits(task.table.times(time), task.groups, n_folds, test_share)
@@ -221,7 +236,7 @@ def task_splits(
     if n_splits is None:
         n_splits = N_SPLITS if time is None else 1
     if time is None:
-        splits = random_splits(task.groups, n_splits, test_share, seed)
+        splits = random_splits(content_groups(task), n_splits, test_share, seed)
     else:
         splits = time_splits(task.table.times(time), task.groups, n_splits, test_share)
     fewest = min(len(split.train) for split in splits)

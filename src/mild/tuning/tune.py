@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mild.artifact.targets import Target
 from mild.core.arrays import invalid
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import check_arguments
@@ -20,6 +20,7 @@ from mild.tuning.searches import most_calls, search_for_tune
 from mild.tuning.settings import check_prices
 from mild.tuning.target_tuning import tune_for_target
 from mild.tuning.tasks import Progress, check_rows, make_task
+from mild.tuning.training_rows import training_table
 
 if TYPE_CHECKING:
     from mild.routers import RouterCV
@@ -109,10 +110,7 @@ def tune(
     settled = search_for_tune(search, random_state, progress)
     has_target = bool(target.wanted) or settled.objective is not None
     _check_one_goal(target, terms)
-    if isinstance(data, OutcomeTable):
-        table = data
-    else:
-        table = read_outcomes(data, part="train")
+    table = training_table(data)
     max_calls = most_calls(cascade)
     _check_table(table, target, max_calls)
     task = make_task(table, terms, groups, priced=has_target)
