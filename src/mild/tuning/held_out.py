@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -226,7 +226,8 @@ def build_frontier(held_out: HeldOut) -> Frontier:
         path_points = path.points()
         points.extend(path_points)
         paths.extend([number] * len(path_points))
-    return _frontier_of(points, paths, reference, held_out.n_groups)
+    frontier = _frontier_of(points, paths, reference, held_out.n_groups)
+    return replace(frontier, can_mix=held_out.can_mix)
 
 
 def _frontier_of(

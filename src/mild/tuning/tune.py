@@ -108,13 +108,13 @@ def tune(
     terms = CostTerms(beta, price_weight, latency_weight)
     settled = search_for_tune(search, random_state, progress)
     has_target = bool(target.wanted) or settled.objective is not None
-    _check_one_goal(target, terms)
+    _check_one_goal(target, terms, settled.objective)
     if isinstance(data, OutcomeTable):
         table = data
     else:
         table = read_outcomes(data, part="train")
     max_calls = most_calls(cascade)
-    _check_table(table, target, max_calls)
+    _check_table(table, target, settled.objective, max_calls)
     task = make_task(table, terms, groups, priced=has_target)
     check_rows(task)
     request = TuneRequest(task, target, settled, max_calls, text, time, random_state, progress)
@@ -127,8 +127,8 @@ def tune(
     return tune_for_cost(request)
 
 
-def _check_one_goal(target: Target, terms: CostTerms) -> None:
-    """Refuse a target beside weights: a target says itself what a dollar is worth."""
+def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
+    """Refuse a target beside weights or an objective: a target says itself which setting is taken."""
     given = []
     for name, value in terms.as_dict().items():
         if value:
@@ -140,9 +140,16 @@ def _check_one_goal(target: Target, terms: CostTerms) -> None:
             f"must not be given together with {wanted}: a target decides what dollars are worth; got both. "
             "Leave one of them out.",
         )
+    if target.wanted and objective is not None:
+        wanted = next(iter(target.wanted))
+        raise invalid(
+            "objective",
+            f"must not be given together with {wanted}: each of them chooses the setting; got both. Leave "
+            "one of them out.",
+        )
 
 
-def _check_table(table: OutcomeTable, target: Target, max_calls: int) -> None:
+def _check_table(table: OutcomeTable, target: Target, objective: Any, max_calls: int) -> None:
     """Refuse a table without the scores, prices or answers that are needed."""
     for name in target.wanted:
         require_scores(table, name)
@@ -152,3 +159,7 @@ def _check_table(table: OutcomeTable, target: Target, max_calls: int) -> None:
     if target.wanted:
         target.check(table.prices is not None)
         check_prices(table)
+    if objective is not None:
+        require_scores(table, "objective")
+        if table.prices is None:
+            raise invalid("objective", "needs the prices of the experts; the table has none.")
