@@ -15,7 +15,7 @@ MOST_FRAMES = 8
 SOURCE = str(Path(mild.__file__).parent)
 
 
-class Reached(Exception):
+class ReachedError(Exception):
     """The optimiser was called."""
 
 
@@ -23,13 +23,13 @@ def frames_to_optimiser(monkeypatch, **options):
     """Names of our functions between tune and minimise, outermost first."""
 
     def stop(*args, **kwargs):
-        raise Reached
+        raise ReachedError
 
     for module in (solver, cost_models, linear):
         if hasattr(module, "minimise"):
             monkeypatch.setattr(module, "minimise", stop)
     search = mild.RouterCV(n_jobs=1, cv=3)
-    with pytest.raises(Reached) as reached:
+    with pytest.raises(ReachedError) as reached:
         mild.tune(answer_table(120), search=search, **options)
     ours = []
     for frame in traceback.extract_tb(reached.value.__traceback__):

@@ -255,7 +255,7 @@ def test_a_target_names_the_expert_that_has_no_price():
     table = graded_table(60)
     prices = table.prices.copy()
     prices[:, table.expert_names.index("small")] = np.nan
-    with pytest.raises(InvalidInputError, match="'small' has none. Fill them in, or leave"):
+    with pytest.raises(InvalidInputError, match=r"'small' has none\. Fill them in, or leave"):
         mild.tune(replace(table, prices=prices), max_dollars=1.0, search=SEARCH)
     with pytest.raises(InvalidInputError, match="needs the prices of the experts"):
         mild.tune(replace(table, prices=None), max_dollars=1.0, search=SEARCH)
