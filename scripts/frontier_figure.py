@@ -5,8 +5,8 @@
 The table is the Berkeley Function Calling Leaderboard of August 2024: 1,700 tool calls, 16 models with
 their answers and list prices. It is halved 20 times (seeds 100 to 119), equal queries together. On one
 half, ``mild.tune`` is called with its defaults, with and without ``cascade=True``; the routers that it
-saves are set to a row of targets and judged on the other half. A point of a curve is the mean over the halves
-for one target. The file itself says at which commit, with which versions and seeds it was drawn.
+saves are set to a row of targets and judged on the other half. A point of a curve is the mean over the
+halves for one target. The file itself says at which commit, with which versions and seeds it was drawn.
 """
 
 from __future__ import annotations

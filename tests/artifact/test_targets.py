@@ -194,6 +194,7 @@ def test_a_frontier_is_the_same_after_json():
         {"loss_error": [-1.0] * 5},
         {"best_expert": "nobody"},
         {"n_queries": 0},
+        {"can_mix": None, "n_queries": None},
         {"dollars": None},
     ],
 )
@@ -380,3 +381,17 @@ def test_targets_that_a_table_cannot_have_are_refused(given, priced, parameter):
 def test_a_target_that_is_not_finite_is_refused_as_such():
     with pytest.raises(ValueError, match="must be at least 0 and finite; got inf"):
         Target(max_dollars=float("inf"))
+
+
+def test_a_router_of_vectors_has_no_mix():
+    frontier = replace(noisy_frontier(), can_mix=False)
+    again = Frontier.from_dict(frontier.as_dict(EXPERT_NAMES), EXPERT_NAMES)
+    assert not again.can_mix
+    for quality in np.linspace(0.61, 0.89, 8):
+        choice = Target(keep_quality=quality / 0.88).choose(again)
+        assert not choice.point.is_mix
+        assert choice.point.quality >= quality
+    for dollars in (1.5, 3.9, 9.9):
+        choice = Target(max_dollars=dollars).choose(again)
+        assert not choice.point.is_mix
+        assert choice.point.dollars <= dollars

@@ -5,27 +5,21 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from mild.tuning.targets import HeldOut, certify_loss, measure, solve, traded_prices
 
 import mild
 from answer_table_cases import answer_columns
 from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
-from mild.errors import MildError, UnsupportedError
+from mild.errors import MildError, TuningInterruptedWarning
+from mild.metrics.frontier import Frontier
 from mild.policies import CascadePolicy, PricedPolicy
 from mild.policies.cascade import AgreementTable
-from mild.routers import ConstantRouter
-from mild.routers.cascade import CascadeCandidate
-from mild.tuning.cascades import (
-    CascadeOutcomes,
-    FittedCascades,
-    fit_cascades,
-    price_weights,
-)
-from mild.tuning.fitting import fit_task, make_step
-from mild.tuning.tasks import make_task, search_folds
-from mild.tuning.tune import _calibration_split
+from mild.tuning import settings
+from mild.tuning.objectives import HoldLimit
+from mild.tuning.request import TuneRequest
+from mild.tuning.target_tuning import _calibration_split
+from mild.tuning.tasks import make_task
 
 NAMES = ["large", "small", "medium"]
 PRICES = {"large": 0.02, "small": 0.001, "medium": 0.002}
@@ -61,68 +55,91 @@ def kept():
     return mild.tune(table_of(), keep_quality=0.97, cascade=True, **QUICK)
 
 
+def frontier_of(result):
+    return Frontier.from_dict(result.router.info.frontier, result.router.expert_names)
+
+
 def test_a_quality_is_kept_by_a_cascade_at_fewer_dollars(kept):
-    assert (kept.cascade.used, kept.target.cascade, kept.target.met) == (True, True, True)
-    first, *_, last = kept.cascade.steps
-    assert set(first["experts"]) <= {"small", "medium"}
-    assert last["experts"] == ["large"]
-    assert sum(step["rows"] for step in kept.cascade.steps) == 300
-    assert kept.target.saved > 0.5
-    assert kept.cascade.without_answers["dollars_per_1000"]["high"] < 0
-    assert kept.decides_as == "a cascade for keep_quality 0.97"
+    assert kept.uses_cascade
+    assert kept.target.met
+    for steps in kept.cascade["steps"]:
+        if len(steps) > 1:
+            assert set(steps[0]) <= {"small", "medium"}
+            assert steps[-1] == ["large"]
+    frontier = frontier_of(kept)
+    without = Target(keep_quality=0.97).choose(frontier.without_cascades()).point
+    assert kept.target.dollars_per_1000 < 0.5 * without.dollars
+    assert "cascade" in kept.decides_as
+    assert kept.verdict.router == "the cascade"
     assert not kept.routes_as_constant
 
 
 def test_the_figures_of_a_cascade_are_what_its_runs_paid(kept):
-    """The saved policy on the rows of the table, near its held-out figures."""
-    table = table_of()
-    policy = kept.router.policy
-    assert isinstance(policy, CascadePolicy)
-    assert [[table.expert_names[k] for k in step] for step in policy.steps] == [
-        step["experts"] for step in kept.cascade.steps
-    ]
-    run = policy.run(kept.router.features(table.queries), table.answers)
-    figures = kept.as_dict()["cascade"]
-    assert run.given(table.scores).mean() == pytest.approx(figures["quality"], abs=0.03)
-    assert 1000 * run.paid(table.prices).mean() == pytest.approx(
-        figures["dollars_per_1000"], rel=0.2
-    )
-    assert [step["rows"] for step in figures["steps"]] == np.bincount(run.step).tolist()
+    """The saved policy on other rows, near its held-out figures."""
+    table = table_of(n=2000, seed=7)
+    run = kept.router.cascade.run(kept.router.features(table.queries), table.answers)
+    assert run.given(table.scores).mean() == pytest.approx(kept.target.quality, abs=0.03)
+    interval = kept.verdict.target.dollars_per_1000
+    assert interval.estimate == kept.target.dollars_per_1000
+    assert interval.low < 1000 * run.paid(table.prices).mean() < interval.high
     # The reference is asked in the rows that come to its step.
     share = run.asked[:, table.expert_names.index("large")].mean()
-    assert kept.target.reference_share.estimate == pytest.approx(share, abs=0.1)
-    assert kept.verdict.target.reference_share.estimate == kept.target.reference_share.estimate
+    assert kept.verdict.target.reference_share.estimate == pytest.approx(share, abs=0.1)
+    seconds = run.seconds(table.latencies).mean()
+    assert kept.cascade["seconds"] == pytest.approx(seconds, abs=0.03)
+    assert kept.cascade["other_seconds"] == pytest.approx(0.1)
+    assert any("An answer takes" in sentence for sentence in kept.sentences)
 
 
 def test_a_cascade_is_saved_with_the_router_without_answers(kept, tmp_path):
-    kept.router.save(tmp_path / "router")
-    loaded = mild.load(tmp_path / "router")
+    loaded = mild.load(kept.router.save(tmp_path / "router"))
     table = table_of()
     X = loaded.features(table.queries)
-    first, second = (one.policy.run(X, table.answers) for one in (kept.router, loaded))
+    first = kept.router.cascade.run(X, table.answers)
+    second = loaded.cascade.run(X, table.answers)
     assert (first.expert == second.expert).all()
-    # Without answers the same target is met by one expert, or a trade-off.
-    without = mild.tune(table, keep_quality=0.97, **QUICK)
-    assert (loaded.policy.direct.predict(X) == without.router.predict(X)).all()
+    assert (first.asked == second.asked).all()
+    # Without answers, the better of the settings that would meet the target decides.
+    frontier = frontier_of(kept)
+    without = Target(keep_quality=0.97).choose(frontier.without_cascades()).point
+    assert without.quality >= 0.97 * frontier.reference.quality - 1e-9
+    X = X[:, : loaded.cascade.direct.n_features]
+    right = table.scores[np.arange(table.rows), loaded.cascade.direct.predict(X)].mean()
+    assert right >= 0.95 * table.scores.max(axis=0).mean() - 0.1
     assert loaded.info.target.t is None
-    with pytest.raises(UnsupportedError) as caught:
-        loaded.with_target(keep_quality=0.9)
-    assert caught.value.parameter == "target"
+
+
+def test_a_cascade_can_be_set_to_other_targets(kept, tmp_path):
+    loaded = mild.load(kept.router.save(tmp_path / "router"))
+    cheap = loaded.with_target(max_dollars=1.0)
+    assert cheap.cascade is None
+    assert cheap.info.target.setting in ("always small", "a trade-off")
+    # And back, from a router that is no cascade.
+    again = cheap.with_target(keep_quality=0.97)
+    assert again.info.target == kept.target
+    table = table_of()
+    X = loaded.features(table.queries)
+    one = again.cascade.run(X, table.answers)
+    other = kept.router.cascade.run(X, table.answers)
+    assert (one.asked == other.asked).all()
 
 
 def test_the_loss_decides_where_there_is_no_target():
     found = mild.tune(table_of(), price_weight=10, cascade=True, **QUICK)
-    cascade = found.cascade
-    assert (found.cascade.used, found.verdict.pays) == (True, True)
-    assert cascade.without_answers["cost"]["high"] < 0
+    assert found.uses_cascade
+    assert found.verdict.pays is True
     assert found.verdict.router == "the cascade"
     # It was chosen from two, and its interval holds for both.
     assert (found.verdict.n_candidates, found.verdict.confidence) == (2, 0.95)
-    # By hand: the loss of the cascade is its error and ten times its dollars.
-    loss = 1 - cascade.quality + 10 * cascade.dollars_per_1000 / 1000
-    assert cascade.mean_cost == pytest.approx(loss)
+    # On other rows, its loss is lower by as much as was said.
+    new = table_of(n=2000, seed=7)
+    run = found.router.cascade.run(found.router.features(new.queries), new.answers)
+    loss = 1 - run.given(new.scores).mean() + 10 * run.paid(new.prices).mean()
+    constant = new.expert_names.index(found.verdict.constant)
+    constant_loss = 1 - new.scores[:, constant].mean() + 10 * new.prices[:, constant].mean()
+    assert found.verdict.estimate == pytest.approx(loss - constant_loss, abs=0.03)
     document = found.as_dict()
-    assert document["cascade"]["without_answers"]["cost"]["high"] < 0
+    assert document["cascade"]["steps"]
     assert document["answers_unused"] is None
     json.dumps(document)
     assert any("Compared with the router without answers" in one for one in found.sentences)
@@ -133,58 +150,59 @@ def test_betas_and_seconds_of_every_expert_that_is_asked_count():
     """Asking the cheap experts costs as much as large: a cascade cannot pay."""
     beta = {"small": 0.5, "medium": 0.5, "large": 0.5}
     found = mild.tune(table_of(), beta=beta, cascade=True, **QUICK)
-    assert found.cascade is None or not found.cascade.used
-    assert not isinstance(found.router.policy, CascadePolicy)
+    assert found.cascade is None
+    assert not found.uses_cascade
     slow = mild.tune(table_of(), latency_weight=5.0, cascade=True, **QUICK)
-    assert slow.cascade is None or not slow.cascade.used
+    assert slow.cascade is None
 
 
 @pytest.mark.parametrize("options", [{"price_weight": 1}, {"keep_quality": 0.99}])
 def test_experts_that_share_a_bias_are_not_trusted(options):
     table = table_of(biased=True)
     found = mild.tune(table, cascade=True, **options, **QUICK)
-    policy = found.router.policy
-    if isinstance(policy, CascadePolicy):
-        run = policy.run(found.router.features(table.queries), table.answers)
+    if found.uses_cascade:
+        run = found.router.cascade.run(found.router.features(table.queries), table.answers)
         assert run.asked[:, table.expert_names.index("large")].mean() > 0.9
     else:
         assert found.notes[-1].startswith("no cascade ")
 
 
-def test_a_guarantee_fixes_the_cascades_before_the_calibration_rows(monkeypatch):
-    """Whatever the calibration rows hold, the cascades that are tested on them are the same."""
+def test_a_guarantee_fixes_cascades_and_mixes_before_the_calibration_rows(monkeypatch):
+    """Whatever the calibration rows hold, the points that are tested on them are the same."""
     tested = []
-    of = FittedCascades.of
+    losses_of = HoldLimit._losses
 
-    def spied(self, task, X):
-        cascades = [(one.steps, one.threshold) for one in self.router.candidates_]
-        tested.append((task.table.queries, self.held.weights, cascades))
-        return of(self, task, X)
+    def spied(self, held_out, points, task):
+        if task is self.calibration.task:
+            cascades = [(one.steps, one.threshold) for one in self.tuned.cascades]
+            tested.append((task.table.queries, points, cascades))
+        return losses_of(self, held_out, points, task)
 
-    monkeypatch.setattr(FittedCascades, "of", spied)
+    monkeypatch.setattr(HoldLimit, "_losses", spied)
     options = {"max_quality_loss": 0.05, "guarantee": 0.9, "cascade": True, **QUICK}
     columns = columns_of(n=1200)
     found = mild.tune(mild.read_outcomes(pa.table(columns)), **options)
-    assert (found.target.certified, found.target.cascade, found.cascade.used) == (True, True, True)
+    assert found.target.certified
+    assert found.uses_cascade
     calibration = tested[0][0]
-    assert found.target.n_groups == len(calibration) == 600
-    # Without answers the reference is asked, which keeps the limit for certain.
-    X = found.router.features(columns["query"][:5])
-    assert (found.router.policy.direct.predict(X) == NAMES.index("large")).all()
+    assert found.verdict.n_groups == len(calibration) == 600
     # In the calibration rows, agreement means nothing now.
     for i in map(columns["query"].index, calibration):
         columns["correct__small"][i] = columns["correct__medium"][i] = 0
     spoiled = mild.tune(mild.read_outcomes(pa.table(columns)), **options)
     assert spoiled.target.certified is False
     assert spoiled.decides_as == "always large"
-    for first, second in zip(*tested, strict=True):
-        assert list(first) == list(second)
+    first, second = tested
+    assert list(first[0]) == list(second[0])
+    assert first[1] == second[1]
+    assert any(point.is_mix for point in first[1])
+    assert first[2] == second[2]
 
 
 def test_without_the_option_it_is_said_what_answers_would_save():
     found = mild.tune(table_of(), keep_quality=0.97, **QUICK)
     assert found.cascade is None
-    assert not isinstance(found.router.policy, CascadePolicy)
+    assert not found.uses_cascade
     about = found.answers_unused
     assert about["kept"] > 0.95
     assert about["saved"] > 0.5
@@ -214,8 +232,8 @@ def test_a_number_is_the_most_calls_of_a_cascade():
     n_calls = {}
     for cascade in (True, 3, 2):
         found = mild.tune(table, keep_quality=0.98, cascade=cascade, **QUICK)
-        assert found.cascade.used
-        n_calls[cascade] = sum(len(step) for step in found.router.policy.steps)
+        assert found.uses_cascade
+        n_calls[cascade] = max(len(one.order) for one in found.router.cascades)
     assert n_calls == {True: 3, 3: 3, 2: 2}
 
 
@@ -245,8 +263,13 @@ def test_a_cascade_does_not_depend_on_the_order_of_columns():
     first = mild.tune(mild.read_outcomes(pa.table(columns)), price_weight=10, cascade=True, **QUICK)
     turned = pa.table(dict(reversed(columns.items())))
     second = mild.tune(mild.read_outcomes(turned), price_weight=10, cascade=True, **QUICK)
-    assert first.cascade.steps == second.cascade.steps
-    assert first.cascade.mean_cost == pytest.approx(second.cascade.mean_cost)
+    assert first.cascade["steps"] == second.cascade["steps"]
+    assert first.verdict.estimate == pytest.approx(second.verdict.estimate)
+    # With a target as well.
+    first = mild.tune(mild.read_outcomes(pa.table(columns)), keep_quality=0.97, cascade=2, **QUICK)
+    second = mild.tune(mild.read_outcomes(turned), keep_quality=0.97, cascade=2, **QUICK)
+    assert first.target.quality == pytest.approx(second.target.quality)
+    assert first.target.dollars_per_1000 == pytest.approx(second.target.dollars_per_1000)
 
 
 def test_a_cascade_in_another_order_of_experts_does_the_same(tmp_path):
@@ -276,57 +299,29 @@ def test_a_cascade_in_another_order_of_experts_does_the_same(tmp_path):
     assert (first.asked[:, places] == second.asked).all()
 
 
-def test_every_cascade_that_is_best_at_some_price_has_a_weight():
-    costs = [(0.5, 1.0), (0.3, 2.0), (0.29, 3.0), (0.1, 4.0), (0.09, 9.0)]
-    candidates = [CascadeCandidate(((k,),), 0.0, *cost) for k, cost in enumerate(costs)]
-    weights = price_weights(candidates)
-    best = [min(candidates, key=lambda one: one.cost + t * one.paid).steps[0][0] for t in weights]
-    assert best == [4, 3, 1, 0]
+def test_cascades_are_settings_beside_single_experts(kept):
+    frontier = frontier_of(kept)
+    kinds = {setting.kind for setting in frontier.settings}
+    # The questions say nothing about who is right, so that no trade-off beats a mix of two experts.
+    assert kinds == {"expert", "cascade"}
+    settings_shown = {row["setting"] for row in kept.rows}
+    assert {"always large", "a cascade"} <= settings_shown
+    # From the cheapest to the best one, each cascade adds quality.
+    number = int(frontier.path[frontier.path >= 0].max())
+    path = frontier.path == number
+    assert (np.diff(frontier.dollars[path]) > -1e-9).all()
 
 
-def held_rows(n=600, seed=0, quality=(0.95, 0.9)):
-    """Two experts without anything to route by, and cascades of given qualities, ever cheaper."""
-    rng = np.random.default_rng(seed)
-    scores = (rng.random((n, 2)) < [0.6, 0.95]).astype(float)
-    dollars = np.tile([0.001, 0.01], (n, 1))
-    m = len(quality)
-    own = (rng.random((n, m)) < quality).astype(float)
-    paid = np.tile(0.004 / (1 + np.arange(m)), (n, 1))
-    asked = np.ones((n, m, 2), bool)
-    asked[: n // 2, :, 1] = False
-    cascades = CascadeOutcomes(1.0 + np.arange(m), own, paid, 1 - own, asked)
-    errors = np.tile([0.4, 0.05], (n, 1))
-    return HeldOut(errors, dollars, scores, dollars, np.arange(n), None, cascades)
+def test_ctrl_c_in_the_search_of_cascades_keeps_the_other_settings(monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
 
-
-def test_cascades_are_settings_beside_trade_offs_and_experts():
-    held = held_rows()
-    frontier = measure(held)
-    m = int((frontier.curve.experts == -2).sum())
-    assert m == 2
-    places = np.flatnonzero(frontier.curve.experts == -2)
-    assert frontier.curve.quality[places] == pytest.approx(held.cascades.quality.mean(axis=0))
-    assert frontier.curve.dollars[places] == pytest.approx([4.0, 2.0])
-    assert frontier.reference_shares.mean(axis=0)[places] == pytest.approx([0.5, 0.5])
-    found = solve(Target(keep_quality=0.9), held, ["small", "large"])
-    assert (found.cascade, found.t, found.expert) == (True, 2.0, None)
-    # One that misses the target ends the sequence, whatever comes behind.
-    broken = solve(
-        Target(keep_quality=0.9), held_rows(quality=(0.95, 0.5, 0.95)), ["small", "large"]
-    )
-    assert broken.t == 1.0
-    bare = solve(Target(keep_quality=0.9), held_rows(quality=(0.5, 0.4)), ["small", "large"])
-    assert (bare.cascade, bare.reference_share.estimate) == (False, 1.0)
-
-
-def test_a_certificate_stops_at_the_first_cascade_that_fails():
-    target = Target(max_quality_loss=0.08, guarantee=0.9)
-    names = ["small", "large"]
-    fitting = held_rows(quality=(0.96, 0.94, 0.93))
-    found = certify_loss(target, fitting, held_rows(2000, 1, (0.96, 0.95, 0.7)), names)
-    assert (found.certified, found.cascade, found.t) == (True, True, 2.0)
-    stopped = certify_loss(target, fitting, held_rows(2000, 1, (0.7, 0.95, 0.95)), names)
-    assert (stopped.cascade, stopped.expert) == (False, "large")
+    monkeypatch.setattr(settings, "fit_cascades", interrupted)
+    with pytest.warns(TuningInterruptedWarning):
+        found = mild.tune(table_of(), keep_quality=0.97, cascade=True, **QUICK)
+    assert found.interrupted
+    assert found.target.met
+    assert not found.uses_cascade
 
 
 def partial_columns(n, share, seed=1):
@@ -340,13 +335,14 @@ def partial_columns(n, share, seed=1):
     return columns
 
 
-def test_the_gaps_of_cascades_are_known_on_a_partial_table():
+def test_figures_are_known_on_a_partial_table():
     """The cascades of all rows may ask an expert whose score is unknown where those of a fold do not."""
-    task = make_task(mild.read_outcomes(pa.table(partial_columns(300, 0.3))), CostTerms())
-    fitted = fit_task(task, ConstantRouter(), make_step(task.table))
-    folds = search_folds(task, 3)
-    found = fit_cascades(task, fitted.features, traded_prices(task), folds, 4, 1)
-    assert np.isfinite(found.held.gaps).all()
+    table = mild.read_outcomes(pa.table(partial_columns(300, 0.3)))
+    found = mild.tune(table, keep_quality=0.95, cascade=True, **QUICK)
+    frontier = frontier_of(found)
+    assert np.isfinite(frontier.quality).all()
+    assert 60 < frontier.n_queries < 150, "rows in which everything is known"
+    assert "rows are left out" in found.verdict.left_out
 
 
 def test_a_constant_table_says_what_a_cascade_would_save():
@@ -375,7 +371,10 @@ def test_the_kind_of_answers_is_found_without_the_calibration_rows():
 
     def split(**options):
         table = mild.read_outcomes(pa.table(columns), **options)
-        return _calibration_split(make_task(table, CostTerms(), priced=True), None, 0)
+        task = make_task(table, CostTerms(), priced=True)
+        target = Target(max_quality_loss=0.1, guarantee=0.9)
+        request = TuneRequest(task, target, SEARCH, 4, None, None, 0, None)
+        return _calibration_split(request)
 
     for i in split()[1].table.row_numbers:
         for name in NAMES:

@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 
 import mild
-from mild.metrics.curves import TradeoffCurve
+from mild.metrics.frontier import Frontier
 
 SEARCH = mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], cv=3)
 FAST = {"search": SEARCH}
@@ -49,28 +49,77 @@ def results(outcomes):
 
 @pytest.mark.parametrize("number", range(len(TARGETS)))
 def test_the_verdict_is_of_the_setting_that_is_saved(results, number):
-    found = results[number]
-    judged, solution = found.verdict.target, found.target
-    assert judged.asked == solution.target.wanted
-    assert judged.reference == solution.best_expert
-    assert judged.quality == pytest.approx(solution.quality)
-    assert judged.quality_loss.estimate == pytest.approx(solution.quality_loss.estimate)
-    assert judged.dollars_per_1000.estimate == pytest.approx(solution.dollars_per_1000.estimate)
-    assert judged.met is solution.met
-    assert found.verdict.n_groups == solution.n_groups
+    result = results[number]
+    verdict = result.verdict.target
+    target = result.target
+    assert verdict.asked == target.target
+    assert verdict.reference == target.best_expert
+    if target.certified is None:
+        # With a guarantee, the verdict is on the calibration rows.
+        assert verdict.quality == pytest.approx(target.quality)
+        assert verdict.dollars_per_1000.estimate == pytest.approx(target.dollars_per_1000)
+    assert verdict.met is target.met
     # The saved router is the one that was judged: its note has the same verdict.
-    assert found.router.info.verdict["target"] == found.as_dict()["verdict"]["target"]
-    assert found.sentences[0].startswith("Target ")
-    assert not any("t = " in sentence for sentence in found.sentences)
-    assert "t = " not in found.decides_as
-    assert found.as_dict()["target"]["t"] == solution.t
+    assert result.router.info.verdict["target"] == result.as_dict()["verdict"]["target"]
+    assert result.router.info.target == target
+    assert result.sentences[0].startswith("Target ")
+    assert not any("t = " in sentence for sentence in result.sentences)
+    assert result.decides_as == target.setting
+    assert [row["setting"] for row in result.rows if row["taken"]] == [target.setting]
+
+
+def test_the_settings_are_shown_with_what_they_keep_and_save(results):
+    result = results[0]
+    dollars = [row["dollars_per_1000"] for row in result.ranked]
+    assert dollars == sorted(dollars)
+    settings = [row["setting"] for row in result.rows]
+    assert {"always small", "always large", "a trade-off"} <= set(settings)
+    (large,) = [row for row in result.rows if row["setting"] == "always large"]
+    assert large["quality_kept"] == pytest.approx(1.0)
+    assert large["dollars_saved"] == pytest.approx(0.0)
+    assert result.candidates.num_rows == len(result.rows)
+
+
+def test_more_certainty_costs_more(results):
+    rows = results[0].certainty_rows
+    assert [row["certainty"] for row in rows] == ["50 %", "80 %", "95 %"]
+    dollars = [row["dollars_per_1000"] for row in rows]
+    quality = [row["quality"] for row in rows]
+    assert dollars == sorted(dollars)
+    assert quality == sorted(quality)
+    assert dollars[0] < dollars[2]
+    assert results[0].certainty.num_rows == 3
+    guaranteed = results[2].certainty_rows
+    assert [row["certainty"] for row in guaranteed[:3]] == ["50 %", "80 %", "95 %"]
+    assert guaranteed[3]["certainty"] == "guarantee 0.8"
+
+
+def test_the_cheapest_single_expert_near_the_target_is_named():
+    rng = np.random.default_rng(0)
+    n = 300
+    columns = {"prompt": [f"number {i}" for i in range(n)]}
+    for name, right, dollars in (("a", 0.6, 0.0001), ("b", 0.89, 0.001), ("c", 0.93, 0.01)):
+        columns[f"correct__{name}"] = (rng.random(n) < right).astype(float)
+        columns[f"cost__{name}"] = np.full(n, dollars)
+    result = mild.tune(
+        mild.read_outcomes(pa.table(columns)),
+        keep_quality=0.95,
+        target_probability=0.95,
+        search=clone(SEARCH).set_params(n_jobs=1),
+    )
+    assert result.single_expert.startswith("Always b keeps 9")
+    assert "and meets the target with probability" in result.single_expert
+    assert result.single_expert in result.sentences
 
 
 def test_the_saved_router_decides_as_the_verdict_was_judged(results, outcomes):
     found = results[0]
     share = np.mean([name == "large" for name in found.router.route(outcomes.queries)])
     assert share == pytest.approx(found.verdict.target.reference_share.estimate, abs=0.1)
-    assert found.verdict.pays is True
+    assert found.verdict.target.met is True
+    # It is expected to be met, no more: the interval includes the limit.
+    assert found.verdict.pays is None
+    assert found.verdict.target.open == ["quality kept"]
     assert found.verdict.target.dollars_saved.low > 0.2
     assert found.verdict.estimate > 0, "the loss, which nobody asked for, is higher"
     assert not found.routes_as_constant
@@ -105,11 +154,11 @@ def test_where_the_constant_is_saved_the_verdict_names_the_candidate():
 def test_prices_that_the_loss_leaves_out_are_said_with_what_they_could_save(outcomes, results):
     found = mild.tune(outcomes, **FAST)
     unused = found.prices_unused
-    curve = TradeoffCurve.from_dict(found.router.info.tradeoffs, outcomes.expert_names)
-    good = curve.quality >= curve.quality[curve.best_index] - 1e-9
+    frontier = Frontier.from_dict(found.router.info.frontier, outcomes.expert_names)
+    good = frontier.quality >= frontier.reference.quality - 1e-9
     assert unused["best_expert"] == "large"
-    assert unused["dollars_per_1000"] == pytest.approx(curve.dollars[good].min())
-    assert unused["saved"] == pytest.approx(1 - curve.dollars[good].min() / 10)
+    assert unused["dollars_per_1000"] == pytest.approx(frontier.dollars[good].min())
+    assert unused["saved"] == pytest.approx(1 - frontier.dollars[good].min() / 10)
     assert unused["sentence"] == found.sentences[-1] == found.as_dict()["prices_unused"]["sentence"]
     assert "keep_quality=1.0" in unused["sentence"]
     assert mild.tune(outcomes, price_weight=5, **FAST).prices_unused is None

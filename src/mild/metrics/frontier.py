@@ -138,6 +138,7 @@ class Frontier:
     first, second : (m,) indices of the settings
     share : (m,) share of the queries that ``second`` decides
     quality, dollars, quality_error, loss_error, dollars_error, saving_error : (m,), see ``OperatingPoint``
+    can_mix : whether two settings may divide the queries; not those of a router of vectors
     """
 
     settings: tuple[Setting, ...]
@@ -153,6 +154,7 @@ class Frontier:
     loss_error: FloatArray
     dollars_error: FloatArray
     saving_error: FloatArray
+    can_mix: bool = True
 
     def __len__(self) -> int:
         return len(self.share)
@@ -187,8 +189,8 @@ class Frontier:
         return OperatingPoint(end.first, end.second, share, **figures)
 
     def is_followed(self, index: int) -> bool:
-        """Whether the next point is on the same path."""
-        if index + 1 >= len(self) or self.path[index] == ALONE:
+        """Whether mixes lead from a point to the next one, on the same path."""
+        if not self.can_mix or index + 1 >= len(self) or self.path[index] == ALONE:
             return False
         return bool(self.path[index] == self.path[index + 1])
 
@@ -267,6 +269,7 @@ class Frontier:
             "settings": settings,
             "best_expert": expert_names[self.best_expert],
             "n_queries": self.n_queries,
+            "can_mix": self.can_mix,
             **columns,
         }
 
@@ -290,6 +293,7 @@ class Frontier:
                 names.index(content["best_expert"]),
                 int(content["n_queries"]),
                 **columns,
+                can_mix=bool(content["can_mix"]),
             )
             is_sound = frontier._is_sound(len(names))
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):

@@ -212,7 +212,8 @@ def build_frontier(held_out: HeldOut) -> Frontier:
         path_points = path.points()
         points.extend(path_points)
         paths.extend([number] * len(path_points))
-    return _frontier_of(points, paths, reference, held_out.n_groups)
+    frontier = _frontier_of(points, paths, reference, held_out.n_groups)
+    return replace(frontier, can_mix=held_out.can_mix)
 
 
 def _frontier_of(

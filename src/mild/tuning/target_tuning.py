@@ -187,6 +187,11 @@ class TargetFit:
     def info(self) -> TargetInfo:
         """What is recorded about the target."""
         info = target_info(self.target, self.frontier, self.choice, self.expert_names)
+        if not self.target.wanted:
+            objective = type(self.request.search.objective).__name__
+            figures = point_figures(self.point)
+            sentence = f"{objective} takes {info.setting}, with {figures} on held-out rows."
+            return replace(info, sentence=sentence, probability=None, likely=None, margins=None)
         if self.certified is None:
             return info
         sentence = f"Target {self.target.words}: {info.setting}. {_certificate_words(self)}"
@@ -212,9 +217,10 @@ class TargetFit:
         notes = {
             "frontier": self.frontier.as_dict(self.expert_names),
             "price_head": "dollars",
-            "target": self.info().as_dict(),
             "verdict": verdict.as_dict(),
         }
+        if self.target.wanted:
+            notes["target"] = self.info().as_dict()
         router = router_of(fitted, task, notes)
         if self.point.uses_cascade:
             # The usual shares would be those of the router without answers.
@@ -255,8 +261,9 @@ class TargetFit:
             point = frontier.point(len(frontier) - 1)
             judged_on = "calibration rows"
         verdict = self._verdict_on_cost(task, outcomes, known)
-        target = self._target_verdict(frontier, point, judged_on)
-        return replace(verdict, target=target, left_out=_left_out(task, known))
+        if self.target.wanted:
+            verdict = replace(verdict, target=self._target_verdict(frontier, point, judged_on))
+        return replace(verdict, left_out=_left_out(task, known))
 
     def _verdict_on_cost(self, task: Task, outcomes: Outcomes, known: BoolArray) -> Verdict:
         """The mean cost of the point against that of the best constant, on the known rows."""
@@ -335,9 +342,9 @@ class TargetFit:
             family=_family(self.point),
             params={"setting": self.point.words(names)},
             rows=tuple(self._candidate_rows()),
-            choice="target",
+            choice=self._why_taken,
             routes_as_constant=constant is not None,
-            target=router.info.target,
+            target=self.info(),
             certainty_rows=tuple(self._certainty_rows()),
             single_expert=self._single_expert(),
             cascade=cascade,
@@ -350,8 +357,17 @@ class TargetFit:
             library=request.task.table.library,
         )
 
+    @property
+    def _why_taken(self) -> str:
+        """Why the point was taken."""
+        if self.target.wanted:
+            return "target"
+        return "objective"
+
     def _certainty_rows(self) -> list[dict[str, Any]]:
         """The setting for several probabilities of meeting the target, and for a guarantee."""
+        if not self.target.wanted:
+            return []
         rows = certainty_rows(self.target, self.frontier, self.expert_names)
         if self.certified is not None:
             rows.append(
@@ -381,6 +397,8 @@ class TargetFit:
 
     def _single_expert(self) -> str | None:
         """The cheapest single expert near the target, in a sentence; None if only the best one is."""
+        if not self.target.wanted:
+            return None
         frontier = self.frontier
         near = []
         for expert in range(len(self.expert_names)):

@@ -109,10 +109,10 @@ def tune(
     terms = CostTerms(beta, price_weight, latency_weight)
     settled = search_for_tune(search, random_state, progress)
     has_target = bool(target.wanted) or settled.objective is not None
-    _check_one_goal(target, terms)
+    _check_one_goal(target, terms, settled.objective)
     table = training_table(data)
     max_calls = most_calls(cascade)
-    _check_table(table, target, max_calls)
+    _check_table(table, target, settled.objective, max_calls)
     task = make_task(table, terms, groups, priced=has_target)
     check_rows(task)
     request = TuneRequest(task, target, settled, max_calls, text, time, random_state, progress)
@@ -125,18 +125,26 @@ def tune(
     return tune_for_cost(request)
 
 
-def _check_one_goal(target: Target, terms: CostTerms) -> None:
-    """Refuse a target together with terms of the cost: with a target, the search finds their weight."""
+def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
+    """Refuse a target together with terms of the cost, or with an objective: each chooses the setting."""
+    if not target.wanted:
+        return
     for name, value in terms.as_dict().items():
-        if target.wanted and value is not None:
+        if value is not None:
             raise invalid(
                 name,
                 f"must not be given together with a target; got {target.words} as well. A target is met "
                 "by errors and dollars alone: give the target, or the terms of the cost.",
             )
+    if objective is not None:
+        raise invalid(
+            "objective",
+            f"must not be given together with a target; got {target.words} as well. Each of them chooses "
+            "the setting: give one of them.",
+        )
 
 
-def _check_table(table: OutcomeTable, target: Target, max_calls: int) -> None:
+def _check_table(table: OutcomeTable, target: Target, objective: Any, max_calls: int) -> None:
     """Refuse a table without the scores, prices or answers that are needed."""
     for name in target.wanted:
         require_scores(table, name)
@@ -146,3 +154,7 @@ def _check_table(table: OutcomeTable, target: Target, max_calls: int) -> None:
     if target.wanted:
         target.check(table.prices is not None)
         check_prices(table)
+    if objective is not None:
+        require_scores(table, "objective")
+        if table.prices is None:
+            raise invalid("objective", "needs the prices of the experts; the table has none.")
