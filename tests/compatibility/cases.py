@@ -365,7 +365,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         "figures": True,
     },
     "explain_priced": {
-        "words": ["explain", _PRICED, "-", "--beta", "cook=9", "--most", 3],
+        "words": ["explain", _PRICED, "-", "--beta", "cook=9,adder=0,poet=0", "--most", 3],
         "stdin": "boil salt butter",
         "figures": True,
     },

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from frontier_cases import small_frontier
 from gateway.fake_upstream import FakeUpstream
 from mild.artifact import Router, RouterInfo
 from mild.artifact.info import CostInfo
@@ -21,7 +22,7 @@ from mild.gateway.access import Access
 from mild.gateway.config import CascadeSettings, LimitSettings, RoutingSettings, Settings
 from mild.gateway.server.context import AppContext
 from mild.gateway.server.process import bind, make_server
-from mild.policies import LinearPolicy, PricedPolicy
+from mild.policies import LinearPolicy, PricedPolicy, TradeoffPolicy
 from mild.policies.cascade import AgreementTable, CascadePolicy
 from mild.policies.decoder import Decoder
 from waiting import PATIENCE, until
@@ -52,17 +53,12 @@ def priced_router(names=("small", "large"), errors=(0.6, 0.1), prices=(0.001, 0.
     return Router(policy, names, info=info, text=step)
 
 
-def trading_router(best=0.88):
-    """The router of ``priced_router`` with a record of what its trade-offs do on held-out rows."""
+def trading_router(best=0.88, **errors):
+    """The router of ``priced_router`` with a record of what its settings do on held-out rows."""
     router = priced_router()
-    tradeoffs = {
-        "t": [0.0, 5.0, 50.0, None, None],
-        "expert": [None, None, None, "small", "large"],
-        "quality": [0.9, 0.85, 0.6, 0.6, best],
-        "dollars_per_1000": [10.0, 4.0, 1.0, 1.0, 10.0],
-        "best_expert": "large",
-    }
-    return replace(router, info=replace(router.info, tradeoffs=tradeoffs))
+    frontier = small_frontier(best, **errors).as_dict(router.expert_names)
+    policy = TradeoffPolicy(router.policy, router.policy)
+    return replace(router, policy=policy, info=replace(router.info, frontier=frontier))
 
 
 def knowing(router, known=TEXTS):

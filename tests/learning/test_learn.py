@@ -23,6 +23,7 @@ from mild.errors import InvalidInputError
 from mild.gateway.database.engine import open_database
 from mild.gateway.ledger.feedback import Feedback, write_feedback
 from mild.gateway.stored_features import features_tag, pack_features
+from mild.policies import MixPolicy
 from replay_cases import KINDS, NAMES, make_router, texts_of
 
 # Probability of a wrong answer in the table, and in the log if nothing or something has changed.
@@ -88,6 +89,21 @@ def written(folder):
 @pytest.fixture
 def ledger(tmp_path, folder):
     return write(tmp_path / "ledger.sqlite", *make(mild.load(folder)))
+
+
+def test_learning_from_a_mix_makes_one_setting_and_says_so(tmp_path):
+    router = make_router(ALWAYS_LARGE)
+    other = make_router(dict.fromkeys(KINDS, "middle")).policy
+    folder = replace(router, policy=MixPolicy(router.policy, other, 0.1, "salt")).save(
+        tmp_path / "router"
+    )
+    ledger = write(tmp_path / "ledger.sqlite", *make(mild.load(folder)))
+    found = mild.learn(folder, ledger, table=table())
+    assert (found.promoted, found.reason) == (True, "better")
+    serving = mild.load(folder)
+    assert serving.mix is None
+    assert serving.info.dropped_mix.startswith("10 % of the queries: ")
+    assert any("the mix of the old one is not kept" in note for note in found.notes)
 
 
 def test_an_expert_that_got_better_is_found_and_promoted(folder, ledger):

@@ -17,6 +17,7 @@ from mild.routers.cost_models import (
     fit_heads,
     logistic_heads,
     observed,
+    same_features,
 )
 
 
@@ -108,7 +109,7 @@ def test_candidates_that_do_not_converge_are_not_warned_about(monkeypatch):
     folds = [(np.arange(40, 80), np.arange(40)), (np.arange(40), np.arange(40, 80))]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit_heads(X, hard, prices, folds)
+        fit_heads(X, hard, prices, same_features(X, folds))
     assert not caught
     with pytest.warns(ConvergenceWarning):
         PricedRouter().fit(X, hard, prices=prices)

@@ -5,7 +5,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mild.errors import InvalidInputError, UnsupportedError
-from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter, fit_heads
+from mild.routers.cost_models import (
+    CostRegressionRouter,
+    KNNRouter,
+    PricedRouter,
+    fit_heads,
+    same_features,
+)
 from mild.routers.linear import LinearRouter
 
 
@@ -154,8 +160,9 @@ def test_heads_with_weights_are_those_of_copied_rows():
     rows = np.repeat(np.arange(120), weight.astype(int))
     folds = [(np.arange(60), np.arange(60, 120)), (np.arange(60, 120), np.arange(60))]
     copied = [tuple(np.flatnonzero(np.isin(rows, part)) for part in fold) for fold in folds]
-    found = fit_heads(X, errors, prices, folds, sample_weight=weight)
-    twice = fit_heads(X[rows], errors[rows], prices[rows], copied)
+    found = fit_heads(X, errors, prices, same_features(X, folds), sample_weight=weight)
+    of_copies = same_features(X[rows], copied)
+    twice = fit_heads(X[rows], errors[rows], prices[rows], of_copies)
     assert_allclose(found.errors[rows], twice.errors, atol=1e-3)
-    plain = fit_heads(X, errors, prices, folds)
+    plain = fit_heads(X, errors, prices, same_features(X, folds))
     assert np.abs(found.errors - plain.errors).max() > 0.01

@@ -96,7 +96,7 @@ def test_it_is_saved_with_all_that_is_known(router, table, known, tmp_path):
     assert loaded.expert_names == added.expert_names
     assert loaded.route(table.queries) == added.route(table.queries)
     assert loaded.info.target is None
-    assert loaded.info.tradeoffs is None
+    assert loaded.info.frontier is None
     assert set(loaded.info.shares.experts) == set(added.expert_names)
     assert loaded.info.mean_scores[NEW] == pytest.approx(float(labels(table).scores.mean()))
     loaded.explain(table.queries[0])

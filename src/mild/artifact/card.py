@@ -137,6 +137,8 @@ def _intended(facts: Mapping[str, str], info: RouterInfo) -> list[str]:
     ]
     if "cascade" in facts:
         lines += ["", f"It is a cascade: it {plain(facts['cascade'])}."]
+    if "mix" in facts:
+        lines += ["", f"Mix of two settings: {plain(facts['mix'])}."]
     return lines
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mild.artifact.info import CostInfo
 from mild.core.arrays import BoolArray, FloatArray
-from mild.policies import MixPolicy, Policy
+from mild.policies import Policy, mix_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +48,9 @@ def possible_costs(
     array([[0. , 0.5],
            [1. , 0.5]])
     """
-    if isinstance(policy, MixPolicy):
-        within: FloatArray = policy.by_part(
+    mix = mix_of(policy)
+    if mix is not None:
+        within: FloatArray = mix.by_part(
             lambda part, inputs, estimates: possible_costs(
                 part, inputs, estimates, expert_names, terms
             ),

@@ -17,7 +17,7 @@ from mild.artifact.novelty import NOVEL
 from mild.core.arrays import FloatArray
 from mild.core.long_texts import shorten
 from mild.features import HashingFeatures, TextFeatures
-from mild.policies import CascadePolicy, MixPolicy, Policy
+from mild.policies import MixPolicy, Policy, cascade_of
 
 # Texts of at most so many words are explained word by word, longer ones passage by passage.
 MOST_WORDS = 150
@@ -274,10 +274,12 @@ def explain(
         return None if figures is None or np.isnan(figures[0]).any() else named(figures[0])
 
     costs = known(trusted.costs)
-    cascade = policy
+    reading = cascade_of(policy)
     first = None
     told: dict[str, Any] = {}
-    if isinstance(cascade, CascadePolicy):
+    if reading is not None:
+        # Of a mix, the policy is the one that is drawn.
+        (cascade,) = reading.cascades
         named_steps = [tuple(expert_names[k] for k in step) for step in cascade.steps]
         first = named_steps[int(cascade.first_steps(X)[0])]
         other, values = None, found.probabilities[0]

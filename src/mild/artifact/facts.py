@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.novelty import Novelty
 from mild.core.answers import KINDS
 from mild.errors import counted
-from mild.policies import CascadePolicy, ConstantPolicy, MixPolicy, Policy, cascade_of
+from mild.policies import CascadePolicy, MixPolicy, Policy, cascade_of, mix_of
 
 # Parameters of a fit that are listed, if they were given; the others are in router.json.
 LISTED = (
@@ -65,8 +67,9 @@ def router_facts(
 
 
 def _mix_facts(policy: Policy, expert_names: Sequence[str], info: RouterInfo) -> dict[str, str]:
-    if isinstance(policy, MixPolicy):
-        return {"mix": mix_words(policy, expert_names)}
+    mix = mix_of(policy)
+    if mix is not None:
+        return {"mix": mix_words(mix, expert_names)}
     if info.dropped_mix is not None:
         return {"mix": f"none; new prices replaced that of the tuned router: {info.dropped_mix}"}
     return {}
@@ -77,11 +80,11 @@ def _cascade_facts(policy: Policy, expert_names: Sequence[str]) -> dict[str, str
     if cascade is None:
         return {}
     answers = f"{cascade.answer_kind}, compared {KINDS[cascade.answer_kind]}"
-    if isinstance(cascade, MixPolicy):
-        gates = [_gate_words(part) for part in cascade.cascades]
-        return {"gate": " and ".join(dict.fromkeys(gates)), "answers": answers}
-    words = cascade_words(cascade, expert_names)
-    return {"cascade": words, "gate": _gate_words(cascade), "answers": answers}
+    gates = [_gate_words(part) for part in cascade.cascades]
+    facts = {"gate": " and ".join(dict.fromkeys(gates)), "answers": answers}
+    if mix_of(policy) is not None:
+        return facts
+    return {"cascade": cascade_words(cascade.cascades[0], expert_names), **facts}
 
 
 def _gate_words(cascade: CascadePolicy) -> str:
@@ -94,7 +97,7 @@ def _settings_of(policy: Policy) -> dict[str, Any]:
     """Settings of the policy that decides without answers; those of a mix are in its own line."""
     cascade = cascade_of(policy)
     deciding = policy if cascade is None else cascade.direct
-    if isinstance(deciding, MixPolicy):
+    if mix_of(deciding) is not None:
         return {}
     return _policy_settings(deciding.state()[0])
 
@@ -103,7 +106,6 @@ def mix_words(mix: MixPolicy, expert_names: Sequence[str]) -> str:
     """What a mix does: the share of each setting, the smaller one first.
 
     >>> from mild.policies import ConstantPolicy
-    >>> import numpy as np
     >>> always = [ConstantPolicy(np.zeros(2), 1, expert) for expert in (0, 1)]
     >>> mix_words(MixPolicy(*always, share=0.3, salt=""), ["small", "large"])
     '30 % of the queries: always large; 70 %: always small'
@@ -120,12 +122,15 @@ def mix_words(mix: MixPolicy, expert_names: Sequence[str]) -> str:
 
 def setting_words(policy: Policy, expert_names: Sequence[str]) -> str:
     """What one setting of a mix does."""
-    if isinstance(policy, CascadePolicy):
-        if len(policy.order) == 1:
-            return f"always {expert_names[policy.order[0]]}"
-        return f"a cascade that {cascade_words(policy, expert_names)}"
-    if isinstance(policy, ConstantPolicy):
-        return f"always {expert_names[policy.expert]}"
+    reading = cascade_of(policy)
+    if reading is not None:
+        (cascade,) = reading.cascades
+        if len(cascade.order) == 1:
+            return f"always {expert_names[cascade.order[0]]}"
+        return f"a cascade that {cascade_words(cascade, expert_names)}"
+    if policy.is_constant:
+        expert = policy.decide_one(np.zeros(policy.n_features))
+        return f"always {expert_names[expert]}"
     settings = _policy_settings(policy.state()[0])
     if "price_weight" in settings:
         return f"a router with price weight {settings['price_weight']:.4g}"

@@ -154,8 +154,8 @@ class Router:
         if ranks is not None:
             ordered_names = [names[k] for k in best_first(ranks)]
         steps = None
-        if isinstance(self.policy, CascadePolicy):
-            steps = _named_steps(self.policy, names)
+        if self.cascade is not None and self.mix is None:
+            steps = _named_steps(self.cascade.cascades[0], names)
         return {
             "kind": self.policy.kind,
             "parts": self.policy.parts,
@@ -259,10 +259,11 @@ class Router:
         """
         given, names = self._by_index(answers), self.expert_names
         router = self.for_text(query)
+        assert router.cascade is not None
+        (cascade,) = router.cascade.cascades
         X = router.features([query]) if self.text is not None else self._check_inputs([query])
         self._check_finite(X, 0)
-        assert isinstance(router.policy, CascadePolicy)
-        found = router.policy.next(X[0], given)
+        found = cascade.next(X[0], given)
         if isinstance(found, Ask):
             return NextStep(tuple(names[k] for k in found.experts))
         return NextStep((), names[found.expert], found.probability)

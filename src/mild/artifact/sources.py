@@ -14,7 +14,7 @@ from mild.artifact.router import Router
 from mild.core.arrays import FloatArray
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
-from mild.policies import POLICIES, CascadePolicy, Policy, StandardizedPolicy
+from mild.policies import POLICIES, Policy, StandardizedPolicy, cascade_of
 from mild.policies.base import is_saved
 
 # Longer arrays among the parameters are only counted.
@@ -96,11 +96,13 @@ def _pipeline_source(pipeline: Any) -> Router:
 
 def _standardized(mean: FloatArray, scale: FloatArray, policy: Policy) -> Policy:
     """The policy behind a scaler. A cascade stays outermost: only what it contains reads features."""
-    if not isinstance(policy, CascadePolicy):
+    reading = cascade_of(policy)
+    if reading is None:
         return StandardizedPolicy(mean, scale, policy)
-    heads = policy.heads and StandardizedPolicy(mean, scale, policy.heads)
-    direct = StandardizedPolicy(mean, scale, policy.direct)
-    return dataclasses.replace(policy, direct=direct, heads=heads)
+    (cascade,) = reading.cascades  # no estimator fits a mix
+    heads = cascade.heads and StandardizedPolicy(mean, scale, cascade.heads)
+    direct = StandardizedPolicy(mean, scale, cascade.direct)
+    return dataclasses.replace(cascade, direct=direct, heads=heads)
 
 
 def _not_fitted(what: str) -> InvalidInputError:

@@ -186,7 +186,7 @@ class Target:
     def _range_between(
         self, frontier: Frontier, index: int, quantile: float
     ) -> tuple[float, float]:
-        """From which to which part of the way to the next point the target is met; low > high if nowhere."""
+        """Parts of the way to the next point between which the target is met; low > high if nowhere."""
         low = 0.0
         high = 1.0
         start = frontier.point(index)

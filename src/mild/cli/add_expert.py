@@ -26,8 +26,8 @@ def add_expert(
 ) -> None:
     """Add an expert to a saved router from 30 to 300 graded answers, without refitting it.
 
-    The new router is the next version in DIR and serves from now on (mild versions DIR --rollback N goes
-    back); a running gateway takes it with mild reload. New prices and a removed expert need no labels
+    The new router is the next version in DIR. It serves from now on (mild versions DIR --rollback N goes
+    back) unless its labels show no gain; a running gateway takes it with mild reload. New prices and a removed expert need no labels
     (Router.with_prices, Router.without).
 
     \b
@@ -46,13 +46,26 @@ def add_expert(
         why = f"{name} was added from {found.labels:,} labels"
         expected = router.info.fingerprint
         version = write_version(
-            folder, found.router, why=why, reason="add-expert", expected=expected, facts=facts
+            folder,
+            found.router,
+            why=why,
+            serve=found.shows_gain,
+            reason="add-expert",
+            expected=expected,
+            facts=facts,
         )
 
     def show() -> None:
         for sentence in found.sentences:
             say(sentence)
-        if version is not None:
+        if version is None:
+            return
+        if found.shows_gain:
             say(f"Version {version} of {folder} serves from now on.")
+        else:
+            say(
+                f"Version {version} of {folder} is written, but does not serve, because the labels show no "
+                f"gain; mild versions {folder} --rollback {version} lets it serve."
+            )
 
     emit({**facts, "version": version}, as_json, show)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -25,6 +25,7 @@ from mild.cli.console import (
 )
 from mild.cli.outcomes import OutcomeSource, loss_line
 from mild.errors import OptionError
+from mild.money import amount
 
 if TYPE_CHECKING:
     from mild.tuning.tune import TuneResult
@@ -167,15 +168,51 @@ def _show(found: TuneResult, folder: str | None, details: bool) -> None:
         # Without candidates the verdict is a note.
         sentences = sentences[1:]
     elif details:
-        say(loss_line(found.as_dict()))
-        _show_candidates(found)
+        if found.target is None:
+            say(loss_line(found.as_dict()))
+            _show_candidates(found)
+        else:
+            _show_settings(found)
     if found.verdict.left_out is not None:
         note(found.verdict.left_out)
     for sentence in sentences:
         say(with_options(sentence))
+    if found.certainty_rows:
+        _show_certainty(found)
     if folder is not None:
         say(f"Saved to {folder} ({found.decides_as}).")
         say(f"Next, on a table of new queries: mild evaluate TABLE --router {quote(folder)}")
+
+
+def _show_certainty(found: TuneResult) -> None:
+    """Print what more certainty of meeting the target costs."""
+    columns = {"met with": [row["certainty"] for row in found.certainty_rows]}
+    columns |= _figure_columns(found.certainty_rows)
+    print_table("What certainty costs, on as many new queries", columns, left=("setting",))
+
+
+def _show_settings(found: TuneResult) -> None:
+    """Print the settings that were compared, the cheapest first."""
+    ranked = found.ranked
+    columns = {"taken": ["*" if row["taken"] else "" for row in ranked]}
+    columns |= _figure_columns(ranked)
+    print_table(f"{len(ranked)} settings, {found.n_folds} folds", columns, left=("setting",))
+
+
+def _figure_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Quality, dollars and setting of some operating points, as cells."""
+    return {
+        "quality kept": [_percent(row["quality_kept"]) for row in rows],
+        "dollars saved": [_percent(row["dollars_saved"]) for row in rows],
+        "$ per 1,000": [amount(row["dollars_per_1000"]) for row in rows],
+        "setting": [row["setting"] for row in rows],
+    }
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "-"
+    return f"{100 * share:.1f} %"
 
 
 def _show_candidates(found: TuneResult) -> None:
@@ -193,22 +230,13 @@ def _show_candidates(found: TuneResult) -> None:
     columns["minus constant"] = [fixed(entry["difference"]) for entry in listed]
     columns["parameters"] = [_parameters(entry["params"]) for entry in listed]
     best = min(LISTED, len(ranked))
-    title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {_taken(found)}"
+    taken = "is taken"
+    if found.uses_cascade:
+        taken = "would be taken without the cascade"
+    title = f"best {best} of {len(ranked)} candidates, {found.n_folds} folds; * {taken}"
     print_table(title, columns, left=("parameters",))
-    if found.why_taken is not None and found.target is None:
+    if found.why_taken is not None:
         say(found.why_taken)
-
-
-def _taken(found: TuneResult) -> str:
-    """What the star in the table of candidates says."""
-    others = []
-    if found.cascade is not None and found.cascade.used:
-        others.append("the cascade")
-    if found.target is not None:
-        others.append("the target")
-    if not others:
-        return "is taken"
-    return f"would be taken without {' and '.join(others)}"
 
 
 def _mean_loss(candidate: Mapping[str, Any]) -> str:

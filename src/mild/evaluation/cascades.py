@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from mild.core.arrays import BoolArray, IntArray, as_python
 from mild.data import CostTerms, OutcomeTable
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError, listed
+from mild.metrics import Verdict
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.verdict import STARTS
 from mild.policies import CascadePolicy, CascadeRun, MixPolicy
@@ -30,9 +31,12 @@ _STARTS = {
 def known_answers(table: OutcomeTable, policy: CascadePolicy | MixPolicy) -> Answers:
     """The answers of a table, compared as the cascade does; refused if an expert of a step has none."""
     answers = replace(table, answer_kind=policy.answer_kind).answers
-    silent = [k for k in policy.order if answers is None or (answers.codes[:, k] < 0).all()]
-    if answers is None or silent:
-        names = listed([repr(table.expert_names[k]) for k in silent], 6)
+    silent_experts = []
+    for expert in policy.order:
+        if answers is None or (answers.codes[:, expert] < 0).all():
+            silent_experts.append(repr(table.expert_names[expert]))
+    if answers is None or silent_experts:
+        names = listed(silent_experts, 6)
         raise InvalidInputError(
             f"the table must hold the answers of the experts that the cascade asks; there are none of "
             f"{names}. Add columns answer__<expert>, as mild collect writes them, or judge router.direct.",
@@ -45,73 +49,123 @@ def cascade_outcomes(
     known: Outcomes, table: OutcomeTable, terms: CostTerms, run: CascadeRun
 ) -> Outcomes:
     """Outcomes of the experts of a table with one more column, that of the run."""
-    prices, seconds = table.prices, table.latencies
+    prices = table.prices
+    if prices is not None:
+        prices = np.column_stack([prices, run.paid(prices)])
+    latencies = table.latencies
+    if latencies is not None:
+        latencies = np.column_stack([latencies, run.seconds(latencies)])
     return replace(
         known,
         costs=np.column_stack([known.costs, cascade_costs(table, terms, run)]),
         scores=np.column_stack([table.scores, cascade_scores(table.scores, run)]),
-        prices=None if prices is None else np.column_stack([prices, run.paid(prices)]),
-        latencies=None if seconds is None else np.column_stack([seconds, run.seconds(seconds)]),
+        prices=prices,
+        latencies=latencies,
         given=run.expert,
         asked=run.asked,
     )
 
 
-def cascade_figures(
-    run: CascadeRun,
-    task: Task,
-    outcomes: Outcomes,
-    rows: BoolArray,
-    direct: IntArray,
-    confidence: float,
-    seed: int,
-    has_target: bool,
-) -> tuple[dict[str, Any], dict[str, float | None]]:
-    """Figures of a run on a mask of rows, JSON-ready, and the means of the choices without answers.
+@dataclass(frozen=True, eq=False)
+class CascadeComparison:
+    """A cascade beside the same router without answers, on the n rows that are compared.
 
-    ``direct`` (n_samples,) are these choices. ``steps`` has the rows that end in each, ``asked``
-    (n_experts,) the share of the rows in which each expert is asked, ``calls`` the experts per query, and
-    ``direct`` the verdict against the choices without answers. Where the router has a target, that decides,
-    and the losses are only compared.
+    The last column of the outcomes is the cascade.
     """
-    known, other, asked = outcomes.take(rows), direct[rows], run.asked[rows]
-    names = task.table.expert_names
-    about = (task.groups[rows], task.counted, confidence, seed)
-    verdict = minus_choices(known.costs[:, -1], known.costs, other, *about)
-    means = known.means(other)
-    paid = known.means(np.full(len(other), len(names)))["dollars_per_1000"]
-    old = means["dollars_per_1000"]
-    dollars = None if paid is None or old is None else paid - old
-    verdict = replace(verdict, router="the cascade", constant=DIRECT, dollars_per_1000=dollars)
-    headline = "For comparison" if has_target else _STARTS[verdict.pays]
-    words = verdict.sentence.removeprefix(STARTS[verdict.pays])
-    sentence = headline + words.replace("that of always", "that of", 1)
-    figures = {
-        "steps": _steps(run, known, rows, names),
-        "asked": asked.mean(axis=0),
-        "calls": asked.sum(axis=1).mean(),
-        "direct": {**verdict.as_dict(), "headline": headline, "sentence": sentence},
-    }
-    return as_python(figures, finite=True), means
 
+    run: CascadeRun  # on all rows
+    rows: BoolArray  # mask of the rows that are compared, n of them
+    outcomes: Outcomes  # of these rows
+    direct: IntArray  # (n,) choices of the router without answers
+    groups: IntArray  # (n,) rows of one group count once in the interval
+    task: Task
 
-def _steps(
-    run: CascadeRun, known: Outcomes, rows: BoolArray, names: Sequence[str]
-) -> list[dict[str, Any]]:
-    step, probability = run.step[rows], run.probability[rows]
-    found = []
-    for number, experts in enumerate(run.steps):
-        ends = step == number
-        part = known.take(ends)
-        # The answer of the last step is given whatever the gate says.
-        judged = not run.is_last(number)
-        found.append(
-            {
-                "experts": [names[k] for k in experts],
-                "rows": int(ends.sum()),
-                "share": float(ends.mean()),
-                **part.means(np.full(len(part.costs), len(names))),
-                "estimated": mean_known(probability[ends]) if judged else None,
-            }
+    @classmethod
+    def of(
+        cls,
+        run: CascadeRun,
+        rows: BoolArray,
+        outcomes: Outcomes,
+        direct: IntArray,
+        task: Task,
+    ) -> CascadeComparison:
+        """From a run, its outcomes and the choices without answers on all rows of a task."""
+        return cls(run, rows, outcomes.take(rows), direct[rows], task.groups[rows], task)
+
+    @property
+    def expert_names(self) -> Sequence[str]:
+        """Names of the experts."""
+        return self.task.table.expert_names
+
+    @property
+    def direct_means(self) -> dict[str, float | None]:
+        """Mean loss, accuracy, dollars and seconds of the router without answers."""
+        return self.outcomes.means(self.direct)
+
+    @property
+    def cascade_means(self) -> dict[str, float | None]:
+        """The same of the cascade."""
+        return _cascade_means(self.outcomes, len(self.expert_names))
+
+    def verdict(self, confidence: float, seed: int) -> Verdict:
+        """Whether the cascade has a lower loss than the router without answers."""
+        costs = self.outcomes.costs
+        counted = self.task.counted
+        verdict = minus_choices(
+            costs[:, -1], costs, self.direct, self.groups, counted, confidence, seed
         )
-    return found
+        paid = self.cascade_means["dollars_per_1000"]
+        paid_without = self.direct_means["dollars_per_1000"]
+        dollars = None
+        if paid is not None and paid_without is not None:
+            dollars = paid - paid_without
+        return replace(verdict, router="the cascade", constant=DIRECT, dollars_per_1000=dollars)
+
+    def figures(self, confidence: float, seed: int, has_target: bool) -> dict[str, Any]:
+        """Figures of the cascade, JSON-ready.
+
+        ``steps`` has the rows that end in each, ``asked`` (n_experts,) the share of the rows in which each
+        expert is asked, ``calls`` the experts per query, and ``direct`` the verdict against the choices
+        without answers. Where the router has a target, that decides, and the losses are only compared.
+        """
+        asked = self.run.asked[self.rows]
+        verdict = self.verdict(confidence, seed)
+        headline = "For comparison"
+        if not has_target:
+            headline = _STARTS[verdict.pays]
+        words = verdict.sentence.removeprefix(STARTS[verdict.pays])
+        sentence = headline + words.replace("that of always", "that of", 1)
+        figures = {
+            "steps": self._steps(),
+            "asked": asked.mean(axis=0),
+            "calls": asked.sum(axis=1).mean(),
+            "direct": {**verdict.as_dict(), "headline": headline, "sentence": sentence},
+        }
+        return as_python(figures, finite=True)
+
+    def _steps(self) -> list[dict[str, Any]]:
+        """Of each step: its experts, the rows that end in it and their means."""
+        step_of_row = self.run.step[self.rows]
+        probability = self.run.probability[self.rows]
+        lines = []
+        for number, experts in enumerate(self.run.steps):
+            ends_here = step_of_row == number
+            estimated = None
+            # The answer of the last step is given whatever the gate says.
+            if not self.run.is_last(number):
+                estimated = mean_known(probability[ends_here])
+            lines.append(
+                {
+                    "experts": [self.expert_names[expert] for expert in experts],
+                    "rows": int(ends_here.sum()),
+                    "share": float(ends_here.mean()),
+                    **_cascade_means(self.outcomes.take(ends_here), len(self.expert_names)),
+                    "estimated": estimated,
+                }
+            )
+        return lines
+
+
+def _cascade_means(outcomes: Outcomes, n_experts: int) -> dict[str, float | None]:
+    """Means of the cascade, the column behind those of the experts."""
+    return outcomes.means(np.full(len(outcomes.costs), n_experts))

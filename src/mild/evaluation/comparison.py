@@ -8,8 +8,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -77,6 +78,14 @@ def _new_memory() -> Any:
 
 
 @dataclass(frozen=True, eq=False)
+class AnsweredSplit:
+    """A split of a task whose table holds the experts' answers, which a cascade reads."""
+
+    task: Task
+    split: Split
+
+
+@dataclass(frozen=True, eq=False)
 class Context:
     """What a method knows before it is fitted."""
 
@@ -87,10 +96,8 @@ class Context:
     seed: int = 0  # of what is drawn at random
     jobs: int | None = None  # parallel workers
     groups: Any = None  # (n_rows,) label of the training rows that were drawn together, or None
-    answered: tuple[Task, Split] | None = None  # whose answers a cascade reads
-    search: Any = field(
-        default_factory=lambda: unfitted_search(None)
-    )  # RouterCV, for the method "tune"
+    answered: AnsweredSplit | None = None  # whose answers a cascade reads; None if there are none
+    search: Any = field(default_factory=lambda: unfitted_search(None))  # for the method "tune"
     ranks: IntArray | None = None  # (n_experts,) which decide ties between experts
     memory: Any = field(default_factory=_new_memory)  # SearchMemory that the methods share
 
@@ -120,12 +127,16 @@ def linear_search(
         from mild.routers.objective import LDAM_SCALE
         from mild.routers.search import RouterCV
 
-        # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
-        scale_factor = LDAM_SCALE**2 if loss == "ldam" else 1.0
-        scale: dict[str, Any] = {"cost_scale": context.largest} if loss == "tdef" else {}
+        router = LinearRouter(loss, **options)
+        strengths = list(alphas)
+        if loss == "tdef":
+            router.set_params(cost_scale=context.largest)
+        if loss == "ldam":
+            # LDAM multiplies its scores by its scale: this is the same penalty on what its loss sees.
+            strengths = [LDAM_SCALE**2 * alpha for alpha in alphas]
         return RouterCV(
-            LinearRouter(loss, **options, **scale),
-            alphas=[scale_factor * alpha for alpha in alphas],
+            router,
+            alphas=strengths,
             margin_factors=factors,
             margin_strengths=2,  # as ``tune`` does, which takes over what is judged here
             cv=context.folds,
@@ -159,8 +170,10 @@ def _tune(context: Context) -> Any:
     from sklearn.base import clone
 
     families = context.search.families
+    if families is None:
+        families = FAMILIES
     return clone(context.search).set_params(
-        families=FAMILIES if families is None else families,
+        families=families,
         cv=context.folds,
         n_jobs=context.jobs,
         progress=None,
@@ -204,16 +217,24 @@ def chosen_methods(
 
     The best constant is always included: the others are compared with it.
     """
-    known = [method.key for method in METHODS]
+    known_keys = [method.key for method in METHODS]
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",")]
     if not isinstance(names, Iterable | None):
-        raise invalid("methods", f"must be a list of {', '.join(known)}; got {names!r}.")
-    for name in names or ():
-        check_option("method", name, known)
-    asked = [m for m in METHODS if not names or m.key in names or m.key == "constant"]
-    missing = [m for m in asked if m.needs and importlib.util.find_spec(m.needs) is None]
-    return tuple(m for m in asked if m not in missing), [m.label for m in missing]
+        raise invalid("methods", f"must be a list of {', '.join(known_keys)}; got {names!r}.")
+    requested = list(names or known_keys)
+    for name in requested:
+        check_option("method", name, known_keys)
+    available = []
+    missing_labels = []
+    for method in METHODS:
+        if method.key not in requested and method.key != "constant":
+            continue
+        if method.needs is None or importlib.util.find_spec(method.needs) is not None:
+            available.append(method)
+        else:
+            missing_labels.append(method.label)
+    return tuple(available), missing_labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +247,13 @@ class Choices:
     seconds: float
     run: CascadeRun | None = None  # what a cascade did; None for other methods
 
+    @property
+    def answering(self) -> IntArray:
+        """Expert (n_test,) whose answer is given."""
+        if self.run is None:
+            return self.chosen
+        return self.run.expert
+
 
 def run_method(
     method: Method,
@@ -235,45 +263,61 @@ def run_method(
     X_test: Any,
 ) -> Choices:
     """Fit a method on training rows and let it choose on test rows."""
-    from mild.routers.base import NamedCosts
-
     start = time.perf_counter()
     try:
         with warnings.catch_warnings():
             # An interrupted search keeps its best so far; an interrupted comparison ends.
             warnings.simplefilter("error", TuningInterruptedWarning)
             if method.reads and context.answered is not None:
-                return _run_cascade(*context.answered, X_train, X_test)
-            router = method.build(context)
-            labels = fit_labels(router, context.groups)
-            costs = NamedCosts.of(train_costs, (), context.ranks)
-            router.fit(X_train, costs, **labels)
+                return _run_cascade(context.answered, X_train, X_test)
+            router = _fitted_router(method, context, X_train, train_costs)
     except TuningInterruptedWarning as error:
         raise KeyboardInterrupt from error
     chosen = router.predict(X_test)
-    found = as_python(getattr(router, "best_params_", {}))
+    return Choices(chosen, _found_parameters(router), time.perf_counter() - start)
+
+
+def _fitted_router(method: Method, context: Context, X_train: Any, train_costs: Any) -> Any:
+    from mild.routers.base import NamedCosts
+
+    router = method.build(context)
+    labels = fit_labels(router, context.groups)
+    costs = NamedCosts.of(train_costs, (), context.ranks)
+    router.fit(X_train, costs, **labels)
+    return router
+
+
+def _found_parameters(router: Any) -> dict[str, Any]:
+    """What the search of a fitted router found, JSON-ready; empty if it did not search."""
+    parameters: dict[str, Any] = as_python(getattr(router, "best_params_", {}))
     if hasattr(router, "best_family_"):
-        found = {"family": router.best_family_, **found}
-    return Choices(chosen, found, time.perf_counter() - start)
+        return {"family": router.best_family_, **parameters}
+    return parameters
 
 
-def _run_cascade(task: Task, split: Split, X_train: Any, X_test: Any) -> Choices:
+def _run_cascade(answered: AnsweredSplit, X_train: Any, X_test: Any) -> Choices:
     """Fit a cascade on the training rows, with what asking costs as prices, and run it on the others."""
     from mild.routers.cascade import CascadeRouter
 
-    start, table, answers = time.perf_counter(), task.table, task.table.answers
+    start = time.perf_counter()
+    train = answered.split.train
+    test = answered.split.test
+    table = answered.task.table
+    answers = table.answers
     assert answers is not None
-    (train, test), errors = (split.train, split.test), 1 - table.scores
+    errors = 1 - table.scores
     # Rounded, or 1.6 - 1 and 0.6 would differ.
-    asking = np.round(task.costs - errors, 12)
+    asking_costs = np.round(answered.task.costs - errors, 12)
     router = CascadeRouter(1.0, MAX_CALLS)
-    router.fit(X_train, errors[train], answers=answers.take(train), prices=asking[train])
+    router.fit(X_train, errors[train], answers=answers.take(train), prices=asking_costs[train])
     policy: CascadePolicy = router.policy_
     run = policy.run(X_test, answers.take(test))
-    steps = [[table.expert_names[k] for k in step] for step in policy.steps]
-    found = {"steps": steps, "threshold": float(policy.threshold)}
-    column = np.full(len(test), len(table.expert_names))
-    return Choices(column, found, time.perf_counter() - start, run)
+    steps = []
+    for step in policy.steps:
+        steps.append([table.expert_names[expert] for expert in step])
+    parameters = {"steps": steps, "threshold": float(policy.threshold)}
+    cascade_column = np.full(len(test), len(table.expert_names))
+    return Choices(cascade_column, parameters, time.perf_counter() - start, run)
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,10 +339,9 @@ class SplitResult:
 
     def same(self, key: str, other: str) -> bool:
         """Whether two methods gave the same answers at the same costs."""
-        pair = (self.choices[key], self.choices[other])
-        first, second = (one.chosen if one.run is None else one.run.expert for one in pair)
-        paid = np.array_equal(self.paid(key), self.paid(other), equal_nan=True)
-        return paid and np.array_equal(first, second)
+        if not np.array_equal(self.paid(key), self.paid(other), equal_nan=True):
+            return False
+        return np.array_equal(self.choices[key].answering, self.choices[other].answering)
 
 
 class SplitInputs:
@@ -313,10 +356,15 @@ class SplitInputs:
 
     def features(self, train: IntArray, test: IntArray) -> tuple[Any, Any]:
         """Features (n, d) of the training and of the test rows."""
-        matrix = isinstance(self.rows, np.ndarray)
-        known, new = (self.rows[i] if matrix else [self.rows[k] for k in i] for i in (train, test))
-        step = self.make().fit(known)
-        return np.asarray(step.transform(known)), np.asarray(step.transform(new))
+        train_rows = self._take(train)
+        test_rows = self._take(test)
+        step = self.make().fit(train_rows)
+        return np.asarray(step.transform(train_rows)), np.asarray(step.transform(test_rows))
+
+    def _take(self, numbers: IntArray) -> Any:
+        if isinstance(self.rows, np.ndarray):
+            return self.rows[numbers]
+        return [self.rows[number] for number in numbers]
 
 
 def matrix_inputs(X: Any) -> SplitInputs:
@@ -338,19 +386,26 @@ class ComparedRows:
     largest: float | None = None  # largest possible cost, for complement rewards
     task: Task | None = None  # whose answers a cascade reads; None if there are none
 
+    @property
+    def group_of_row(self) -> IntArray:
+        """Group (n_rows,) of each row; a group of its own where none are given."""
+        if self.groups is None:
+            return np.arange(len(self.outcomes.costs))
+        return np.asarray(self.groups)
+
     def ranks(self, split: Split) -> IntArray:
         """Ranks (n_experts,) of the experts by the training rows of a split."""
-        known = self.outcomes.take(split.train)
-        return ranks_in(known.quality, known.prices)
+        train_outcomes = self.outcomes.take(split.train)
+        return ranks_in(train_outcomes.quality, train_outcomes.prices)
 
     def tested(self, split: Split, choices: Mapping[str, Choices]) -> Outcomes:
         """The test rows of a split, whose ties the training rows decide; with those of a cascade."""
-        task = self.task
-        taken = replace(self.outcomes.take(split.test), ranks=self.ranks(split))
-        run = choices["cascade"].run if "cascade" in choices else None
-        if run is None or task is None:
-            return taken
-        return cascade_outcomes(taken, task.table.take(split.test), task.terms, run)
+        outcomes = replace(self.outcomes.take(split.test), ranks=self.ranks(split))
+        cascade = choices.get("cascade")
+        if self.task is None or cascade is None or cascade.run is None:
+            return outcomes
+        test_table = self.task.table.take(split.test)
+        return cascade_outcomes(outcomes, test_table, self.task.terms, cascade.run)
 
     def readable(self, splits: Sequence[Split]) -> bool:
         """Whether a cascade can learn from the answers of every split."""
@@ -368,12 +423,31 @@ def task_rows(
     """Rows of a task, and the kind of their text features, if any."""
     table = task.table
     step = table_step(table, text)
-    kind = None if step is None else step.kind
-    inputs = SplitInputs(table.queries, lambda: make_step(table, text))
+    kind = None
+    if step is not None:
+        kind = step.kind
     if kind in (None, "vectors"):
         inputs = matrix_inputs(table.vectors)
-    known = (table.expert_names, task.groups, task.counted, task.largest)
-    return ComparedRows(inputs, task.outcomes, *known, task=task), kind
+    else:
+        inputs = SplitInputs(table.queries, lambda: make_step(table, text))
+    rows = ComparedRows(
+        inputs,
+        task.outcomes,
+        table.expert_names,
+        groups=task.groups,
+        counted=task.counted,
+        largest=task.largest,
+        task=task,
+    )
+    return rows, kind
+
+
+class Difference(NamedTuple):
+    """A mean cost minus another, with the ends of its interval."""
+
+    estimate: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,8 +466,8 @@ class Row:
     price: float | None  # mean price of an input, or None without prices
     accuracy: float | None  # mean score, or None without scores
     latency: float | None  # mean seconds of an answer, or None without latencies
-    # (estimate, low, high) of its mean cost minus the best constant's; None for itself
-    difference: tuple[float, float, float] | None
+    # its mean cost minus the best constant's; None for itself
+    difference: Difference | None
     seconds: float  # mean time to fit and decide
     found: list[dict[str, Any]]  # parameters that its search found, per split
     rows: int  # rows compared over all splits
@@ -406,6 +480,13 @@ class Row:
     def mean(self) -> float:
         """Mean cost over splits."""
         return float(self.costs.mean())
+
+    @property
+    def dollars_per_1000(self) -> float | None:
+        """Mean dollars of 1,000 inputs, or None without prices."""
+        if self.price is None:
+            return None
+        return 1000 * self.price
 
     @property
     def worst_recall(self) -> float:
@@ -424,33 +505,37 @@ class Row:
             return ""
         if self.too_few:
             return "level"
-        _, low, high = self.difference
-        return "better" if high < 0 else "worse" if low > 0 else "level"
+        if self.difference.high < 0:
+            return "better"
+        if self.difference.low > 0:
+            return "worse"
+        return "level"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields."""
-        return {
+        fields = {
             "method": self.key,
             "label": self.label,
             "what": self.what,
             "mean_cost": self.mean,
-            "costs": self.costs.tolist(),
-            "shares": self.shares.tolist(),
-            "asked": None if self.asked is None else self.asked.tolist(),
-            "recall": [None if np.isnan(value) else float(value) for value in self.recall],
+            "costs": self.costs,
+            "shares": self.shares,
+            "asked": self.asked,
+            "recall": as_python(self.recall, finite=True),
             "balanced_cost": self.balanced,
             "worst_recall": self.worst_recall,
             "shuffled_control": self.control,
             "price": self.price,
             "accuracy": self.accuracy,
             "latency": self.latency,
-            "minus_constant": None if self.difference is None else list(self.difference),
+            "minus_constant": self.difference,
             "verdict": self.verdict,
             "seconds": self.seconds,
             "found": self.found,
             "rows": self.rows,
             "units": self.n_groups,
         }
+        return as_python(fields)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -566,16 +651,17 @@ class Comparison:
     @property
     def choices(self) -> list[dict[str, Any]]:
         """Name, loss, accuracy, dollars and seconds of each method, then of what they are compared with."""
-        methods = [
-            {
-                "name": row.label,
-                "loss": row.mean,
-                "accuracy": row.accuracy,
-                "dollars_per_1000": None if row.price is None else 1000 * row.price,
-                "seconds": row.latency,
-            }
-            for row in self.rows
-        ]
+        methods = []
+        for row in self.rows:
+            methods.append(
+                {
+                    "name": row.label,
+                    "loss": row.mean,
+                    "accuracy": row.accuracy,
+                    "dollars_per_1000": row.dollars_per_1000,
+                    "seconds": row.latency,
+                }
+            )
         others = [row for row in self.baselines if row["key"] != "router"]
         mix = f"the mix of {self.row(self.chosen).label} at random"
         return methods + named_baselines(others, mix)
@@ -587,67 +673,83 @@ class Comparison:
 
     def to_frame(self) -> Any:
         """One row per method."""
-        library = None if self.table is None else self.table.library
+        library = None
+        if self.table is not None:
+            library = self.table.library
         return as_frame(self.methods, library or default_library())
 
     def __repr__(self) -> str:
         return f"Comparison({counted(len(self.rows), 'method')})\n{self.verdict.sentence}"
 
     def _repr_html_(self) -> str:
-        shown = ("label", "mean_cost", "accuracy", "price", "verdict", "headroom_captured")
-        named = {"accuracy": self.quality_name}
-        lines = [{named.get(name, name): one[name] for name in shown} for one in self.methods]
+        lines = []
+        for method in self.methods:
+            lines.append(
+                {
+                    "label": method["label"],
+                    "mean_cost": method["mean_cost"],
+                    self.quality_name: method["accuracy"],
+                    "price": method["price"],
+                    "verdict": method["verdict"],
+                    "headroom_captured": method["headroom_captured"],
+                }
+            )
         title = f"{self.n_rows:,} rows, {counted(self.n_splits, 'split')}"
         return html_table(title, lines, [self.verdict.sentence])
 
     def document(self, title: str = "Comparison of routers") -> Document:
         """The content of a report on the comparison, JSON-ready."""
-        names, content = list(self.expert_names), self.as_dict()
         cost = self.settings.get("cost") or {}
-        row, constant = self.row(self.chosen), self.row("constant")
-        chosen = next(one for one in content["methods"] if one["method"] == self.chosen)
-        splits = counted(self.n_splits, "split")
-        settings = {"text features": self.settings.get("text") or "none"}
-        settings |= {name: self.settings.get(name) or "none" for name in ("group", "time")}
-        return document_header("comparison", title, names, cost) | {
+        return {
+            **document_header("comparison", title, self.expert_names, cost),
             "rows": self.n_rows,
             "quality_name": self.quality_name,
             "left_out": self.not_compared,
             "verdict": self.verdict.as_dict(),
-            "figures": {
-                "loss": row.mean,
-                "constant_loss": constant.mean,
-                "constant_expert": self.verdict.constant_expert,
-                "oracle_loss": self.oracle,
-                "headroom": self.headroom,
-                "headroom_captured": self.captured(row),
-                "shuffled_control": row.control,
-                "shares": chosen["shares"],
-                "oracle_shares": content["oracle_shares"],
-                "recall": chosen["recall"],
-                "baselines": self.baselines,
-                "means": {
-                    name: {
-                        "dollars": None if one.price is None else 1000 * one.price,
-                        "quality": one.accuracy,
-                    }
-                    for name, one in (("router", row), ("constant", constant))
-                },
-            },
-            "comparison": content,
-            "data": data_entries(
-                names,
-                self.table,
-                self.n_rows,
-                "not taken" if self.table is None else self.table.fingerprint(),
-                cost.get("words"),
-                f"{splits}, {self.n_train:,.0f} rows to train on and {self.n_test:,.0f} to test on",
-            ),
+            "figures": self._document_figures(),
+            "comparison": self.as_dict(),
+            "data": self._data_entries(cost.get("words")),
             "settings": [
                 ["confidence", f"{self.confidence * 100:g} %"],
-                *([key, str(value)] for key, value in settings.items()),
+                ["text features", str(self.settings.get("text") or "none")],
+                ["group", str(self.settings.get("group") or "none")],
+                ["time", str(self.settings.get("time") or "none")],
             ],
         }
+
+    def _document_figures(self) -> dict[str, Any]:
+        """Figures of the chosen method beside the best constant and perfect choice."""
+        row = self.row(self.chosen)
+        constant = self.row("constant")
+        return {
+            "loss": row.mean,
+            "constant_loss": constant.mean,
+            "constant_expert": self.verdict.constant_expert,
+            "oracle_loss": self.oracle,
+            "headroom": self.headroom,
+            "headroom_captured": self.captured(row),
+            "shuffled_control": row.control,
+            "shares": row.shares.tolist(),
+            "oracle_shares": self.oracle_shares.tolist(),
+            "recall": as_python(row.recall, finite=True),
+            "baselines": self.baselines,
+            "means": {
+                "router": {"dollars": row.dollars_per_1000, "quality": row.accuracy},
+                "constant": {"dollars": constant.dollars_per_1000, "quality": constant.accuracy},
+            },
+        }
+
+    def _data_entries(self, words: str | None) -> list[list[str]]:
+        """What the rows are, for the report; ``words`` is the cost as a formula."""
+        fingerprint = "not taken"
+        if self.table is not None:
+            fingerprint = self.table.fingerprint()
+        split = (
+            f"{counted(self.n_splits, 'split')}, {self.n_train:,.0f} rows to train on and "
+            f"{self.n_test:,.0f} to test on"
+        )
+        names = self.expert_names
+        return data_entries(names, self.table, self.n_rows, fingerprint, words, split)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the document to a .json file, for ``mild report``."""
@@ -725,29 +827,35 @@ def compare(
     search = unfitted_search(search)
     check_integer("random_state", random_state, 0)
     check_jobs(n_jobs)
-    chosen, left_out = chosen_methods(methods)
-    table = data if isinstance(data, OutcomeTable) else read_outcomes(data, part="train")
+    available_methods, left_out = chosen_methods(methods)
+    if isinstance(data, OutcomeTable):
+        table = data
+    else:
+        table = read_outcomes(data, part="train")
     task = make_task(table, CostTerms(beta, price_weight, latency_weight), groups)
-    table = task.table
     splits = task_splits(task, n_splits, test_size, time, random_state)
     n_folds = possible_folds(task, search.cv, splits=splits)
-    rows, kind = task_rows(task, text)
-    if methods and any(method.reads for method in chosen):
-        require_scores(table, "methods")
-        checked_answers(table)
-    notes = tuple(filter(None, [task.left_out, fewer_folds(search.cv, n_folds, task)]))
-    search.set_params(cv=n_folds)
-    settings = {"cost": task.cost, "text": kind, "group": groups, "time": time}
-    found = compare_methods(
+    rows, text_kind = task_rows(task, text)
+    if methods and any(method.reads for method in available_methods):
+        require_scores(task.table, "methods")
+        checked_answers(task.table)
+    notes = filter(None, [task.left_out, fewer_folds(search.cv, n_folds, task)])
+    comparison = compare_methods(
         rows,
         splits,
-        chosen,
-        search=search,
+        available_methods,
+        search=search.set_params(cv=n_folds),
         seed=random_state,
-        jobs=parallel_jobs(n_jobs, table.rows),
+        jobs=parallel_jobs(n_jobs, task.table.rows),
         progress=progress,
     )
-    return replace(found, left_out=tuple(left_out), settings=settings, table=table, notes=notes)
+    return replace(
+        comparison,
+        left_out=tuple(left_out),
+        settings={"cost": task.cost, "text": text_kind, "group": groups, "time": time},
+        table=task.table,
+        notes=tuple(notes),
+    )
 
 
 def compare_methods(
@@ -764,177 +872,67 @@ def compare_methods(
 
     Rows are compared in which every expert was asked, if there are enough of them (``common_rows``).
     """
-    inputs = rows.inputs
     if search is None:
         search = unfitted_search(None)
-    confidence = search.confidence
-    array = check_costs(rows.outcomes.costs)
-    if len(inputs) != len(array):
-        rule = f"must have as many rows as costs; got {len(inputs)} and {len(array)}."
-        raise invalid("data", rule)
+    costs = check_costs(rows.outcomes.costs)
+    _check_compared(rows, splits, methods)
+    # Of whole splits: a row that can be compared is tested as often as one that cannot.
+    test_over_train = float(np.mean([len(split.test) / len(split.train) for split in splits]))
+    splits, not_compared = _comparable_splits(costs, splits)
+    reads_answers = rows.readable(splits)
+    if not reads_answers:
+        methods = [method for method in methods if not method.reads]
+    steps = ProgressSteps(progress or _no_progress, len(methods), len(splits))
+    steps.begin()
+    runs = []
+    for split in splits:
+        context = _split_context(rows, split, search, seed, jobs, reads_answers)
+        runs.append(SplitRun(rows.inputs, costs, split, context))
+    finished = _finish_splits(rows, runs, methods, steps)
+    differences = _differences(finished, methods, test_over_train, search.confidence, seed)
+    lines = [_row(method, finished, rows, differences) for method in methods]
+    return _comparison(rows, lines, finished, not_compared, search.confidence)
+
+
+def _comparison(
+    rows: ComparedRows,
+    lines: Sequence[Row],
+    finished: FinishedSplits,
+    not_compared: str | None,
+    confidence: float,
+) -> Comparison:
+    """The lines of all methods with the verdict, and what they are compared with."""
+    verdict_row = _row_of_verdict(lines)
+    return Comparison(
+        rows=tuple(lines),
+        chosen=verdict_row.key,
+        verdict=_verdict(lines, verdict_row, rows, len(finished), confidence),
+        expert_names=tuple(rows.expert_names),
+        best_first=tuple(rows.expert_names[expert] for expert in rows.outcomes.best_first()),
+        oracle=float(finished.mean(lambda split: split.oracle_loss)),
+        oracle_shares=finished.mean(lambda split: split.oracle_shares),
+        baselines=_mean_baselines(finished, verdict_row.key, rows.expert_names),
+        n_rows=len(rows.outcomes.costs),
+        n_train=float(finished.mean(lambda split: len(split.train))),
+        n_test=float(finished.mean(lambda split: len(split.test))),
+        n_splits=len(finished),
+        confidence=confidence,
+        dropped=sum(split.dropped for split in finished),
+        not_compared=not_compared,
+        interrupted=finished.interrupted,
+    )
+
+
+def _check_compared(rows: ComparedRows, splits: Sequence[Split], methods: Sequence[Method]) -> None:
+    """Refuse rows, splits and methods that cannot be compared."""
+    n_inputs = len(rows.inputs)
+    n_costs = len(rows.outcomes.costs)
+    if n_inputs != n_costs:
+        raise invalid("data", f"must have as many rows as costs; got {n_inputs} and {n_costs}.")
     if not splits:
         raise invalid("splits", "must hold at least one split; got none.")
     if not methods or methods[0].key != "constant":
         raise invalid("methods", "must begin with the best constant.")
-    groups = np.arange(len(array)) if rows.groups is None else np.asarray(rows.groups)
-    # Of whole splits: a row that can be compared is tested as often as one that cannot.
-    ratio = float(np.mean([len(split.test) / len(split.train) for split in splits]))
-    splits, not_compared = _comparable_splits(array, splits)
-    reads = rows.readable(splits)
-    methods = [method for method in methods if reads or not method.reads]
-    report = progress or (lambda done, of, text: None)
-    report(0, len(splits) * len(methods), "features")
-    contexts = []
-    for split in splits:
-        inner = folds(groups[split.train], search.cv, seed)
-        if min(len(fitted) for fitted, _ in inner) < 2:
-            raise InvalidInputError(
-                "every fold of the cross-validation must leave at least two rows to fit on; with "
-                f"{len(array)} rows, one leaves fewer. Collect more rows.",
-                parameter="table",
-            )
-        drawn = groups[split.train]
-        answered = (rows.task, split) if reads and rows.task is not None else None
-        about = (drawn, answered, search, rows.ranks(split))
-        contexts.append(Context(inner, rows.largest, seed, jobs, *about))
-    results: list[SplitResult] = []
-    tested: list[Outcomes] = []
-    interrupted = False
-    try:
-        for choices in _run_splits(inputs, array, splits, methods, contexts, report):
-            split = splits[len(results)]
-            known = rows.tested(split, choices)
-            results.append(SplitResult(known.costs, groups[split.test], choices))
-            tested.append(known)
-    except KeyboardInterrupt:
-        if not results:
-            raise
-        interrupted = True
-    splits = splits[: len(results)]
-    perfect = [one.oracle() for one in tested]
-    others = [method.key for method in methods[1:]]
-    intervals = _intervals(results, others, ratio, confidence, seed) if others else {}
-    lines = [
-        _row(method, results, splits, groups, tested, perfect, intervals.get(method.key))
-        for method in methods
-    ]
-    chosen = "tune"
-    if "tune" not in others:
-        learned = lines[1:] or lines
-        chosen = learned[first_least([row.mean for row in learned])].key
-    return Comparison(
-        rows=tuple(lines),
-        chosen=chosen,
-        verdict=_verdict(lines, chosen, rows, len(splits), confidence),
-        expert_names=tuple(rows.expert_names),
-        best_first=tuple(rows.expert_names[k] for k in rows.outcomes.best_first()),
-        oracle=float(np.mean([metrics.oracle_loss(one.experts.costs) for one in tested])),
-        oracle_shares=np.mean(
-            [metrics.expert_shares(best, array.shape[1]) for best in perfect],
-            axis=0,
-        ),
-        baselines=_mean_baselines(
-            tested, [one.choices[chosen].chosen for one in results], rows.expert_names
-        ),
-        n_rows=len(array),
-        n_train=float(np.mean([len(split.train) for split in splits])),
-        n_test=float(np.mean([len(split.test) for split in splits])),
-        n_splits=len(splits),
-        confidence=confidence,
-        dropped=sum(split.dropped for split in splits),
-        not_compared=not_compared,
-        interrupted=interrupted,
-    )
-
-
-def _run_splits(
-    inputs: SplitInputs,
-    costs: FloatArray,
-    splits: Sequence[Split],
-    methods: Sequence[Method],
-    contexts: Sequence[Context],
-    report: Progress,
-) -> Iterator[dict[str, Choices]]:
-    """What every method chooses in one split after the other.
-
-    With several workers and splits, workers take whole splits: one search keeps two of them busy for
-    four fifths of the time. Methods that need another package share no candidates with the others and are
-    taken by themselves.
-    """
-    total = len(splits) * len(methods)
-    if len(splits) == 1 or effective_n_jobs(contexts[0].jobs) == 1:
-        for number, (split, context) in enumerate(zip(splits, contexts, strict=True)):
-
-            def done(count: int, method: Method, before: int = number) -> None:
-                text = f"split {before + 1}, {method.label}"
-                report(before * len(methods) + count, total, text)
-
-            yield _run_split(inputs, costs, split, methods, context, done)
-        return
-    parts = [
-        [method for method in methods if method.needs == needs]
-        for needs in dict.fromkeys(method.needs for method in methods)
-    ]
-    stream = Parallel(n_jobs=contexts[0].jobs, return_as="generator")(
-        delayed(_in_worker)(inputs, costs, split, part, replace(context, jobs=None))
-        for split, context in zip(splits, contexts, strict=True)
-        for part in parts
-    )
-    try:
-        for number in range(len(splits)):
-            choices: dict[str, Choices] = {}
-            for part, (chosen, warned) in zip(parts, stream, strict=False):
-                choices |= chosen
-                for warning in warned:
-                    warnings.warn(warning, stacklevel=4)
-                text = f"split {number + 1}, {part[-1].label}"
-                report(number * len(methods) + len(choices), total, text)
-            yield choices
-    finally:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of tasks that are given up
-            stream.close()
-
-
-def _in_worker(*arguments: Any) -> tuple[dict[str, Choices], list[Warning | str]]:
-    """``_run_split`` and its warnings, which the console of another process knows nothing of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        choices = _run_split(*arguments)
-    return choices, [warning.message for warning in caught]
-
-
-def _run_split(
-    inputs: SplitInputs,
-    costs: FloatArray,
-    split: Split,
-    methods: Sequence[Method],
-    context: Context,
-    done: Callable[[int, Method], None] = lambda count, method: None,
-) -> dict[str, Choices]:
-    X_train, X_test = inputs.features(split.train, split.test)
-    choices: dict[str, Choices] = {}
-    for method in methods:
-        train_costs = costs[split.train]
-        choices[method.key] = run_method(method, context, X_train, train_costs, X_test)
-        done(len(choices), method)
-    return choices
-
-
-def _mean_baselines(
-    tested: Sequence[Outcomes], chosen: Sequence[IntArray], expert_names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Means over splits of ``baselines``; the expert is named where it is the same in all."""
-    parts = [baselines(*pair, expert_names) for pair in zip(tested, chosen, strict=True)]
-    found = []
-    for rows in zip(*parts, strict=True):
-        experts = {row["expert"] for row in rows}
-        line = {"key": rows[0]["key"], "expert": experts.pop() if len(experts) == 1 else None}
-        for name in ("loss", "accuracy", "dollars_per_1000", "seconds"):
-            values = [row[name] for row in rows]
-            line[name] = None if None in values else float(np.mean(values))
-        found.append(line)
-    return found
 
 
 def _comparable_splits(
@@ -943,119 +941,428 @@ def _comparable_splits(
     """Splits that test on the rows that can be compared, and a sentence about the others."""
     tested = np.unique(np.concatenate([split.test for split in splits]))
     common = metrics.common_rows(costs[tested])
-    rows = np.zeros(len(costs), dtype=bool)
-    rows[tested] = common.rows
-    kept = [replace(split, test=split.test[rows[split.test]]) for split in splits]
-    if common.complete and not all(len(split.test) for split in kept):
+    comparable = np.zeros(len(costs), dtype=bool)
+    comparable[tested] = common.rows
+    comparable_splits = []
+    for split in splits:
+        comparable_splits.append(replace(split, test=split.test[comparable[split.test]]))
+    if common.complete and not all(len(split.test) for split in comparable_splits):
         return splits, replace(common, complete=False).sentence
-    return kept, common.sentence
+    return comparable_splits, common.sentence
 
 
-def _intervals(
-    results: Sequence[SplitResult],
-    keys: Sequence[str],
+def _split_context(
+    rows: ComparedRows,
+    split: Split,
+    search: Any,
+    seed: int,
+    jobs: int | None,
+    reads_answers: bool,
+) -> Context:
+    """What the methods know about the training rows of a split."""
+    train_groups = rows.group_of_row[split.train]
+    train_folds = folds(train_groups, search.cv, seed)
+    if min(len(fitted) for fitted, _ in train_folds) < 2:
+        raise InvalidInputError(
+            "every fold of the cross-validation must leave at least two rows to fit on; with "
+            f"{len(rows.inputs)} rows, one leaves fewer. Collect more rows.",
+            parameter="table",
+        )
+    answered = None
+    if reads_answers and rows.task is not None:
+        answered = AnsweredSplit(rows.task, split)
+    return Context(
+        train_folds,
+        rows.largest,
+        seed,
+        jobs,
+        groups=train_groups,
+        answered=answered,
+        search=search,
+        ranks=rows.ranks(split),
+    )
+
+
+def _no_progress(done: int, total: int, message: str) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True)
+class ProgressSteps:
+    """Reports each method of each split as one step."""
+
+    report: Progress
+    n_methods: int
+    n_splits: int
+
+    def begin(self) -> None:
+        """Report that features are being made."""
+        self.report(0, self.n_splits * self.n_methods, "features")
+
+    def finished(self, split_number: int, n_finished: int, method: Method) -> None:
+        """Report that a method is the ``n_finished``-th that has finished in a split."""
+        n_done = split_number * self.n_methods + n_finished
+        message = f"split {split_number + 1}, {method.label}"
+        self.report(n_done, self.n_splits * self.n_methods, message)
+
+
+@dataclass(frozen=True, eq=False)
+class SplitRun:
+    """One split of the rows, on which methods are run."""
+
+    inputs: SplitInputs
+    costs: FloatArray  # (n_rows, n_experts) of all rows
+    split: Split
+    context: Context
+
+    def choices(
+        self,
+        methods: Sequence[Method],
+        finished: Callable[[int, Method], None] | None = None,
+    ) -> dict[str, Choices]:
+        """What each method chooses; ``finished`` is told how many are done, and the last one."""
+        X_train, X_test = self.inputs.features(self.split.train, self.split.test)
+        choices: dict[str, Choices] = {}
+        for method in methods:
+            train_costs = self.costs[self.split.train]
+            choices[method.key] = run_method(method, self.context, X_train, train_costs, X_test)
+            if finished is not None:
+                finished(len(choices), method)
+        return choices
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedSplit:
+    """A split on which every method has been run, and the known outcomes of its test rows."""
+
+    train: IntArray
+    test: IntArray
+    dropped: int  # rows that are in neither, because their text is in the training rows
+    outcomes: Outcomes  # of the test rows; with a column for a cascade, if there is one
+    result: SplitResult
+
+    @cached_property
+    def oracle(self) -> IntArray:
+        """Perfect choice (n_test,)."""
+        return self.outcomes.oracle()
+
+    @property
+    def oracle_loss(self) -> float:
+        """Mean cost of perfect choice."""
+        return metrics.oracle_loss(self.outcomes.experts.costs)
+
+    @property
+    def oracle_shares(self) -> FloatArray:
+        """How often (n_experts,) each expert is the perfect choice."""
+        return metrics.expert_shares(self.oracle, self.outcomes.experts.costs.shape[1])
+
+    def chosen(self, key: str) -> IntArray:
+        """Choices (n_test,) of a method."""
+        return self.result.choices[key].chosen
+
+    def answering(self, key: str) -> IntArray:
+        """Expert (n_test,) whose answer a method gives."""
+        return self.outcomes.answering(self.chosen(key))
+
+    def means(self, key: str) -> dict[str, float | None]:
+        """Mean loss, accuracy, dollars and seconds of a method."""
+        return self.outcomes.means(self.chosen(key))
+
+    def shares(self, key: str) -> FloatArray:
+        """How often (n_experts,) a method gives the answer of each expert."""
+        return metrics.expert_shares(self.answering(key), self.outcomes.experts.costs.shape[1])
+
+    def recall(self, key: str) -> FloatArray:
+        """Recall (n_experts,) of each expert where it is the perfect choice; NaN if it never is."""
+        costs = self.outcomes.experts.costs
+        return metrics.expert_recall(costs, self.answering(key), best=self.oracle)
+
+    def shuffled_control(self, key: str) -> float:
+        """Mean cost of a method's shares assigned at random."""
+        return metrics.shuffled_control(self.outcomes.experts.costs, self.answering(key))
+
+    def minus_constant(self, key: str) -> FloatArray:
+        """Rows (n_test,) whose mean is the method's mean cost minus that of the best constant."""
+        return self.result.level(key) - self.result.level("constant")
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedSplits:
+    """The splits that have finished, one or more."""
+
+    splits: list[FinishedSplit]
+    interrupted: bool  # whether Ctrl-C ended the comparison before the last split
+
+    def __len__(self) -> int:
+        return len(self.splits)
+
+    def __iter__(self) -> Iterator[FinishedSplit]:
+        return iter(self.splits)
+
+    def stacked(self, figure: Callable[[FinishedSplit], Any]) -> FloatArray:
+        """A figure of each split, (n_splits, ...)."""
+        return np.array([figure(split) for split in self.splits])
+
+    def mean(self, figure: Callable[[FinishedSplit], Any]) -> Any:
+        """Mean over splits of a figure, which is a number or an array."""
+        return self.stacked(figure).mean(axis=0)
+
+    def joined(self, values: Callable[[FinishedSplit], FloatArray | IntArray]) -> Any:
+        """Values of the test rows of all splits."""
+        return np.concatenate([values(split) for split in self.splits])
+
+
+def _finish_splits(
+    rows: ComparedRows,
+    runs: Sequence[SplitRun],
+    methods: Sequence[Method],
+    steps: ProgressSteps,
+) -> FinishedSplits:
+    """Run every method on every split; Ctrl-C ends it with the splits that have finished.
+
+    With several workers and splits, workers take whole splits: one search keeps two of them busy for
+    four fifths of the time.
+    """
+    if len(runs) == 1 or effective_n_jobs(runs[0].context.jobs) == 1:
+        stream = _choices_one_by_one(runs, methods, steps)
+    else:
+        stream = _choices_of_workers(runs, methods, steps)
+    finished: list[FinishedSplit] = []
+    try:
+        for choices in stream:
+            split = runs[len(finished)].split
+            outcomes = rows.tested(split, choices)
+            result = SplitResult(outcomes.costs, rows.group_of_row[split.test], choices)
+            finished.append(FinishedSplit(split.train, split.test, split.dropped, outcomes, result))
+    except KeyboardInterrupt:
+        if not finished:
+            raise
+        return FinishedSplits(finished, interrupted=True)
+    return FinishedSplits(finished, interrupted=False)
+
+
+def _choices_one_by_one(
+    runs: Sequence[SplitRun], methods: Sequence[Method], steps: ProgressSteps
+) -> Iterator[dict[str, Choices]]:
+    """What every method chooses in one split after the other."""
+    for number, run in enumerate(runs):
+        yield run.choices(methods, partial(steps.finished, number))
+
+
+def _choices_of_workers(
+    runs: Sequence[SplitRun], methods: Sequence[Method], steps: ProgressSteps
+) -> Iterator[dict[str, Choices]]:
+    """The same from parallel workers, each of which takes a whole split.
+
+    Methods that need another package share no candidates with the others and are taken by themselves.
+    """
+    batches = _methods_by_package(methods)
+    jobs = []
+    for run in runs:
+        worker_run = replace(run, context=replace(run.context, jobs=None))
+        for batch in batches:
+            jobs.append(delayed(_choices_in_worker)(worker_run, batch))
+    stream = Parallel(n_jobs=runs[0].context.jobs, return_as="generator")(jobs)
+    try:
+        for number in range(len(runs)):
+            choices: dict[str, Choices] = {}
+            for batch in batches:
+                batch_choices, caught = next(stream)
+                choices |= batch_choices
+                for warning in caught:
+                    warnings.warn(warning, stacklevel=5)
+                steps.finished(number, len(choices), batch[-1])
+            yield choices
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of tasks that are given up
+            stream.close()
+
+
+def _methods_by_package(methods: Sequence[Method]) -> list[list[Method]]:
+    """Methods in batches that need the same package, or none."""
+    batches: dict[str | None, list[Method]] = {}
+    for method in methods:
+        batches.setdefault(method.needs, []).append(method)
+    return list(batches.values())
+
+
+def _choices_in_worker(
+    run: SplitRun, methods: Sequence[Method]
+) -> tuple[dict[str, Choices], list[Warning | str]]:
+    """Choices and warnings, which the console of another process knows nothing of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choices = run.choices(methods)
+    return choices, [warning.message for warning in caught]
+
+
+def _differences(
+    finished: FinishedSplits,
+    methods: Sequence[Method],
     test_over_train: float,
     confidence: float,
     seed: int,
-) -> dict[str, tuple[float, float, float]]:
-    """Estimate, low and high of each method's mean cost minus the best constant's."""
-    rows = [
-        np.column_stack([one.level(key) - one.level("constant") for key in keys]) for one in results
-    ]
-    groups = [one.groups for one in results]
-    found = metrics.difference_intervals(rows, groups, confidence, seed, test_over_train)
-    return {key: found.row(j) for j, key in enumerate(keys)}
+) -> dict[str, Difference]:
+    """Each method's mean cost minus the best constant's, by key; intervals hold for all at once."""
+    keys = [method.key for method in methods[1:]]
+    if not keys:
+        return {}
+    differences = []
+    groups = []
+    for split in finished:
+        differences.append(np.column_stack([split.minus_constant(key) for key in keys]))
+        groups.append(split.result.groups)
+    intervals = metrics.difference_intervals(differences, groups, confidence, seed, test_over_train)
+    difference_of = {}
+    for number, key in enumerate(keys):
+        difference_of[key] = Difference(*intervals.row(number))
+    return difference_of
 
 
 def _row(
     method: Method,
-    results: Sequence[SplitResult],
-    splits: Sequence[Split],
-    groups: IntArray,
-    outcomes: Sequence[Outcomes],
-    perfect: Sequence[IntArray],
-    difference: tuple[float, float, float] | None,
+    finished: FinishedSplits,
+    rows: ComparedRows,
+    differences: Mapping[str, Difference],
 ) -> Row:
+    """Figures of a method over all splits."""
     key = method.key
-    own = [one.choices[key] for one in results]
-    judged = [(known, one.chosen) for known, one in zip(outcomes, own, strict=True)]
-    # The experts, and whose answers are given.
-    pairs = [(known.experts.costs, known.answering(chosen)) for known, chosen in judged]
-    recall = np.array(
-        [metrics.expert_recall(*pair, best=best) for pair, best in zip(pairs, perfect, strict=True)]
-    )
-    figures = [known.means(chosen) for known, chosen in judged]
-    asked = [one.run.asked.mean(axis=0) for one in own if one.run is not None]
-
-    def mean(name: str) -> float | None:
-        values = [figure[name] for figure in figures]
-        return None if None in values else float(np.mean(values))  # type: ignore[arg-type]
-
-    known = (~np.isnan(recall)).sum(axis=0)
-    tested = np.concatenate([one.costs for one in results])
-    chosen = np.concatenate([one.chosen for one in own])
-    # Distinct rows and groups, over all splits, behind the difference to the constant.
-    paid = np.zeros((len(groups), 2), dtype=bool)
-    for split, result in zip(splits, results, strict=True):
-        for column, name in enumerate((key, "constant")):
-            paid[split.test, column] |= ~np.isnan(result.paid(name))
-    n_rows, n_groups = metrics.count_judged(paid, groups)
-    dollars = mean("dollars_per_1000")
+    choices = [split.result.choices[key] for split in finished]
+    means = [split.means(key) for split in finished]
+    price = _mean_if_known(means, "dollars_per_1000")
+    if price is not None:
+        price /= 1000
+    n_rows, n_groups = _count_compared(finished, key, rows)
     return Row(
         key=key,
         label=method.label,
         what=method.what,
-        costs=np.array([one.level(key).mean() for one in results]),
-        shares=np.mean(
-            [metrics.expert_shares(given, costs.shape[1]) for costs, given in pairs],
-            axis=0,
-        ),
-        recall=np.where(known > 0, np.nansum(recall, axis=0) / np.maximum(known, 1), np.nan),
-        balanced=metrics.balanced_deferral_loss(tested, chosen, best=np.concatenate(perfect)),
-        control=float(np.mean([metrics.shuffled_control(*pair) for pair in pairs])),
-        price=None if dollars is None else dollars / 1000,
-        accuracy=mean("accuracy"),
-        latency=mean("seconds"),
-        difference=difference,
-        seconds=float(np.mean([one.seconds for one in own])),
-        found=[one.found for one in own],
+        costs=finished.stacked(lambda split: split.result.level(key).mean()),
+        shares=finished.mean(lambda split: split.shares(key)),
+        recall=_mean_known_recall(finished.stacked(lambda split: split.recall(key))),
+        balanced=_balanced_loss(finished, key),
+        control=float(finished.mean(lambda split: split.shuffled_control(key))),
+        price=price,
+        accuracy=_mean_if_known(means, "accuracy"),
+        latency=_mean_if_known(means, "seconds"),
+        difference=differences.get(key),
+        seconds=float(finished.mean(lambda split: split.result.choices[key].seconds)),
+        found=[choice.found for choice in choices],
         rows=n_rows,
         n_groups=n_groups,
-        identical=all(one.same(key, "constant") for one in results),
-        asked=np.mean(asked, axis=0) if asked else None,
+        identical=all(split.result.same(key, "constant") for split in finished),
+        asked=_mean_asked(choices),
     )
 
 
+def _mean_if_known(figures: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """Mean of one of the figures over splits; None if it is unknown in one of them."""
+    values = [figure[name] for figure in figures]
+    if None in values:
+        return None
+    return float(np.mean(values))
+
+
+def _mean_known_recall(recall: FloatArray) -> FloatArray:
+    """Mean (n_experts,) of recalls (n_splits, n_experts) over the splits in which they are known."""
+    n_known = (~np.isnan(recall)).sum(axis=0)
+    means: FloatArray = np.nansum(recall, axis=0) / np.maximum(n_known, 1)
+    return np.where(n_known > 0, means, np.nan)
+
+
+def _balanced_loss(finished: FinishedSplits, key: str) -> float:
+    """Balanced deferral loss of a method on the test rows of all splits."""
+    costs = finished.joined(lambda split: split.result.costs)
+    chosen = finished.joined(lambda split: split.chosen(key))
+    perfect = finished.joined(lambda split: split.oracle)
+    return metrics.balanced_deferral_loss(costs, chosen, best=perfect)
+
+
+def _count_compared(finished: FinishedSplits, key: str, rows: ComparedRows) -> tuple[int, int]:
+    """Distinct rows and groups, over all splits, behind a method's difference to the constant."""
+    groups = rows.group_of_row
+    is_known = np.zeros((len(groups), 2), dtype=bool)
+    for split in finished:
+        is_known[split.test, 0] |= ~np.isnan(split.result.paid(key))
+        is_known[split.test, 1] |= ~np.isnan(split.result.paid("constant"))
+    return metrics.count_judged(is_known, groups)
+
+
+def _mean_asked(choices: Sequence[Choices]) -> FloatArray | None:
+    """Share (n_experts,) of the rows in which a cascade asks each expert; None for other methods."""
+    shares = [choice.run.asked.mean(axis=0) for choice in choices if choice.run is not None]
+    if not shares:
+        return None
+    return np.mean(shares, axis=0)
+
+
+def _row_of_verdict(rows: Sequence[Row]) -> Row:
+    """The method that the verdict is about: "tune" if it was run, or the one of least mean cost."""
+    for row in rows[1:]:
+        if row.key == "tune":
+            return row
+    learned = rows[1:] or rows
+    return learned[first_least([row.mean for row in learned])]
+
+
+def _mean_baselines(
+    finished: FinishedSplits, key: str, expert_names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Means over splits of ``baselines``; the expert is named where it is the same in all."""
+    baselines_of_splits = []
+    for split in finished:
+        baselines_of_splits.append(baselines(split.outcomes, split.chosen(key), expert_names))
+    lines = []
+    for baseline in zip(*baselines_of_splits, strict=True):
+        experts = {line["expert"] for line in baseline}
+        expert = None
+        if len(experts) == 1:
+            expert = experts.pop()
+        lines.append(
+            {
+                "key": baseline[0]["key"],
+                "expert": expert,
+                "loss": _mean_if_known(baseline, "loss"),
+                "accuracy": _mean_if_known(baseline, "accuracy"),
+                "dollars_per_1000": _mean_if_known(baseline, "dollars_per_1000"),
+                "seconds": _mean_if_known(baseline, "seconds"),
+            }
+        )
+    return lines
+
+
 def _verdict(
-    rows: Sequence[Row], chosen: str, compared: ComparedRows, n_splits: int, confidence: float
+    rows: Sequence[Row], chosen: Row, compared: ComparedRows, n_splits: int, confidence: float
 ) -> metrics.Verdict:
-    constant, n_methods = rows[0], len(rows) - 1
-    row = next(row for row in rows if row.key == chosen)
-    dollars = None
-    if row.price is not None and constant.price is not None:
-        dollars = row.price - constant.price
-    estimate, low, high = row.difference or (0.0, 0.0, 0.0)
+    """Whether the chosen method has a lower loss than the best constant, the first of the rows."""
+    constant = rows[0]
+    n_methods = len(rows) - 1
+    splits = "one split"
+    if n_splits > 1:
+        splits = f"{n_splits} splits"
+    dollars_per_1000 = None
+    if chosen.price is not None and constant.price is not None:
+        dollars_per_1000 = 1000 * (chosen.price - constant.price)
+    difference = chosen.difference or Difference(0.0, 0.0, 0.0)
     # Of several that are the best constant equally often, the first one.
     expert = int(cheapest_of(-constant.shares[None])[0])
     return metrics.Verdict(
-        estimate=estimate,
-        low=low,
-        high=high,
+        estimate=difference.estimate,
+        low=difference.low,
+        high=difference.high,
         confidence=confidence,
-        router=row.label,
+        router=chosen.label,
         constant=compared.expert_names[expert],
         constant_expert=expert,
-        router_cost=row.mean,
+        router_cost=chosen.mean,
         constant_cost=constant.mean,
         n_candidates=n_methods,
-        n_rows=row.rows,
-        n_groups=row.n_groups,
+        n_rows=chosen.rows,
+        n_groups=chosen.n_groups,
         counted=compared.counted,
         n_splits=n_splits,
-        identical=row.identical,
-        dollars_per_1000=None if dollars is None else 1000 * dollars,
-        notes=(
-            "one split" if n_splits == 1 else f"{n_splits} splits",
-            f"{counted(n_methods, 'method')} compared",
-        ),
+        identical=chosen.identical,
+        dollars_per_1000=dollars_per_1000,
+        notes=(splits, f"{counted(n_methods, 'method')} compared"),
     )

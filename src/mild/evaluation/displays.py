@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from mild.core.arrays import invalid
 from mild.errors import MissingExtraError, install_hint
+
+#: A point of the frontier in the content of a report: kind, name, quality and prices.
+Point: TypeAlias = Mapping[str, Any]
 
 
 class Display:
@@ -29,7 +32,9 @@ class Display:
             ) from error
         if ax is not None and not isinstance(ax, Axes):
             raise invalid("ax", f"must be axes of matplotlib, or None for new ones; got {ax!r}.")
-        self.ax_ = plt.subplots()[1] if ax is None else ax
+        if ax is None:
+            _, ax = plt.subplots()
+        self.ax_ = ax
         self.figure_ = self.ax_.figure
         self._draw(self.ax_)
         return self
@@ -46,27 +51,18 @@ class FrontierDisplay(Display):
         self.cascade = cascade  # whether the router reads answers, and its trade-offs do not
 
     def _draw(self, ax: Any) -> None:
-        axis = self.frontier["axis"]
         points = [point for point in self.frontier["points"] if point["quality"] is not None]
         if not points:
             raise invalid("data", "must have scores for a frontier; features and costs have none.")
-        if axis is None:
+        if self.frontier["axis"] is None:
             ax.set_xticks([])
-        at = {kind: [p for p in points if p["kind"] == kind] for kind in KINDS}
-        own = [] if self.cascade else at["router"]
-        sweep = sorted(at["operating"] + own, key=lambda p: p[axis] if axis else 0)
-        ax.plot(*_places(sweep, axis), color="C0", linewidth=1, alpha=0.5)
-        for kind, (label, marker, color) in KINDS.items():
-            if at[kind]:
-                if self.cascade:
-                    label = CASCADE_LABELS.get(kind, label)
-                ax.scatter(
-                    *_places(at[kind], axis), label=label, marker=marker, color=color, zorder=3
-                )
-        for point in at["constant"]:
-            x, y = _places([point], axis)
+        self._draw_sweep(ax, points)
+        for kind in KINDS:
+            self._draw_kind(ax, kind, _of_kind(points, kind))
+        for point in _of_kind(points, "constant"):
+            position = (self._x(point), point["quality"])
             ax.annotate(
-                point["name"], (x[0], y[0]), xytext=(5, -10), textcoords="offset points", fontsize=8
+                point["name"], position, xytext=(5, -10), textcoords="offset points", fontsize=8
             )
         target = self.frontier.get("target")
         if target is not None and target["quality"] is not None:
@@ -75,6 +71,44 @@ class FrontierDisplay(Display):
         ax.set_ylabel("quality (mean score)")
         ax.margins(x=0.18)  # leaves room for the names
         _add_legend_below(ax)
+
+    def _draw_sweep(self, ax: Any, points: Sequence[Point]) -> None:
+        """A line through the trade-offs of one router; a cascade is not one of those without answers."""
+        sweep = _of_kind(points, "operating")
+        if not self.cascade:
+            sweep += _of_kind(points, "router")
+        sweep.sort(key=self._x)
+        ax.plot(*self._coordinates(sweep), color="C0", linewidth=1, alpha=0.5)
+
+    def _draw_kind(self, ax: Any, kind: str, points: Sequence[Point]) -> None:
+        if not points:
+            return
+        style = KINDS[kind]
+        label = style.label
+        if self.cascade:
+            label = CASCADE_LABELS.get(kind, label)
+        x, y = self._coordinates(points)
+        ax.scatter(x, y, label=label, marker=style.marker, color=style.color, zorder=3)
+
+    def _coordinates(self, points: Sequence[Point]) -> tuple[list[float], list[float]]:
+        x = []
+        y = []
+        for point in points:
+            x.append(self._x(point))
+            y.append(point["quality"])
+        return x, y
+
+    def _x(self, point: Point) -> float:
+        """Where a point is on the horizontal axis; 0 if there is none."""
+        axis = self.frontier["axis"]
+        if axis is None:
+            return 0
+        return point[axis]
+
+
+# Room for the name of an expert below its point, in points of type; most room, as a share of the axes.
+NAME_POINTS = 18
+MOST_ROOM = 0.6
 
 
 def _add_legend_below(ax: Any) -> None:
@@ -91,21 +125,25 @@ def _add_legend_below(ax: Any) -> None:
     ax.set_yticks([tick for tick in ticks if low <= tick <= high])
 
 
-# Room for the name of an expert below its point, in points of type; most room, as a share of the axes.
-NAME_POINTS = 18
-MOST_ROOM = 0.6
-# Kind of a point -> label, marker and colour.
+class PointStyle(NamedTuple):
+    """How points of one kind are drawn."""
+
+    label: str
+    marker: str
+    color: str
+
+
 KINDS = {
-    "constant": ("single experts", "s", "C1"),
-    "operating": ("other trade-offs", ".", "C0"),
-    "router": ("router", "o", "C0"),
-    "oracle": ("perfect choice", "*", "C2"),
+    "constant": PointStyle("single experts", "s", "C1"),
+    "operating": PointStyle("other trade-offs", ".", "C0"),
+    "router": PointStyle("router", "o", "C0"),
+    "oracle": PointStyle("perfect choice", "*", "C2"),
 }
 CASCADE_LABELS = {"operating": "router without answers", "router": "cascade"}
 
 
-def _places(points: Sequence[Mapping[str, Any]], axis: str | None) -> tuple[list[Any], list[Any]]:
-    return [0 if axis is None else point[axis] for point in points], [p["quality"] for p in points]
+def _of_kind(points: Sequence[Point], kind: str) -> list[Point]:
+    return [point for point in points if point["kind"] == kind]
 
 
 class CalibrationDisplay(Display):
@@ -118,8 +156,11 @@ class CalibrationDisplay(Display):
     def _draw(self, ax: Any) -> None:
         ax.plot([0, 1], [0, 1], color="grey", linestyle=":", label="perfectly calibrated")
         for name, curve in zip(self.expert_names, self.calibration["experts"], strict=True):
-            predicted = [place["predicted"] for place in curve["bins"]]
-            observed = [place["realised"] for place in curve["bins"]]
+            predicted = []
+            observed = []
+            for content in curve["bins"]:
+                predicted.append(content["predicted"])
+                observed.append(content["realised"])
             ax.plot(predicted, observed, marker="o", label=name)
         ax.set_xlabel("predicted share of the reward")
         ax.set_ylabel("observed share of the reward")
@@ -133,13 +174,14 @@ class SharesDisplay(Display):
         self, expert_names: Sequence[str], shares: Sequence[float], oracle_shares: Sequence[float]
     ) -> None:
         self.expert_names = expert_names
-        self.shares, self.oracle_shares = shares, oracle_shares
+        self.shares = shares
+        self.oracle_shares = oracle_shares
 
     def _draw(self, ax: Any) -> None:
-        places = np.arange(len(self.expert_names))
-        ax.barh(places - 0.2, self.shares, 0.4, label="router")
-        ax.barh(places + 0.2, self.oracle_shares, 0.4, label="perfect choice")
-        ax.set_yticks(places, self.expert_names)
+        positions = np.arange(len(self.expert_names))
+        ax.barh(positions - 0.2, self.shares, 0.4, label="router")
+        ax.barh(positions + 0.2, self.oracle_shares, 0.4, label="perfect choice")
+        ax.set_yticks(positions, self.expert_names)
         ax.invert_yaxis()
         ax.set_xlabel("share of queries")
         ax.legend()

@@ -14,7 +14,7 @@ from mild._version import __version__
 from mild.artifact import Router
 from mild.core.arrays import FloatArray, IntArray, first_columns
 from mild.data import OutcomeTable
-from mild.evaluation.cascades import cascade_figures, cascade_outcomes
+from mild.evaluation.cascades import CascadeComparison, cascade_outcomes
 from mild.evaluation.figures import RoutingFigures, routing_figures
 from mild.metrics.outcomes import Outcomes
 from mild.policies.cascade import CascadeRun
@@ -44,7 +44,9 @@ class JudgedRows:
     @property
     def table(self) -> OutcomeTable:
         """The table that was given."""
-        return self.task.table if self.given is None else self.given
+        if self.given is None:
+            return self.task.table
+        return self.given
 
     @property
     def outcomes(self) -> Outcomes:
@@ -56,22 +58,38 @@ class JudgedRows:
 
     def figures(self, confidence: float, seed: int) -> RoutingFigures:
         """The figures of the router's choices."""
-        names, fitted = self.router.expert_names, constant_at_fit(self.router)
+        outcomes = self.outcomes
         target = self.router.info.target
-        if target is not None and target.best_expert in names:
-            fitted = names.index(target.best_expert)
-        task, known = self.task, self.outcomes
-        about = (task.groups, task.counted, confidence, seed, fitted, target)
-        found = routing_figures(known, self.chosen, names, *about)
+        figures = routing_figures(
+            outcomes,
+            self.chosen,
+            self.router.expert_names,
+            self.task.groups,
+            self.task.counted,
+            confidence,
+            seed,
+            self._best_at_fit(),
+            target,
+        )
         if self.run is None:
-            return found
+            return figures
         direct_router = self.router.direct
         direct = direct_router.predict(direct_router.own_columns(self.X))
-        judged = (known, found.rows, direct, confidence, seed)
-        own, means = cascade_figures(self.run, task, *judged, target is not None)
-        line = {"key": "direct", "expert": None, **means}
-        lines = [found.baselines[0], line, *found.baselines[1:]]
-        return replace(found, baselines=lines, cascade=own)
+        comparison = CascadeComparison.of(self.run, figures.rows, outcomes, direct, self.task)
+        direct_line = {"key": "direct", "expert": None, **comparison.direct_means}
+        return replace(
+            figures,
+            baselines=[figures.baselines[0], direct_line, *figures.baselines[1:]],
+            cascade=comparison.figures(confidence, seed, has_target=target is not None),
+        )
+
+    def _best_at_fit(self) -> int | None:
+        """The single expert that was best when the router was fitted, or when its target was solved."""
+        names = self.router.expert_names
+        target = self.router.info.target
+        if target is not None and target.best_expert in names:
+            return names.index(target.best_expert)
+        return constant_at_fit(self.router)
 
     @property
     def overlap(self) -> dict[str, Any]:
@@ -108,13 +126,16 @@ def data_entries(
     split: str | None,
 ) -> list[list[str]]:
     """The table, the rows that were used, the cost, the fingerprint."""
-    entries: dict[str, Any] = {
-        "rows evaluated": f"{rows:,}",
-        "split": split,
-        "experts": ", ".join(experts),
-        "table": None if table is None else table.explanation or None,
-        "cost": words,
-        "fingerprint": fingerprint,
-    }
-    found = [] if table is None else [[f.kind, f.sentence] for f in table.findings]
-    return [[key, str(value)] for key, value in entries.items() if value is not None] + found
+    entries = [["rows evaluated", f"{rows:,}"]]
+    if split is not None:
+        entries.append(["split", split])
+    entries.append(["experts", ", ".join(experts)])
+    if table is not None and table.explanation:
+        entries.append(["table", table.explanation])
+    if words is not None:
+        entries.append(["cost", words])
+    entries.append(["fingerprint", fingerprint])
+    if table is not None:
+        for finding in table.findings:
+            entries.append([finding.kind, finding.sentence])
+    return entries

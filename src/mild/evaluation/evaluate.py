@@ -16,7 +16,7 @@ from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.router import in_order_of
 from mild.artifact.sources import source_of
 from mild.artifact.versions import find_version
-from mild.core.arrays import as_python, check_integer, invalid
+from mild.core.arrays import BoolArray, IntArray, as_python, check_integer, invalid
 from mild.data import OutcomeTable, read_outcomes
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError, check_arguments, listed
@@ -26,6 +26,7 @@ from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, Shares
 from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, document_header
 from mild.evaluation.figures import RoutingFigures, named_baselines
 from mild.metrics import Verdict
+from mild.policies import CascadePolicy
 from mild.report import (
     EVALUATION_FILE,
     check_report,
@@ -36,8 +37,28 @@ from mild.report import (
 )
 from mild.tuning.fit import FittedData
 from mild.tuning.fitting import router_features
-from mild.tuning.tasks import make_task
+from mild.tuning.tasks import Task, make_task
 from mild.tuning.training_rows import terms_of, with_router_experts, without_seen
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedRows:
+    """The rows that a report is about: those in which the experts can be compared."""
+
+    routed: sections.RoutedRows
+    X: Any  # (n_rows, n_features) features of the inputs
+    groups: IntArray  # (n_rows,) rows of one group count once
+    column: str | None  # by which the report shows where routing helps
+    labels: list[Any] | None  # (n_rows,) the values of this column; None if there is none
+
+    def take(self, rows: BoolArray) -> ReportedRows:
+        """The rows of a mask."""
+        labels = None
+        if self.labels is not None:
+            labels = [self.labels[number] for number in np.flatnonzero(rows)]
+        return ReportedRows(
+            self.routed.take(rows), self.X[rows], self.groups[rows], self.column, labels
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,11 +97,10 @@ class Evaluation:
     @property
     def sentences(self) -> list[str]:
         """The verdict in words; of a cascade also that against the router without answers."""
-        cascade = self.figures.cascade
-        return [
-            self.verdict.sentence,
-            *([] if cascade is None else [cascade["direct"]["sentence"]]),
-        ]
+        sentences = [self.verdict.sentence]
+        if self.figures.cascade is not None:
+            sentences.append(self.figures.cascade["direct"]["sentence"])
+        return sentences
 
     @cached_property
     def overlap(self) -> dict[str, Any]:
@@ -164,79 +184,150 @@ class Evaluation:
         >>> judged.document(title="Week 1")["title"]
         'Week 1'
         """
-        judged, found = self.judged, self.figures
-        router, task, X = judged.router, judged.task, judged.X
-        names, table = list(router.expert_names), task.table
-        cost = task.cost
-        # A cascade decides by answers; it estimates no shares.
-        shares = None if judged.run else router.predict_proba(X).astype(np.float64)
-        texts = table.queries if table.has_queries else None
-        routed = sections.RoutedRows(
-            names, judged.outcomes, judged.chosen, shares, texts, table.row_numbers
-        )
-        groups = task.groups
-        column = group or task.group_column or sections.find_group_column(table.columns)
-        labels = None if column is None else table.column(column)
-        if not found.rows.all():
-            routed, X = routed.take(found.rows), X[found.rows]
-            groups = groups[found.rows]
-            if labels is not None:
-                labels = [labels[i] for i in np.flatnonzero(found.rows)]
-        confidence = found.verdict.confidence
-        constant = found.summary["constant_expert"]
-        n = len(routed.costs)
-        name = "router" if judged.run is None else "router without answers"
-        direct = router.direct
-        sweep = [] if judged.run is None else [(name, direct.predict(direct.own_columns(X)))]
-        frontier = sections.frontier(
-            routed,
-            [*sweep, *sections.operating_points(direct, X, routed, cost, name)],
-            sections.method_points(comparison, names),
-            sections.target_limits(router.info.target, found.verdict.target),
-        )
-        unused = router.info.target is None
-        mark = judged.table.fingerprint()
-        form, scale, strength = sections.reward_form(router.info.estimator)
-        return document_header("evaluation", title, names, cost) | {
-            "rows": n,
-            "quality_name": found.quality_name,
-            "left_out": found.left_out,
+        router = self.judged.router
+        task = self.judged.task
+        names = list(router.expert_names)
+        reported = self._reported_rows(group)
+        n_rows = len(reported.routed.costs)
+        frontier = self._frontier(reported, comparison)
+        fingerprint = self.judged.table.fingerprint()
+        cost_words = task.cost.get("words")
+        return {
+            **document_header("evaluation", title, names, task.cost),
+            "rows": n_rows,
+            "quality_name": self.figures.quality_name,
+            "left_out": self.figures.left_out,
             "notes": list(self.notes),
-            "verdict": found.verdict.as_dict(),
-            "figures": found.summary
-            | {
-                "constant_losses": [
-                    None if np.isnan(loss) else float(loss) for loss in found.constant_losses
-                ],
-                "means": {
-                    "router": routed.means(routed.chosen),
-                    "constant": routed.means(np.full(n, constant)),
-                    "reference": None
-                    if found.verdict.target is None
-                    else routed.means(np.full(n, names.index(found.verdict.target.reference))),
-                    "oracle": routed.means(routed.outcomes.oracle()),
-                },
-                "baselines": found.baselines,
-            },
-            "cascade": found.cascade,
+            "verdict": self.verdict.as_dict(),
+            "figures": self._document_figures(reported.routed),
+            "cascade": self.figures.cascade,
             "frontier": frontier,
-            "prices_unused": sections.unused_prices(frontier, cost) if unused else None,
-            "calibration": sections.calibration(routed, form, scale, confidence, groups, strength),
-            "groups": None
-            if column is None or labels is None
-            else sections.groups(routed, column, labels, constant, confidence),
-            "regrets": sections.regrets(routed, queries, labels),
+            "prices_unused": self._prices_unused(frontier),
+            "calibration": self._calibration(reported),
+            "groups": self._groups(reported),
+            "regrets": sections.regrets(reported.routed, queries, reported.labels),
             "comparison": comparison,
-            **judged.overlap,
-            "router": [
-                [name, fact] for name, fact in router.facts.items() if name not in ELSEWHERE
-            ],
-            "data": data_entries(names, table, n, mark, cost.get("words"), split),
+            **self.judged.overlap,
+            "router": self._router_facts(),
+            "data": data_entries(names, task.table, n_rows, fingerprint, cost_words, split),
             "settings": [
-                ["confidence", f"{confidence * 100:g} %"],
+                ["confidence", f"{self.verdict.confidence * 100:g} %"],
                 ["seed", str(self.random_state)],
             ],
         }
+
+    def _router_facts(self) -> list[list[Any]]:
+        """Facts about the router that have no other place in a report."""
+        facts = []
+        for name, fact in self.judged.router.facts.items():
+            if name not in ELSEWHERE:
+                facts.append([name, fact])
+        return facts
+
+    def _reported_rows(self, group: str | None) -> ReportedRows:
+        """The rows that are compared, with the values of the column ``group`` or a usual one."""
+        task = self.judged.task
+        table = task.table
+        column = group or task.group_column or sections.find_group_column(table.columns)
+        labels = None
+        if column is not None:
+            labels = table.column(column)
+        routed = self._routed_rows()
+        reported = ReportedRows(routed, self.judged.X, task.groups, column, labels)
+        if self.figures.rows.all():
+            return reported
+        return reported.take(self.figures.rows)
+
+    def _routed_rows(self) -> sections.RoutedRows:
+        """All rows, with what the router chose and what it estimated."""
+        table = self.judged.task.table
+        probabilities = None
+        # A cascade decides by answers; it estimates no shares.
+        if self.judged.run is None:
+            probabilities = self.judged.router.predict_proba(self.judged.X).astype(np.float64)
+        queries = None
+        if table.has_queries:
+            queries = table.queries
+        return sections.RoutedRows(
+            list(self.judged.router.expert_names),
+            self.judged.outcomes,
+            self.judged.chosen,
+            probabilities,
+            queries,
+            table.row_numbers,
+        )
+
+    def _document_figures(self, routed: sections.RoutedRows) -> dict[str, Any]:
+        """The figures behind the verdict, and the means of what is compared."""
+        n_rows = len(routed.costs)
+        constant = self.figures.summary["constant_expert"]
+        target = self.verdict.target
+        reference_means = None
+        if target is not None:
+            reference = routed.expert_names.index(target.reference)
+            reference_means = routed.means(np.full(n_rows, reference))
+        return {
+            **self.figures.summary,
+            "constant_losses": as_python(self.figures.constant_losses, finite=True),
+            "means": {
+                "router": routed.means(routed.chosen),
+                "constant": routed.means(np.full(n_rows, constant)),
+                "reference": reference_means,
+                "oracle": routed.means(routed.outcomes.oracle()),
+            },
+            "baselines": self.figures.baselines,
+        }
+
+    def _frontier(
+        self, reported: ReportedRows, comparison: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        """Price against quality: the experts, the router and its other trade-offs."""
+        router = self.judged.router
+        direct = router.direct
+        cost = self.judged.task.cost
+        name = "router"
+        sweep = []
+        if self.judged.run is not None:
+            name = "router without answers"
+            choices = direct.predict(direct.own_columns(reported.X))
+            sweep.append(sections.SweepPoint(name, choices))
+        sweep += sections.operating_points(direct, reported.X, reported.routed, cost, name)
+        return sections.frontier(
+            reported.routed,
+            sweep,
+            sections.method_points(comparison, router.expert_names),
+            sections.target_limits(router.info.target, self.verdict.target),
+        )
+
+    def _prices_unused(self, frontier: Mapping[str, Any]) -> str | None:
+        """What the frontier saves at the router's quality; None for a router with a target."""
+        if self.judged.router.info.target is not None:
+            return None
+        return sections.unused_prices(frontier, self.judged.task.cost)
+
+    def _calibration(self, reported: ReportedRows) -> dict[str, Any] | None:
+        """Reliability of the router's probabilities; None if it has none."""
+        reward = sections.reward_form(self.judged.router.info.estimator)
+        return sections.calibration(
+            reported.routed,
+            reward.form,
+            reward.scale,
+            self.verdict.confidence,
+            reported.groups,
+            reward.strength,
+        )
+
+    def _groups(self, reported: ReportedRows) -> dict[str, Any] | None:
+        """Where routing helps; None without a column to divide the rows by."""
+        if reported.column is None or reported.labels is None:
+            return None
+        return sections.groups(
+            reported.routed,
+            reported.column,
+            reported.labels,
+            self.figures.summary["constant_expert"],
+            self.verdict.confidence,
+        )
 
     def write_report(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any
@@ -356,6 +447,12 @@ class Evaluation:
         return self.document(queries=0)
 
     @property
+    def _warnings(self) -> list[str]:
+        if self.warning is None:
+            return []
+        return [f"Warning: {self.warning}"]
+
+    @property
     def _loss_sentence(self) -> list[str]:
         """The loss that the verdict is about; nothing where it is about a target."""
         if self.verdict.target is not None:
@@ -363,15 +460,13 @@ class Evaluation:
         return [f"The loss is {self.formula}."]
 
     def __repr__(self) -> str:
-        lines = [] if self.warning is None else [f"Warning: {self.warning}"]
-        lines += [*self.sentences, *self._loss_sentence]
-        return "\n".join([*lines, *(f"Note: {one}" for one in self.notes)])
+        notes = [f"Note: {note}" for note in self.notes]
+        return "\n".join([*self._warnings, *self.sentences, *self._loss_sentence, *notes])
 
     def _repr_html_(self) -> str:
-        warning = [] if self.warning is None else [f"Warning: {self.warning}"]
         rows = f"{self.figures.summary['n_known']:,} rows"
         table = named_baselines(self.figures.baselines)
-        sentences = [*warning, *self.sentences, *self._loss_sentence, *self.notes]
+        sentences = [*self._warnings, *self.sentences, *self._loss_sentence, *self.notes]
         return html_table(rows, table, sentences)
 
 
@@ -427,20 +522,22 @@ def evaluate(
     ['router', 'best_single', 'fit_constant', 'same_mix', 'perfect']
     """
     check_integer("random_state", random_state, 0)
-    asked = CostTerms(beta, price_weight, latency_weight)
     if isinstance(router, (str, os.PathLike)):
         router = load(router)
     elif not isinstance(router, Router):
         router = source_of(router)
-    judged, notes = _known_rows(router, data, asked, groups, keep_seen)
-    return Evaluation(judged.figures(confidence, random_state), judged, random_state, notes)
+    stated_terms = CostTerms(beta, price_weight, latency_weight)
+    judged_rows, notes = _judged_rows(router, data, stated_terms, groups, keep_seen)
+    figures = judged_rows.figures(confidence, random_state)
+    return Evaluation(figures, judged_rows, random_state, notes)
 
 
 def evaluate_fit(fitted: FittedData, random_state: int = 0) -> Evaluation:
     """Judge a router by the rows that it was fitted on, whose features are known: optimistic figures."""
-    router, X, task = fitted.router, fitted.features, fitted.task
-    judged = JudgedRows(router, task.costs, X, router.predict(X), task)
-    return Evaluation(judged.figures(0.95, random_state), judged, random_state)
+    router = fitted.router
+    X = fitted.features
+    judged_rows = JudgedRows(router, fitted.task.costs, X, router.predict(X), fitted.task)
+    return Evaluation(judged_rows.figures(0.95, random_state), judged_rows, random_state)
 
 
 def _is_nameless(router: Router) -> bool:
@@ -448,15 +545,8 @@ def _is_nameless(router: Router) -> bool:
     return router.expert_names == [f"expert_{k}" for k in range(router.n_experts)]
 
 
-def _known_rows(
-    router: Router,
-    data: Any,
-    asked: CostTerms,
-    groups: str | None,
-    keep_seen: bool,
-) -> tuple[JudgedRows, tuple[str, ...]]:
-    table = _readable_table(router, data)
-    notes = []
+def _check_expert_names(router: Router, table: OutcomeTable) -> None:
+    """Refuse a router whose experts cannot be found in the table because they have no names."""
     if _is_nameless(router) and not set(router.expert_names) & set(table.expert_names):
         raise InvalidInputError(
             "the router's experts must have the names of the table's experts "
@@ -464,40 +554,79 @@ def _known_rows(
             "Fit it on a frame with a column per expert, or on the table with mild.fit.",
             parameter="router",
         )
-    others = [name for name in table.expert_names if name not in router.expert_names]
-    table = with_router_experts(router, table)
-    router = in_order_of(router, table.expert_names)
-    if others:
-        notes.append(f"left out because the router does not know them: {', '.join(others)}.")
-    whole, sentence = table, None
+
+
+def _judged_rows(
+    router: Router,
+    data: Any,
+    stated_terms: CostTerms,
+    groups: str | None,
+    keep_seen: bool,
+) -> tuple[JudgedRows, tuple[str, ...]]:
+    """The rows that a router is judged by and its choices, and what to know about them."""
+    table = _readable_table(router, data)
+    _check_expert_names(router, table)
+    notes = [_unknown_experts_note(router, table)]
+    given_table = with_router_experts(router, table)
+    router = in_order_of(router, given_table.expert_names)
+    table = given_table
     if not keep_seen:
-        table, sentence = without_seen(router, table)
-    notes += [] if sentence is None else [sentence]
-    fitted = terms_of(router)
-    terms = asked
-    if fitted is not None and not asked.stated and table.given_costs is None:
-        terms = fitted
+        table, seen_note = without_seen(router, given_table)
+        notes.append(seen_note)
+    terms = _terms(router, table, stated_terms)
     task = replace(make_task(table, terms, groups), training_ranks=router.policy.ranks)
-    notes += [] if task.left_out is None else [task.left_out]
-    if asked.stated and router.has_prices:
-        priced = router.with_prices(task.terms.beta, asked.price_weight, in_dollars=True)
-        if router.mix is not None and priced.mix is None:
-            notes.append(f"other prices drop the mix of the router: {priced.info.dropped_mix}.")
-        router = priced
-    elif asked.stated and router.info.cost is not None and task.terms != fitted:
-        notes.append(f"the router was fitted with another cost: {router.info.cost.formula}.")
+    notes.append(task.left_out)
+    if stated_terms.stated:
+        if router.has_prices:
+            beta = task.terms.beta
+            repriced = router.with_prices(beta, stated_terms.price_weight, in_dollars=True)
+            if router.mix is not None and repriced.mix is None:
+                dropped = repriced.info.dropped_mix
+                notes.append(f"other prices drop the mix of the router: {dropped}.")
+            router = repriced
+        else:
+            notes.append(_other_cost_note(router, task))
     X = router_features(task.table, router)
-    seen, policy = whole.rows - table.rows, router.cascade
-    if policy is None:
-        return JudgedRows(router, task.costs, X, router.predict(X), task, whole, seen), tuple(notes)
-    if not table.kind_detected and table.answer_kind != policy.answer_kind:
-        notes.append(
-            f"answers are compared as the cascade does ({policy.answer_kind}); the kind given for the "
-            f"table ({table.answer_kind}) is not used."
-        )
-    run = policy.run(X, known_answers(task.table, policy))
-    chosen = np.full(len(run.expert), len(router.expert_names))
-    return JudgedRows(router, task.costs, X, chosen, task, whole, seen, run), tuple(notes)
+    run = None
+    if router.cascade is None:
+        chosen = router.predict(X)
+    else:
+        notes.append(_answer_kind_note(table, router.cascade))
+        run = router.cascade.run(X, known_answers(task.table, router.cascade))
+        chosen = np.full(len(run.expert), len(router.expert_names))
+    n_seen = given_table.rows - table.rows
+    judged_rows = JudgedRows(router, task.costs, X, chosen, task, given_table, n_seen, run)
+    return judged_rows, tuple(filter(None, notes))
+
+
+def _terms(router: Router, table: OutcomeTable, stated_terms: CostTerms) -> CostTerms:
+    """The terms of the cost: as stated, or those of the fit where none are stated."""
+    fitted_terms = terms_of(router)
+    if fitted_terms is None or stated_terms.stated or table.given_costs is not None:
+        return stated_terms
+    return fitted_terms
+
+
+def _unknown_experts_note(router: Router, table: OutcomeTable) -> str | None:
+    unknown = [name for name in table.expert_names if name not in router.expert_names]
+    if not unknown:
+        return None
+    return f"left out because the router does not know them: {', '.join(unknown)}."
+
+
+def _other_cost_note(router: Router, task: Task) -> str | None:
+    if router.info.cost is None or task.terms == terms_of(router):
+        return None
+    return f"the router was fitted with another cost: {router.info.cost.formula}."
+
+
+def _answer_kind_note(table: OutcomeTable, policy: CascadePolicy) -> str | None:
+    if table.kind_detected or table.answer_kind == policy.answer_kind:
+        return None
+    return (
+        f"answers are compared as the cascade does ({policy.answer_kind}); the kind given for the "
+        f"table ({table.answer_kind}) is not used."
+    )
 
 
 def _readable_table(router: Router, data: Any) -> OutcomeTable:

@@ -12,6 +12,7 @@ import numpy as np
 from mild.artifact.info import TargetInfo
 from mild.core.arrays import BoolArray, FloatArray, IntArray, as_python
 from mild.metrics import (
+    TargetVerdict,
     Verdict,
     common_rows,
     constant_losses,
@@ -30,6 +31,7 @@ from mild.metrics.outcomes import (
     mean_known,
     quality_name,
 )
+from mild.metrics.routing import RoutingSummary
 from mild.metrics.target_verdict import ReferenceComparison
 
 #: What the oracle is, in a sentence.
@@ -45,9 +47,8 @@ class RoutingFigures:
     rows: BoolArray  # (n_samples,) mask of the rows that are compared
     summary: dict[str, Any]  # figures of ``mild.metrics.summary``
     constant_losses: FloatArray  # (n_experts,) mean loss of always choosing the same expert
-    baselines: list[
-        dict[str, Any]
-    ]  # ``mild.metrics.outcomes.baselines``: what the choices are compared with
+    # ``mild.metrics.outcomes.baselines``: what the choices are compared with
+    baselines: list[dict[str, Any]]
     verdict: Verdict  # whether the router does what was asked for
     # recall of the experts that are cheapest in less than 1 / n_experts of the rows
     minority_recall: float
@@ -57,16 +58,18 @@ class RoutingFigures:
     constant_price: float | None
     left_out: str | None = None  # which rows are left out, in a sentence; None if all are compared
     quality_name: str = "accuracy"  # what the mean of the scores is called
-    cascade: dict[str, Any] | None = None  # ``cascade_figures``; None for another router
+    cascade: dict[str, Any] | None = None  # ``CascadeComparison.figures``; None for another router
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready fields; None where a number is not known."""
-        prices = {
-            "experts": self.prices,
-            "router": self.router_price,
-            "constant": self.constant_price,
-        }
-        found: dict[str, Any] = {
+        dollars_per_1000 = None
+        if self.prices is not None:
+            dollars_per_1000 = {
+                "experts": self.prices,
+                "router": self.router_price,
+                "constant": self.constant_price,
+            }
+        fields: dict[str, Any] = {
             "rows": len(self.rows),
             "experts": list(self.expert_names),
             "best_first": self.best_first,
@@ -75,13 +78,52 @@ class RoutingFigures:
             "baselines": self.baselines,
             "quality_name": self.quality_name,
             "minority_recall": self.minority_recall,
-            "dollars_per_1000": None if self.prices is None else prices,
+            "dollars_per_1000": dollars_per_1000,
             "left_out": self.left_out,
             "verdict": self.verdict.as_dict(),
         }
         if self.cascade is not None:
-            found["cascade"] = self.cascade
-        return as_python(found, finite=True)
+            fields["cascade"] = self.cascade
+        return as_python(fields, finite=True)
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedChoices:
+    """Choices on the n rows that are compared."""
+
+    outcomes: Outcomes
+    chosen: IntArray  # (n,) experts; of a cascade, the column behind those of the experts
+    expert_names: Sequence[str]
+    groups: IntArray  # (n,) rows of one group count once in an interval
+    counted: str  # what a group is: "row", "query" or "group"
+    confidence: float  # of the intervals
+    seed: int  # of the intervals
+
+    @property
+    def is_cascade(self) -> bool:
+        """Whether the last column of the outcomes is a cascade."""
+        return self.outcomes.given is not None
+
+    @property
+    def answering(self) -> IntArray:
+        """Expert (n,) whose answer is given."""
+        return self.outcomes.answering(self.chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanPrices:
+    """Dollars per 1,000 queries; None where they are not known."""
+
+    experts: FloatArray | None = None  # (n_experts,) NaN where unknown
+    router: float | None = None  # on the rows in which both prices are known
+    constant: float | None = None
+
+    @property
+    def router_minus_constant(self) -> float | None:
+        """Dollars per query."""
+        if self.router is None or self.constant is None:
+            return None
+        return (self.router - self.constant) / 1000
 
 
 def routing_figures(
@@ -103,85 +145,132 @@ def routing_figures(
     experts tie in loss, the oracle's shares and the recall take the one of ``outcomes.oracle``. Where
     the choices are a cascade's, shares and recall are those of the experts whose answers are given.
     """
-    costs, prices, experts = outcomes.costs, outcomes.prices, outcomes.experts
-    common = common_rows(costs, chosen)
+    if groups is None:
+        groups = np.arange(len(chosen))
+        counted = "row"
+    common = common_rows(outcomes.costs, chosen)
     rows = common.rows
-    known_rows, known_choices = outcomes.take(rows), chosen[rows]
-    figures = summary(experts.costs, outcomes.answering(chosen), missing="skip")
-    perfect, answering = known_rows.oracle(), known_rows.answering(known_choices)
-    recall = expert_recall(known_rows.experts.costs, answering, best=perfect)
-    figures = replace(
+    compared = ComparedChoices(
+        outcomes.take(rows), chosen[rows], expert_names, groups[rows], counted, confidence, seed
+    )
+    figures = summary(outcomes.experts.costs, outcomes.answering(chosen), missing="skip")
+    figures = _with_ties_decided(figures, compared)
+    if compared.is_cascade:
+        figures = _with_cascade_loss(figures, compared)
+    prices = _mean_prices(compared, figures.constant_expert)
+    return RoutingFigures(
+        expert_names=expert_names,
+        best_first=[expert_names[expert] for expert in compared.outcomes.best_first()],
+        rows=rows,
+        summary=figures.as_dict(),
+        constant_losses=constant_losses(compared.outcomes.experts.costs),
+        baselines=baselines(compared.outcomes, compared.chosen, expert_names, fitted),
+        verdict=_verdict(compared, figures.constant_expert, prices, target),
+        minority_recall=minority_recall(figures.recall, figures.oracle_shares),
+        prices=prices.experts,
+        router_price=prices.router,
+        constant_price=prices.constant,
+        left_out=common.sentence,
+        quality_name=quality_name(is_graded(outcomes.scores)),
+    )
+
+
+def _with_ties_decided(figures: RoutingSummary, compared: ComparedChoices) -> RoutingSummary:
+    """The figures with ties between experts decided as ``Outcomes`` does."""
+    outcomes = compared.outcomes
+    perfect = outcomes.oracle()
+    recall = expert_recall(outcomes.experts.costs, compared.answering, best=perfect)
+    return replace(
         figures,
-        oracle_shares=expert_shares(perfect, len(expert_names)),
+        oracle_shares=expert_shares(perfect, len(compared.expert_names)),
         recall=recall,
         balanced_recall=float(np.nanmean(recall)),
-        constant_expert=known_rows.best_constant(),
+        constant_expert=outcomes.best_constant(),
     )
-    if outcomes.given is not None:
-        loss = deferral_loss(known_rows.costs, known_choices, missing="skip")
-        gain = (figures.constant_loss - loss) / (figures.headroom or math.nan)
-        captured = math.nan if math.isnan(figures.headroom_captured) else gain
-        n_known = int((~np.isnan(known_rows.costs[:, -1])).sum())
-        figures = replace(figures, loss=loss, headroom_captured=captured, n_known=n_known)
-    expert = figures.constant_expert
-    router_price = constant_price = expert_prices = None
-    if prices is not None:
-        prices = prices[rows]
-        means = [mean_known(column) for column in prices.T[: len(expert_names)]]
-        expert_prices = 1000 * np.array(means, dtype=np.float64)
-        paid = np.column_stack([prices[np.arange(len(prices)), chosen[rows]], prices[:, expert]])
-        both = ~np.isnan(paid).any(axis=1)
-        # Rows of which the price is known say nothing of an expert that has no price.
-        if both.any() and all_priced(paid.sum(axis=1), known_choices):
-            both_means = paid[both].mean(axis=0)
-            router_price, constant_price = (1000 * both_means).tolist()
+
+
+def _with_cascade_loss(figures: RoutingSummary, compared: ComparedChoices) -> RoutingSummary:
+    """The figures with the loss of the cascade, which pays for every expert that it asks.
+
+    They have that of the experts whose answers are given.
+    """
+    costs = compared.outcomes.costs
+    loss = deferral_loss(costs, compared.chosen, missing="skip")
+    captured = math.nan
+    if not math.isnan(figures.headroom_captured):
+        captured = (figures.constant_loss - loss) / (figures.headroom or math.nan)
+    n_known = int((~np.isnan(costs[:, -1])).sum())
+    return replace(figures, loss=loss, headroom_captured=captured, n_known=n_known)
+
+
+def _mean_prices(compared: ComparedChoices, constant: int) -> MeanPrices:
+    """Mean prices of the experts, of the choices and of always asking one expert."""
+    prices = compared.outcomes.prices
+    if prices is None:
+        return MeanPrices()
+    n_experts = len(compared.expert_names)
+    expert_prices = 1000 * mean_columns(prices[:, :n_experts])
+    router_prices = prices[np.arange(len(prices)), compared.chosen]
+    paid = np.column_stack([router_prices, prices[:, constant]])
+    both_known = ~np.isnan(paid).any(axis=1)
+    # Rows of which the price is known say nothing of an expert that has no price.
+    if not both_known.any() or not all_priced(paid.sum(axis=1), compared.chosen):
+        return MeanPrices(expert_prices)
+    router, constant_price = (1000 * paid[both_known].mean(axis=0)).tolist()
+    return MeanPrices(expert_prices, router, constant_price)
+
+
+def mean_columns(values: FloatArray) -> FloatArray:
+    """Mean (n_columns,) of the known values of each column; NaN if there are none."""
+    return np.array([mean_known(column) for column in values.T], dtype=np.float64)
+
+
+def _verdict(
+    compared: ComparedChoices, constant: int, prices: MeanPrices, target: TargetInfo | None
+) -> Verdict:
+    """Whether the choices have a lower loss than one expert, and whether they meet the target."""
     verdict = verdict_of_choices(
-        costs[rows],
-        chosen[rows],
-        expert,
-        expert_names,
-        groups=None if groups is None else groups[rows],
-        counted="row" if groups is None else counted,
-        confidence=confidence,
-        random_state=seed,
-        dollars=None if router_price is None else (router_price - constant_price) / 1000,
+        compared.outcomes.costs,
+        compared.chosen,
+        constant,
+        compared.expert_names,
+        groups=compared.groups,
+        counted=compared.counted,
+        confidence=compared.confidence,
+        random_state=compared.seed,
+        dollars=prices.router_minus_constant,
     )
-    if outcomes.given is not None:
+    if compared.is_cascade:
         verdict = replace(verdict, router="the cascade")
-    if target is not None and target.best_expert in expert_names and known_rows.scores is not None:
-        reference = list(expert_names).index(target.best_expert)
-        asks_reference = None
-        if known_rows.asked is not None:
-            reference_asked = known_rows.asked[:, [reference]]
-            asks_reference = np.broadcast_to(reference_asked, known_rows.costs.shape)
-        comparison = ReferenceComparison(
-            scores=known_rows.scores,
-            prices=known_rows.prices,
-            chosen=known_choices,
-            reference=reference,
-            reference_name=target.best_expert,
-            groups=None if groups is None else groups[rows],
-            asks_reference=asks_reference,
-            confidence=confidence,
-            random_state=seed,
-        )
-        judged = comparison.judge(target.target, guarantee=target.guarantee)
-        verdict = replace(verdict, target=judged)
-    return RoutingFigures(
-        expert_names,
-        [expert_names[k] for k in known_rows.best_first()],
-        rows,
-        figures.as_dict(),
-        constant_losses(known_rows.experts.costs),
-        baselines(known_rows, known_choices, expert_names, fitted),
-        verdict,
-        minority_recall(figures.recall, figures.oracle_shares),
-        expert_prices,
-        router_price,
-        constant_price,
-        common.sentence,
-        quality_name(is_graded(outcomes.scores)),
+    if target is not None:
+        verdict = replace(verdict, target=_target_verdict(compared, target))
+    return verdict
+
+
+def _target_verdict(compared: ComparedChoices, target: TargetInfo) -> TargetVerdict | None:
+    """Whether the choices meet a target, against the expert that was best when it was solved.
+
+    None if that expert is not among these, or without scores.
+    """
+    outcomes = compared.outcomes
+    if target.best_expert not in compared.expert_names or outcomes.scores is None:
+        return None
+    reference = list(compared.expert_names).index(target.best_expert)
+    asks_reference = None
+    if outcomes.asked is not None:
+        asks_reference = np.broadcast_to(outcomes.asked[:, [reference]], outcomes.costs.shape)
+    comparison = ReferenceComparison(
+        scores=outcomes.scores,
+        prices=outcomes.prices,
+        chosen=compared.chosen,
+        reference=reference,
+        reference_name=target.best_expert,
+        groups=compared.groups,
+        asks_reference=asks_reference,
+        confidence=compared.confidence,
+        random_state=compared.seed,
     )
+    return comparison.judge(target.target, guarantee=target.guarantee)
 
 
 def named_baselines(
@@ -196,26 +285,34 @@ def named_baselines(
     ['router', 'always large, best here and at fit']
     """
     experts = {row["key"]: row["expert"] for row in baselines}
-    best, at_fit = experts.get("best_single"), experts.get("fit_constant")
-    same = "fit_constant" in experts and best == at_fit
+    best = experts.get("best_single")
+    best_at_fit = experts.get("fit_constant")
+    same_expert = "fit_constant" in experts and best == best_at_fit
+    best_single = "always the best single expert"
+    if best:
+        best_single = f"always {best}, best here"
+        if same_expert:
+            best_single += " and at fit"
     names = {
         "router": "router",
         "direct": "router without answers",
-        "best_single": f"always {best}, best here{' and at fit' if same else ''}"
-        if best
-        else "always the best single expert",
-        "fit_constant": f"always {at_fit}, best at fit",
+        "best_single": best_single,
+        "fit_constant": f"always {best_at_fit}, best at fit",
         "same_mix": mix,
         "perfect": "perfect choice (oracle)",
     }
-    return [
-        {"name": names[row["key"]], **{k: v for k, v in row.items() if k not in ("key", "expert")}}
-        for row in baselines
-        if not (same and row["key"] == "fit_constant")
-    ]
+    lines = []
+    for row in baselines:
+        if same_expert and row["key"] == "fit_constant":
+            continue
+        figures = {name: value for name, value in row.items() if name not in ("key", "expert")}
+        lines.append({"name": names[row["key"]], **figures})
+    return lines
 
 
 def minority_recall(recall: FloatArray, oracle_shares: FloatArray) -> float:
     """Mean recall of the experts that are cheapest in some rows, but in less than 1 / n_experts of them."""
     rare = (oracle_shares < 1 / len(oracle_shares)) & (oracle_shares > 0) & ~np.isnan(recall)
-    return float(recall[rare].mean()) if rare.any() else math.nan
+    if not rare.any():
+        return math.nan
+    return float(recall[rare].mean())

@@ -74,10 +74,9 @@ class OffPolicyEstimate:
     def minus(self, other: OffPolicyEstimate) -> OffPolicyEstimate:
         """The difference of two estimates from the same answers."""
         difference = self.interval.estimate - other.interval.estimate
-        parts = self.parts - other.parts
-        return OffPolicyEstimate(
-            linear_interval(difference, parts, self.interval.confidence), parts
-        )
+        linear_parts = self.parts - other.parts
+        interval = linear_interval(difference, linear_parts, self.interval.confidence)
+        return OffPolicyEstimate(interval, linear_parts)
 
 
 def inverse_propensity(
@@ -162,8 +161,8 @@ def _mean_per_request(
         return OffPolicyEstimate(linear_interval(np.nan, nothing, confidence), nothing)
     mean = float(costs.sum()) / n_requests
     deviations = np.bincount(episode_of_row, costs - mean * requests)
-    parts = deviations * (len(labels) / n_requests)
-    return OffPolicyEstimate(linear_interval(mean, parts, confidence), parts)
+    linear_parts = deviations * (len(labels) / n_requests)
+    return OffPolicyEstimate(linear_interval(mean, linear_parts, confidence), linear_parts)
 
 
 def values_of(values: FloatArray, expert: IntArray) -> FloatArray:
@@ -182,23 +181,52 @@ def measure_overlap(
     that they would get.
     """
     mass = draws.weight
-    weights, n_draws = mass * draws.ratios(target), float(mass.sum())
-    count, total, squares = weights.size, float(weights.sum()), float((weights**2).sum())
-    shares = (mass @ target / n_draws).tolist() if count else []
-    seen = set(draws.expert.tolist())
-    away = weights - mass * total / max(n_draws, 1)
-    spread = float(away.std(ddof=1) * np.sqrt(count) / n_draws) if count > 1 else float("inf")
+    weights = mass * draws.ratios(target)
+    if weights.size == 0:
+        return {
+            "draws": 0,
+            "agreement": 0.0,
+            "effective": 0.0,
+            "largest_share": 0.0,
+            "mean_weight": 0.0,
+            "weight_error": 0.0,
+            "unseen": {},
+        }
+    n_draws = float(mass.sum())
+    total = float(weights.sum())
+    squares = float((weights**2).sum())
+    effective = 0.0
+    if squares:
+        effective = total**2 / squares
+    largest_share = 0.0
+    if total:
+        largest_share = float(weights.max()) / total
+    weight_error = float("inf")
+    if weights.size > 1:
+        deviations = weights - mass * total / max(n_draws, 1)
+        weight_error = float(deviations.std(ddof=1) * np.sqrt(weights.size) / n_draws)
     return {
-        "draws": count,
-        "agreement": float((weights > 0).mean()) if count else 0.0,
-        "effective": total**2 / squares if squares else 0.0,
-        "largest_share": float(weights.max()) / total if total else 0.0,
-        "mean_weight": total / n_draws if count else 0.0,
-        "weight_error": spread if count else 0.0,
-        "unseen": {
-            expert_names[k]: share for k, share in enumerate(shares) if share > 0 and k not in seen
-        },
+        "draws": weights.size,
+        "agreement": float((weights > 0).mean()),
+        "effective": effective,
+        "largest_share": largest_share,
+        "mean_weight": total / n_draws,
+        "weight_error": weight_error,
+        "unseen": _unseen_shares(draws, target, expert_names),
     }
+
+
+def _unseen_shares(
+    draws: LoggedAnswers, target: FloatArray, expert_names: Sequence[str]
+) -> dict[str, float]:
+    """Share of the queries that experts would get which were never drawn, by name."""
+    drawn_experts = set(draws.expert.tolist())
+    shares = (draws.weight @ target / float(draws.weight.sum())).tolist()
+    unseen = {}
+    for expert, share in enumerate(shares):
+        if share > 0 and expert not in drawn_experts:
+            unseen[expert_names[expert]] = share
+    return unseen
 
 
 FOLDS = 5
@@ -223,27 +251,42 @@ def expected_costs(
     cross-validation. An expert with few rows there gets their mean, one with none the mean over all
     experts. Rows of one group, an episode, are never on both sides of a split.
     """
+    columns = _regression_columns(features, costs)
+    fold_of_row = _fold_of_row(groups, seed)
+    result = np.empty((len(costs), n_experts))
+    is_drawn = chosen >= 0
+    for expert in range(n_experts):
+        for fold in range(FOLDS):
+            other_folds = fold_of_row != fold
+            expert_columns = columns[(chosen == expert) & other_folds]
+            coefficients = _ridge(expert_columns.T @ expert_columns)
+            if coefficients is None:
+                coefficients = np.zeros(columns.shape[1] - 1)
+                other_costs = costs[is_drawn & other_folds]
+                if other_costs.size:
+                    coefficients[0] = other_costs.mean()
+            rows = fold_of_row == fold
+            result[rows, expert] = columns[rows, :-1] @ coefficients
+    return result
+
+
+def _regression_columns(features: FloatArray, costs: FloatArray) -> FloatArray:
+    """Columns (1, X, y), X standardised; their products are all that a ridge regression needs."""
     scale = features.std(axis=0, dtype=np.float64)
-    # Products of these columns (1, X, y) are all that a ridge regression needs.
     columns = np.empty((len(costs), len(scale) + 2))
-    columns[:, 0], columns[:, -1] = 1.0, costs
+    columns[:, 0] = 1.0
     columns[:, 1:-1] = features - features.mean(axis=0, dtype=np.float64)
     columns[:, 1:-1] /= np.where(scale > 0, scale, 1.0)
-    _, episode = np.unique(groups, return_inverse=True)
-    count = int(episode.max(initial=-1)) + 1
-    fold = (np.random.default_rng(seed).permutation(count) % FOLDS)[episode]
-    result = np.empty((len(costs), n_experts))
-    drawn = chosen >= 0
-    for expert in range(n_experts):
-        for f in range(FOLDS):
-            own = columns[(chosen == expert) & (fold != f)]
-            model = _ridge(own.T @ own)
-            if model is None:
-                known = costs[drawn & (fold != f)]
-                model = np.append(known.mean() if known.size else 0.0, np.zeros(len(scale)))
-            rows = fold == f
-            result[rows, expert] = columns[rows, :-1] @ model
-    return result
+    columns[:, -1] = costs
+    return columns
+
+
+def _fold_of_row(groups: IntArray, seed: int) -> IntArray:
+    """Fold (n,) of each row, drawn by group."""
+    _, group_of_row = np.unique(groups, return_inverse=True)
+    n_groups = int(group_of_row.max(initial=-1)) + 1
+    fold_of_group = np.random.default_rng(seed).permutation(n_groups) % FOLDS
+    return fold_of_group[group_of_row]
 
 
 def _ridge(products: FloatArray) -> FloatArray | None:
@@ -253,17 +296,21 @@ def _ridge(products: FloatArray) -> FloatArray | None:
         return None
     mean = products[0] / count
     covariance = products / count - np.outer(mean, mean)
-    value, vector = np.linalg.eigh(covariance[1:-1, 1:-1])
-    value = np.clip(value, 0.0, None)
-    along = vector.T @ covariance[1:-1, -1]
-    unit = float(value.mean())
-    best, chosen = np.inf, np.zeros(len(value))
-    for strength in STRENGTHS * unit if count >= MIN_RIDGE_ROWS and unit > 0 else ():
-        slope = along / (value + strength)
-        residual = max(covariance[-1, -1] - 2 * slope @ along + slope**2 @ value, 0.0)
-        # The intercept is a parameter, too.
-        freedom = 1 - (1 + (value / (value + strength)).sum()) / count
-        if freedom > 0 and residual / freedom**2 < best:
-            best, chosen = residual / freedom**2, slope
-    slope = vector @ chosen
-    return np.append(mean[-1] - mean[1:-1] @ slope, slope)
+    eigenvalues, eigenvectors = np.linalg.eigh(covariance[1:-1, 1:-1])
+    eigenvalues = np.clip(eigenvalues, 0.0, None)
+    # The covariance of X and y along the eigenvectors.
+    along = eigenvectors.T @ covariance[1:-1, -1]
+    mean_variance = float(eigenvalues.mean())
+    best_slope = np.zeros(len(eigenvalues))
+    if count >= MIN_RIDGE_ROWS and mean_variance > 0:
+        least_error = np.inf
+        for strength in STRENGTHS * mean_variance:
+            slope = along / (eigenvalues + strength)
+            residual = max(covariance[-1, -1] - 2 * slope @ along + slope**2 @ eigenvalues, 0.0)
+            # The intercept is a parameter, too.
+            freedom = 1 - (1 + (eigenvalues / (eigenvalues + strength)).sum()) / count
+            if freedom > 0 and residual / freedom**2 < least_error:
+                least_error = residual / freedom**2
+                best_slope = slope
+    coefficients = eigenvectors @ best_slope
+    return np.append(mean[-1] - mean[1:-1] @ coefficients, coefficients)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from mild.core.costs import ALL_REWARDS, cheapest_expected, rewards
 from mild.core.rounding import is_less, tie_ranks
 from mild.data import duplicate_groups
 from mild.errors import UnsupportedError, check_option
+from mild.evaluation.figures import mean_columns
 from mild.metrics import TargetVerdict
 from mild.metrics.curves import prices_unused
 from mild.metrics.outcomes import Outcomes, mean_known
@@ -34,15 +34,13 @@ class RoutedRows:
 
     expert_names: list[str]  # names of the experts, in the router's order
     outcomes: Outcomes
-    chosen: (
-        IntArray  # (n_samples,) the router's choices; of a cascade, the column behind the experts'
-    )
+    # (n_samples,) the router's choices; of a cascade, the column behind those of the experts
+    chosen: IntArray
     # (n_samples, n_experts) its estimate of each expert's share of the reward, or None
     probabilities: FloatArray | None = None
     queries: list[str] | None = None  # texts, or None
-    numbers: IntArray | None = (
-        None  # (n_samples,) row numbers in the file, from 0; None for 0 to n - 1
-    )
+    # (n_samples,) row numbers in the file, from 0; None for 0 to n - 1
+    numbers: IntArray | None = None
 
     @property
     def costs(self) -> FloatArray:
@@ -61,18 +59,32 @@ class RoutedRows:
             return None
         # Rounded, or 1.6 - 1 and 0.6 would differ.
         asking: FloatArray = np.round(self.costs - (1 - self.outcomes.scores), 12)
-        return asking if np.nan_to_num(asking).any() else None
+        if not np.nan_to_num(asking).any():
+            return None
+        return asking
+
+    @property
+    def file_rows(self) -> IntArray:
+        """Row numbers (n_samples,) in the file, from 0."""
+        if self.numbers is None:
+            return np.arange(len(self.chosen))
+        return self.numbers
 
     def take(self, rows: BoolArray) -> RoutedRows:
         """The rows of a mask."""
-        shares, texts = self.probabilities, self.queries
+        probabilities = self.probabilities
+        if probabilities is not None:
+            probabilities = probabilities[rows]
+        queries = self.queries
+        if queries is not None:
+            queries = [queries[number] for number in np.flatnonzero(rows)]
         return RoutedRows(
             self.expert_names,
             self.outcomes.take(rows),
             self.chosen[rows],
-            None if shares is None else shares[rows],
-            None if texts is None else [texts[i] for i in np.flatnonzero(rows)],
-            np.flatnonzero(rows) if self.numbers is None else self.numbers[rows],
+            probabilities,
+            queries,
+            self.file_rows[rows],
         )
 
     def least(self, values: FloatArray) -> IntArray:
@@ -81,19 +93,19 @@ class RoutedRows:
 
     def means(self, chosen: IntArray) -> dict[str, Any]:
         """Mean cost, quality, dollars per 1,000 rows, seconds and asking cost of these choices."""
-
-        found, asking = self.outcomes.means(chosen), self.asking
+        means = self.outcomes.means(chosen)
+        asking = self.asking
+        mean_asking = None
+        if asking is not None:
+            mean_asking = mean_known(asking[np.arange(len(chosen)), chosen])
+        shares = metrics.expert_shares(self.outcomes.answering(chosen), len(self.expert_names))
         return {
-            "cost": found["loss"],
-            "quality": found["accuracy"],
-            "dollars": found["dollars_per_1000"],
-            "seconds": found["seconds"],
-            "asking": None
-            if asking is None
-            else mean_known(asking[np.arange(len(chosen)), chosen]),
-            "shares": metrics.expert_shares(
-                self.outcomes.answering(chosen), len(self.expert_names)
-            ).tolist(),
+            "cost": means["loss"],
+            "quality": means["accuracy"],
+            "dollars": means["dollars_per_1000"],
+            "seconds": means["seconds"],
+            "asking": mean_asking,
+            "shares": shares.tolist(),
         }
 
 
@@ -105,42 +117,88 @@ DOLLAR_STEPS = 10.0 ** np.linspace(-2.5, 2.5, 26)
 ASKING_STEPS = 10.0 ** np.linspace(-1.0, 1.0, 21)
 
 
+class SweepPoint(NamedTuple):
+    """What a router chooses at another price weight."""
+
+    name: str
+    chosen: IntArray  # (n_samples,)
+
+
 def frontier(
     rows: RoutedRows,
-    sweep: Sequence[tuple[str, IntArray]] = (),
+    sweep: Sequence[SweepPoint] = (),
     methods: Sequence[Point] = (),
     target: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Points of price and quality, which of them no other point beats in both, and the router's target."""
-    keys = ("cost", "quality", "dollars", "seconds", "asking", "shares")
-    found: list[tuple[str, str, Point]] = [
-        ("constant", name, rows.means(np.full(len(rows.costs), k)))
-        for k, name in enumerate(rows.expert_names)
-    ]
-    found += [("operating", name, rows.means(chosen)) for name, chosen in sweep]
-    found += [("method", str(method["name"]), method) for method in methods]
-    found.append(("router", "router", rows.means(rows.chosen)))
-    found.append(("oracle", "oracle", rows.means(rows.outcomes.oracle())))
-    points: list[dict[str, Any]] = [
-        {"kind": kind, "name": name, **{key: means.get(key) for key in keys}}
-        for kind, name, means in found
-    ]
+    points = _points(rows, sweep, methods)
     axis = _axis(points)
-    best = efficient(points, axis)
+    label = None
+    if axis is not None:
+        label = AXES[axis]
+    efficient_numbers = efficient(points, axis)
+    marked_points = []
     for number, point in enumerate(points):
-        point["efficient"] = number in best
+        marked_points.append({**point, "efficient": number in efficient_numbers})
     return {
         "axis": axis,
-        "label": None if axis is None else AXES[axis],
-        "points": points,
+        "label": label,
+        "points": marked_points,
         "mixtures": mixtures(points, axis),
         "target": target,
     }
 
 
+def _points(
+    rows: RoutedRows, sweep: Sequence[SweepPoint], methods: Sequence[Point]
+) -> list[dict[str, Any]]:
+    """Each expert alone, the router at other price weights, methods, the router and perfect choice."""
+    points = []
+    for expert, name in enumerate(rows.expert_names):
+        points.append(_point("constant", name, rows.means(np.full(len(rows.costs), expert))))
+    for name, chosen in sweep:
+        points.append(_point("operating", name, rows.means(chosen)))
+    for method in methods:
+        points.append(_point("method", str(method["name"]), method))
+    points.append(_point("router", "router", rows.means(rows.chosen)))
+    points.append(_point("oracle", "oracle", rows.means(rows.outcomes.oracle())))
+    return points
+
+
+def _point(kind: str, name: str, means: Point) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "name": name,
+        "cost": means.get("cost"),
+        "quality": means.get("quality"),
+        "dollars": means.get("dollars"),
+        "seconds": means.get("seconds"),
+        "asking": means.get("asking"),
+        "shares": means.get("shares"),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class PriceWeights:
+    """Weights of the experts' prices to try."""
+
+    prices: FloatArray  # (n_experts,) mean price of each expert
+    fitted_weight: float  # how much a price counts in the cost of the fit
+    weights: list[float]
+    words: str  # what a weight means, with a place for it
+
+    def name(self, router_name: str, weight: float) -> str:
+        """The router at a weight, for people."""
+        if weight >= 100:
+            number = f"{weight:,.0f}"
+        else:
+            number = f"{weight:.3g}"
+        return f"{router_name}, {self.words.format(number)}"
+
+
 def operating_points(
     router: Any, X: Any, rows: RoutedRows, cost: Mapping[str, Any], name: str = "router"
-) -> list[tuple[str, IntArray]]:
+) -> list[SweepPoint]:
     """The router's choices at other price weights, each with its name, if it can compute them.
 
     A router with a price head decides again by itself. For one that knows expected costs, the mean
@@ -148,90 +206,146 @@ def operating_points(
     the cost has no other asking term, and asking costs otherwise.
     """
     rows = replace(rows, outcomes=rows.outcomes.experts)
-    mixed = any((cost.get("beta") or {}).values()) or bool(cost.get("latency_weight"))
-    if rows.outcomes.prices is not None and not mixed:
-        values, fitted = rows.outcomes.prices, float(cost.get("price_weight") or 0.0)
-        label = "a dollar counts as {} wrong answers"
-    elif rows.asking is not None:
-        values, fitted, label = rows.asking, 1.0, "asking costs {} times as much"
-    else:
+    price_weights = _price_weights(rows, cost)
+    if price_weights is None:
         return []
-    prices = np.array([mean_known(column) for column in values.T], dtype=np.float64)
-    if np.isnan(prices).any() or not prices.any():
-        return []
-    steps = DOLLAR_STEPS / prices.max() if values is rows.outcomes.prices else ASKING_STEPS
-    weights = [0.0, *steps.tolist()]
-    try:
-        # Of the policy, because these prices may be another unit than dollars.
-        choices = []
-        for weight in weights:
-            priced = replace(router, policy=router.policy.with_prices(price_weight=weight))
-            choices.append(priced.policy.predict(priced.own_columns(X)))
-    except UnsupportedError:
-        try:
-            # As the router decides, without limits.
-            expected = router.policy.expected_costs(router.own_columns(X))
-        except UnsupportedError:
-            return []
-        choices = [rows.least(expected + (weight - fitted) * prices) for weight in weights]
-    points: list[tuple[str, IntArray]] = []
-    known = [rows.chosen]
-    for weight, chosen in zip(weights, choices, strict=True):
-        if not any(np.array_equal(chosen, other) for other in known):
-            number = f"{weight:,.0f}" if weight >= 100 else f"{weight:.3g}"
-            points.append((f"{name}, {label.format(number)}", chosen))
-            known.append(chosen)
+    choices = _choices_at(router, X, rows, price_weights)
+    points: list[SweepPoint] = []
+    different_choices = [rows.chosen]
+    for weight, chosen in zip(price_weights.weights, choices, strict=False):
+        if any(np.array_equal(chosen, other) for other in different_choices):
+            continue
+        points.append(SweepPoint(price_weights.name(name, weight), chosen))
+        different_choices.append(chosen)
     return points
 
 
-def target_limits(solved: TargetInfo | None, judged: TargetVerdict | None) -> dict[str, Any] | None:
+def _price_weights(rows: RoutedRows, cost: Mapping[str, Any]) -> PriceWeights | None:
+    """Weights of dollars, or of asking costs where other terms count; None if there are no prices."""
+    has_other_terms = any((cost.get("beta") or {}).values()) or bool(cost.get("latency_weight"))
+    dollars = rows.outcomes.prices
+    if dollars is not None and not has_other_terms:
+        prices = mean_columns(dollars)
+        steps = DOLLAR_STEPS
+        fitted_weight = float(cost.get("price_weight") or 0.0)
+        words = "a dollar counts as {} wrong answers"
+    elif rows.asking is not None:
+        prices = mean_columns(rows.asking)
+        steps = ASKING_STEPS
+        fitted_weight = 1.0
+        words = "asking costs {} times as much"
+    else:
+        return None
+    if np.isnan(prices).any() or not prices.any():
+        return None
+    if steps is DOLLAR_STEPS:
+        steps = DOLLAR_STEPS / prices.max()
+    return PriceWeights(prices, fitted_weight, [0.0, *steps.tolist()], words)
+
+
+def _choices_at(
+    router: Any, X: Any, rows: RoutedRows, price_weights: PriceWeights
+) -> list[IntArray]:
+    """The router's choices at each of the weights; none if it cannot compute them."""
+    try:
+        return _repriced_choices(router, X, price_weights.weights)
+    except UnsupportedError:
+        pass
+    try:
+        # As the router decides, without limits.
+        expected = router.policy.expected_costs(router.own_columns(X))
+    except UnsupportedError:
+        return []
+    choices = []
+    for weight in price_weights.weights:
+        added = (weight - price_weights.fitted_weight) * price_weights.prices
+        choices.append(rows.least(expected + added))
+    return choices
+
+
+def _repriced_choices(router: Any, X: Any, weights: Sequence[float]) -> list[IntArray]:
+    """Choices of a router with a price head at each of the weights."""
+    choices = []
+    for weight in weights:
+        # Of the policy, because these prices may be another unit than dollars.
+        repriced = replace(router, policy=router.policy.with_prices(price_weight=weight))
+        choices.append(repriced.policy.predict(repriced.own_columns(X)))
+    return choices
+
+
+def target_limits(
+    solved: TargetInfo | None, verdict: TargetVerdict | None
+) -> dict[str, Any] | None:
     """What the target of a router asks for on these rows; None if the router has no target.
 
     Limits that are relative to the best expert, as it was found when the router was tuned, are those of
-    this expert on these rows. ``kept`` says whether the verdict ``judged`` finds the target met; it is None
-    where the rows do not say.
+    this expert on these rows. ``kept`` says whether the verdict finds the target met; it is None where the
+    rows do not say.
     """
-    if solved is None or judged is None:
+    if solved is None or verdict is None:
         return None
     target = Target(**solved.target)
-    least, most = target.limits(judged.reference_quality)
-    limits = {"quality": least or None, "dollars": most if math.isfinite(most) else None}
+    least_quality, most_dollars = target.limits(verdict.reference_quality)
+    dollars = None
+    if math.isfinite(most_dollars):
+        dollars = most_dollars
     return {
         "words": target.words,
         "sentence": solved.sentence,
         "guarantee": solved.guarantee,
         "certified": solved.certified,
-        **limits,
-        "kept": judged.met,
+        "quality": least_quality or None,
+        "dollars": dollars,
+        "kept": verdict.met,
     }
 
 
-def unused_prices(found: Mapping[str, Any], cost: Mapping[str, Any]) -> str | None:
+def unused_prices(content: Mapping[str, Any], cost: Mapping[str, Any]) -> str | None:
     """What the frontier saves at the router's quality, if the loss leaves dollars out; None otherwise."""
-    points = [p for p in found["points"] if None not in (p["quality"], p["dollars"])]
-    own = next((point for point in points if point["kind"] == "router"), None)
-    if cost.get("price_weight") or own is None or not any(point["dollars"] for point in points):
+    if cost.get("price_weight"):
         return None
-    good = [
-        point
-        for point in points
-        if point["kind"] in ("constant", "operating") and point["quality"] >= own["quality"] - 1e-9
-    ]
-    best = own
-    if good:
-        dollars = tie_ranks([point["dollars"] for point in good])
-        quality = tie_ranks([-point["quality"] for point in good])
-        best = good[int(np.lexsort((quality, dollars))[0])]
-    if not is_less(best["dollars"], own["dollars"]):
+    points = []
+    router = None
+    for point in content["points"]:
+        if point["quality"] is None or point["dollars"] is None:
+            continue
+        points.append(point)
+        if point["kind"] == "router":
+            router = point
+    if router is None or not any(point["dollars"] for point in points):
+        return None
+    best = _cheapest_as_good(points, router)
+    if not is_less(best["dollars"], router["dollars"]):
         return prices_unused(
             "No other point of the frontier has the router's quality for fewer dollars."
         )
-    name = f"always {best['name']}" if best["kind"] == "constant" else best["name"]
-    saved = 1 - best["dollars"] / own["dollars"]
+    name = best["name"]
+    if best["kind"] == "constant":
+        name = f"always {name}"
+    saved = 1 - best["dollars"] / router["dollars"]
     return prices_unused(
-        f"On these rows, the router costs ${amount(own['dollars'])} per 1,000 queries. Its quality, or a "
-        f"higher one, costs ${amount(best['dollars'])} ({100 * saved:.0f} % less) with: {name}."
+        f"On these rows, the router costs ${amount(router['dollars'])} per 1,000 queries. Its quality, or "
+        f"a higher one, costs ${amount(best['dollars'])} ({100 * saved:.0f} % less) with: {name}."
     )
+
+
+def _cheapest_as_good(points: Sequence[Point], router: Point) -> Point:
+    """The cheapest point that is as good as the router, the best of equally cheap ones."""
+    as_good = []
+    dollars = []
+    losses = []
+    for point in points:
+        if point["kind"] not in ("constant", "operating"):
+            continue
+        if point["quality"] < router["quality"] - 1e-9:
+            continue
+        as_good.append(point)
+        dollars.append(point["dollars"])
+        losses.append(-point["quality"])
+    if not as_good:
+        return router
+    order = np.lexsort((tie_ranks(losses), tie_ranks(dollars)))
+    return as_good[int(order[0])]
 
 
 def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
@@ -239,40 +353,48 @@ def efficient(points: Sequence[Point], axis: str | None) -> list[int]:
 
     They are in the order of rising price; of equal points the first counts.
     """
-    found: list[int] = []
+    numbers: list[int] = []
     for number in _by_price(points, axis, {"constant", "operating", "router"}):
-        if not found or points[number]["quality"] > points[found[-1]]["quality"]:
-            found.append(number)
-    return found
+        if not numbers or points[number]["quality"] > points[numbers[-1]]["quality"]:
+            numbers.append(number)
+    return numbers
 
 
 def mixtures(points: Sequence[Point], axis: str | None) -> list[int]:
     """Numbers of the constants on the upper hull, between which choosing at random is a straight line."""
-
     if axis is None:
         return []
-
-    def turns_down(*corners: int) -> bool:
-        (xa, ya), (xb, yb), (xc, yc) = ((points[i][axis], points[i]["quality"]) for i in corners)
-        return bool((yb - ya) * (xc - xb) > (yc - yb) * (xb - xa))
-
     hull: list[int] = []
     for number in _by_price(points, axis, {"constant"}):
         if hull and points[number]["quality"] <= points[hull[-1]]["quality"]:
             continue
-        while len(hull) >= 2 and not turns_down(hull[-2], hull[-1], number):
+        while len(hull) >= 2:
+            if _turns_down(points[hull[-2]], points[hull[-1]], points[number], axis):
+                break
             hull.pop()
         hull.append(number)
     return hull
+
+
+def _turns_down(left: Point, middle: Point, right: Point, axis: str) -> bool:
+    """Whether the line through three points rises less after the middle one than before it."""
+    rise_before = middle["quality"] - left["quality"]
+    rise_after = right["quality"] - middle["quality"]
+    run_before = middle[axis] - left[axis]
+    run_after = right[axis] - middle[axis]
+    return bool(rise_before * run_after > rise_after * run_before)
 
 
 def _by_price(points: Sequence[Point], axis: str | None, kinds: set[str]) -> list[int]:
     """Numbers of the points of these kinds with both coordinates, cheap and good ones first."""
     if axis is None:
         return []
-    at = [(point[axis], point["quality"]) for point in points]
-    known = [i for i, p in enumerate(points) if p["kind"] in kinds and None not in at[i]]
-    return sorted(known, key=lambda i: (at[i][0], -at[i][1], points[i].get("name", "")))
+    ordered = []
+    for number, point in enumerate(points):
+        if point["kind"] not in kinds or point[axis] is None or point["quality"] is None:
+            continue
+        ordered.append((point[axis], -point["quality"], point.get("name", ""), number))
+    return [number for *_, number in sorted(ordered)]
 
 
 def _axis(points: Sequence[Point]) -> str | None:
@@ -295,19 +417,25 @@ def method_points(
     if comparison is None or sorted(comparison["experts"]) != sorted(names):
         return []
     order = [comparison["experts"].index(name) for name in names]
-    return [
-        {
-            "name": row["label"],
-            "cost": row["mean_cost"],
-            "quality": row["accuracy"],
-            "dollars": None if row["price"] is None else 1000 * row["price"],
-            "seconds": row["latency"],
-            "asking": row["mean_cost"] - (1 - row["accuracy"]),
-            "shares": [row["shares"][k] for k in order],
-        }
-        for row in comparison["methods"][1:]
-        if row.get("accuracy") is not None
-    ]
+    points = []
+    for row in comparison["methods"][1:]:
+        if row.get("accuracy") is None:
+            continue
+        dollars = None
+        if row["price"] is not None:
+            dollars = 1000 * row["price"]
+        points.append(
+            {
+                "name": row["label"],
+                "cost": row["mean_cost"],
+                "quality": row["accuracy"],
+                "dollars": dollars,
+                "seconds": row["latency"],
+                "asking": row["mean_cost"] - (1 - row["accuracy"]),
+                "shares": [row["shares"][expert] for expert in order],
+            }
+        )
+    return points
 
 
 # Groups: where routing helps.
@@ -333,6 +461,20 @@ def find_group_column(columns: Any) -> str | None:
     return None
 
 
+class RowGroup(NamedTuple):
+    """Rows of the same subject, or of several small ones."""
+
+    name: str
+    rows: IntArray
+
+
+class RowGroups(NamedTuple):
+    """The groups that are shown."""
+
+    groups: list[RowGroup]
+    n_merged: int  # how many small ones are shown as one
+
+
 def groups(
     rows: RoutedRows, column: str, values: Sequence[Any], constant: int, confidence: float
 ) -> dict[str, Any]:
@@ -342,54 +484,81 @@ def groups(
     hold for all groups at once: each has level ``confidence ** (1 / groups)``. Within a group, equal
     queries count once.
     """
-    labels = np.array(["unknown" if value is None else str(value) for value in values])
-    both = np.column_stack([metrics.chosen_costs(rows.costs, rows.chosen), rows.costs[:, constant]])
-    names, place = np.unique(labels, return_inverse=True)
-    known = ~np.isnan(both)
-    sizes = np.array([known[place == g].sum(axis=0).min() for g in range(len(names))])
-    order = np.argsort(-sizes, kind="stable")
-    own = [int(g) for g in order if sizes[g] >= MIN_GROUP_ROWS]
+    router_costs = metrics.chosen_costs(rows.costs, rows.chosen)
+    both_costs = np.column_stack([router_costs, rows.costs[:, constant]])
+    shown = _shown_groups(values, ~np.isnan(both_costs))
+    confidence_of_each = confidence ** (1 / max(1, len(shown.groups)))
+    lines = []
+    for group in shown.groups:
+        lines.append(_group_line(rows, group, both_costs[group.rows], confidence_of_each))
+    lines.sort(key=lambda line: float(line["estimate"]))
+    return {"column": column, "merged": shown.n_merged, "confidence": confidence, "rows": lines}
+
+
+def _shown_groups(values: Sequence[Any], is_known: BoolArray) -> RowGroups:
+    """Rows by their values; ``is_known`` (n, 2) says which costs of router and constant are known."""
+    names, label_of_row = np.unique([_group_label(value) for value in values], return_inverse=True)
+    shown_labels = _shown_labels(label_of_row, is_known)
+    shown_groups = []
+    for label in shown_labels:
+        shown_groups.append(RowGroup(str(names[label]), np.flatnonzero(label_of_row == label)))
+    small_labels = np.setdiff1d(np.arange(len(names)), shown_labels)
+    if len(small_labels) == 0:
+        return RowGroups(shown_groups, n_merged=0)
+    n_merged = 0
+    small_name = str(names[small_labels[0]])
+    if len(small_labels) > 1:
+        n_merged = len(small_labels)
+        small_name = f"{n_merged} smaller groups"
+    small_rows = np.flatnonzero(np.isin(label_of_row, small_labels))
+    if is_known[small_rows].sum(axis=0).min() >= 2:
+        shown_groups.append(RowGroup(small_name, small_rows))
+    return RowGroups(shown_groups, n_merged)
+
+
+def _group_label(value: Any) -> str:
+    if value is None:
+        return "unknown"
+    return str(value)
+
+
+def _shown_labels(label_of_row: IntArray, is_known: BoolArray) -> list[int]:
+    """Labels with enough known costs of both the router and the constant, the largest first."""
+    sizes = []
+    for label in range(label_of_row.max(initial=-1) + 1):
+        sizes.append(int(is_known[label_of_row == label].sum(axis=0).min()))
+    order = np.argsort(-np.array(sizes, dtype=np.intp), kind="stable")
+    labels = [int(label) for label in order if sizes[label] >= MIN_GROUP_ROWS]
     # One group too many is better shown than merged alone.
-    own = own if len(own) <= MAX_GROUPS + 1 else own[:MAX_GROUPS]
-    rest = [g for g in range(len(names)) if g not in own]
-    parts = [(str(names[g]), np.flatnonzero(place == g)) for g in own]
-    left = np.flatnonzero(np.isin(place, rest))
-    merged = len(rest)
-    if merged and known[left].sum(axis=0).min() >= 2:
-        name = str(names[rest[0]]) if merged == 1 else f"{merged} smaller groups"
-        parts.append((name, left))
-    each = confidence ** (1 / max(1, len(parts)))
-    found = [_group(rows, name, index, both[index], each) for name, index in parts]
-    found.sort(key=lambda row: float(row["estimate"]))
-    return {
-        "column": column,
-        "merged": merged if merged > 1 else 0,
-        "confidence": confidence,
-        "rows": found,
-    }
+    if len(labels) == MAX_GROUPS + 1:
+        return labels
+    return labels[:MAX_GROUPS]
 
 
-def _group(
-    rows: RoutedRows, name: str, index: IntArray, both: FloatArray, confidence: float
+def _group_line(
+    rows: RoutedRows, group: RowGroup, both_costs: FloatArray, confidence: float
 ) -> dict[str, Any]:
-    level = metrics.linearised_rows(both)
+    """Figures of a group, from the costs (n, 2) of the router and of the constant in its rows."""
+    level = metrics.linearised_rows(both_costs)
     difference: FloatArray = level[:, :1] - level[:, 1:]
-    equal = None
+    equal_queries = None
     if rows.queries is not None:
-        equal = [duplicate_groups([rows.queries[i] for i in index])]
-    estimate, low, high = metrics.difference_intervals([difference], equal, confidence).row(0)
-    asked = np.bincount(rows.answering[index], minlength=len(rows.expert_names))
+        equal_queries = [duplicate_groups([rows.queries[row] for row in group.rows])]
+    intervals = metrics.difference_intervals([difference], equal_queries, confidence)
+    estimate, low, high = intervals.row(0)
+    n_asked = np.bincount(rows.answering[group.rows], minlength=len(rows.expert_names))
+    most_asked = int(rows.outcomes.least(-n_asked[None].astype(float))[0])
     return {
-        "name": name,
-        "rows": len(index),
+        "name": group.name,
+        "rows": len(group.rows),
         "estimate": estimate,
         "low": low,
         "high": high,
         "router": float(level[:, 0].mean()),
         "constant": float(level[:, 1].mean()),
-        "expert": rows.expert_names[rows.outcomes.take(index).best_constant()],
-        "asked": rows.expert_names[int(rows.outcomes.least(-asked[None].astype(float))[0])],
-        "share": float(asked.max() / len(index)),
+        "expert": rows.expert_names[rows.outcomes.take(group.rows).best_constant()],
+        "asked": rows.expert_names[most_asked],
+        "share": float(n_asked.max() / len(group.rows)),
     }
 
 
@@ -433,33 +602,54 @@ def calibration(
     if not use.any():
         return None
     predicted /= np.where(use, mass, 1)[:, None]
-    labels = np.arange(len(rows.costs)) if groups is None else groups
+    if groups is None:
+        groups = np.arange(len(rows.costs))
     experts = []
-    for k in range(len(rows.expert_names)):
-        mask = use & asked[:, k]
-        experts.append(
-            _curve(predicted[mask, k], reward[mask, k], total[mask], labels[mask], confidence)
-        )
+    for expert in range(len(rows.expert_names)):
+        expert_rows = ExpertRewards(predicted[:, expert], reward[:, expert], total, groups)
+        experts.append(_curve(expert_rows.take(use & asked[:, expert]), confidence))
     return {"form": form, "rows": int(use.sum()), "confidence": confidence, "experts": experts}
 
 
-def reward_form(estimator: EstimatorInfo | None) -> tuple[str, float | None, float]:
+class RewardForm(NamedTuple):
+    """What probabilities are shares of."""
+
+    form: str  # one of FORMS
+    scale: float | None  # of complement rewards; None for that of the rows
+    strength: float  # of baseline rewards
+
+
+def reward_form(estimator: EstimatorInfo | None) -> RewardForm:
     """What a saved router's probabilities are shares of; scale and strength of its rewards."""
-    params = {} if estimator is None else dict(estimator.params or {})
-    if estimator is not None and estimator.best_family is not None:
-        inner = params.get("estimator") or {}
-        linear = estimator.best_family == "linear"
-        params = {**(inner.get("params") or {})} if linear else {}
-        params |= estimator.best_params or {}
-    loss, form = params.get("loss", "mild"), params.get("rewards", "others")
+    params = _reward_parameters(estimator)
+    loss = params.get("loss", "mild")
     scale = params.get("cost_scale")
-    known_scale = float(scale) if isinstance(scale, (int, float)) else None
+    if isinstance(scale, (int, float)):
+        scale = float(scale)
+    else:
+        scale = None
     if loss == "tdef":
-        return "complement", known_scale, 0.5
+        return RewardForm("complement", scale, 0.5)
     if loss != "mild":
-        return "cheapest", None, 0.5
-    strength = float(params.get("strength", 0.5))
-    return (form if form in ALL_REWARDS else "others"), known_scale, strength
+        return RewardForm("cheapest", None, 0.5)
+    form = params.get("rewards", "others")
+    if form not in ALL_REWARDS:
+        form = "others"
+    return RewardForm(form, scale, float(params.get("strength", 0.5)))
+
+
+def _reward_parameters(estimator: EstimatorInfo | None) -> dict[str, Any]:
+    """The parameters of the router that decides: of a search, those of the family that it chose."""
+    if estimator is None:
+        return {}
+    params = dict(estimator.params or {})
+    if estimator.best_family is None:
+        return params
+    best_params = estimator.best_params or {}
+    if estimator.best_family != "linear":
+        return {**best_params}
+    inner = params.get("estimator") or {}
+    return {**(inner.get("params") or {}), **best_params}
 
 
 def _rewards(outcomes: Outcomes, form: str, scale: float | None, strength: float) -> FloatArray:
@@ -471,53 +661,79 @@ def _rewards(outcomes: Outcomes, form: str, scale: float | None, strength: float
         return result
     # ``rewards`` refuses a column without a single cost; its expert has no curve here.
     known = ~np.isnan(costs).all(axis=0)
-    largest = max(scale, float(np.nanmax(costs))) if scale is not None else None
+    largest = None
+    if scale is not None:
+        largest = max(scale, float(np.nanmax(costs)))
     result[:, known] = rewards(costs[:, known], form, largest, strength)
     return result
 
 
-def _curve(
-    predicted: FloatArray,
-    reward: FloatArray,
-    total: FloatArray,
-    groups: IntArray,
-    confidence: float,
-) -> dict[str, Any]:
-    n = len(predicted)
-    if n == 0:
+@dataclass(frozen=True, eq=False)
+class ExpertRewards:
+    """Predicted and realised rewards of one expert, each (n,)."""
+
+    predicted: FloatArray  # the share of the reward that the router expects
+    reward: FloatArray
+    total: FloatArray  # reward of all experts
+    groups: IntArray  # rows of one group may err together
+
+    def take(self, rows: BoolArray) -> ExpertRewards:
+        """The rows of a mask."""
+        return ExpertRewards(
+            self.predicted[rows], self.reward[rows], self.total[rows], self.groups[rows]
+        )
+
+
+def _curve(rows: ExpertRewards, confidence: float) -> dict[str, Any]:
+    """Bins of the predicted share, the mean distance to the realised one, and a histogram."""
+    predicted = rows.predicted
+    n_rows = len(predicted)
+    if n_rows == 0:
         return {"bins": [], "error": None, "counts": [], "range": None}
-    wanted = max(1, min(BINS, n // MIN_BIN_ROWS))
-    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, wanted + 1)[1:-1]))
-    place = np.searchsorted(edges, predicted, side="right")
+    n_bins = max(1, min(BINS, n_rows // MIN_BIN_ROWS))
+    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, n_bins + 1)[1:-1]))
+    bin_of_row = np.searchsorted(edges, predicted, side="right")
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    bins = [
-        _bin(predicted[place == b], reward[place == b], total[place == b], groups[place == b], z)
-        for b in np.unique(place)
-    ]
-    low, high = float(predicted.min()), float(predicted.max())
-    counts, _ = np.histogram(predicted, HISTOGRAM_BARS, (low, high if high > low else low + 1e-9))
-    gaps = [one["rows"] * abs(one["predicted"] - one["realised"]) for one in bins]
-    return {"bins": bins, "error": sum(gaps) / n, "counts": counts.tolist(), "range": [low, high]}
-
-
-def _bin(
-    predicted: FloatArray, reward: FloatArray, total: FloatArray, groups: IntArray, z: float
-) -> dict[str, Any]:
-    mass = float(total.sum())
-    realised = float(reward.sum()) / mass
-    # Rows of a group may err together: their residuals are added before they are squared.
-    residual = np.bincount(np.unique(groups, return_inverse=True)[1], reward - realised * total)
-    n = len(residual)
-    low = high = None
-    if n > 1:
-        error = math.sqrt(float(residual @ residual) * n / (n - 1)) / mass
-        low, high = max(0.0, realised - z * error), min(1.0, realised + z * error)
+    bins = []
+    distance = 0.0
+    for number in np.unique(bin_of_row):
+        content = _bin(rows.take(bin_of_row == number), z)
+        bins.append(content)
+        distance += content["rows"] * abs(content["predicted"] - content["realised"])
+    low = float(predicted.min())
+    high = float(predicted.max())
+    histogram_end = high
+    if high == low:
+        histogram_end = low + 1e-9
+    counts, _ = np.histogram(predicted, HISTOGRAM_BARS, (low, histogram_end))
     return {
-        "predicted": float(predicted @ total) / mass,
+        "bins": bins,
+        "error": distance / n_rows,
+        "counts": counts.tolist(),
+        "range": [low, high],
+    }
+
+
+def _bin(rows: ExpertRewards, z: float) -> dict[str, Any]:
+    """Predicted and realised share, and the interval of the latter, ``z`` standard errors wide."""
+    total = float(rows.total.sum())
+    realised = float(rows.reward.sum()) / total
+    # Rows of a group may err together: their residuals are added before they are squared.
+    _, group_of_row = np.unique(rows.groups, return_inverse=True)
+    residual = np.bincount(group_of_row, rows.reward - realised * rows.total)
+    n_groups = len(residual)
+    low = None
+    high = None
+    if n_groups > 1:
+        error = math.sqrt(float(residual @ residual) * n_groups / (n_groups - 1)) / total
+        low = max(0.0, realised - z * error)
+        high = min(1.0, realised + z * error)
+    return {
+        "predicted": float(rows.predicted @ rows.total) / total,
         "realised": realised,
         "low": low,
         "high": high,
-        "rows": len(predicted),
+        "rows": len(rows.predicted),
     }
 
 
@@ -531,74 +747,128 @@ MAX_PAIRS = 5
 MIN_PREFIX = 16
 
 
-def regrets(rows: RoutedRows, most: int, labels: Sequence[Any] | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class RowRegrets:
+    """What each row cost more than necessary, all (n_samples,)."""
+
+    chosen: IntArray  # expert whose answer was given
+    best: IntArray  # expert of least cost
+    paid: FloatArray  # cost of the choice, NaN where unknown
+    regret: FloatArray  # minus the least cost of the row; 0 where unknown
+
+    @classmethod
+    def of(cls, rows: RoutedRows) -> RowRegrets:
+        """The regrets of a router's choices."""
+        paid = metrics.chosen_costs(rows.costs, rows.chosen)
+        regret = np.nan_to_num(paid - np.nanmin(rows.costs, axis=1))
+        # Costs are sums of decimals: less than this is rounding.
+        regret[regret < 1e-9] = 0
+        return cls(rows.answering, rows.outcomes.oracle(), paid, regret)
+
+    def largest_first(self, probabilities: FloatArray | None) -> IntArray:
+        """Row numbers by regret; of equal ones, the clearest preference for the choice first."""
+        preference = np.zeros(len(self.regret))
+        if probabilities is not None:
+            numbers = np.arange(len(self.regret))
+            preference = probabilities[numbers, self.chosen] - probabilities[numbers, self.best]
+        return np.lexsort((-preference, -np.round(self.regret, 9)))
+
+
+def regrets(rows: RoutedRows, n_shown: int, labels: Sequence[Any] | None = None) -> dict[str, Any]:
     """The choices with the largest regret, and the pairs of experts with the largest total regret.
 
     The regret of a row is the cost of the router's choice minus the least cost of the row. Among equal
     regrets, rows come first in which the router preferred its choice to the best one most clearly. A
     text that is in several rows is shown once.
     """
-    names, chosen, shares = rows.expert_names, rows.answering, rows.probabilities
-    paid = metrics.chosen_costs(rows.costs, rows.chosen)
-    best = rows.outcomes.oracle()
-    regret = np.nan_to_num(paid - np.nanmin(rows.costs, axis=1))
-    # Costs are sums of decimals: less than this is rounding.
-    regret[regret < 1e-9] = 0
-    known = max(1, int((~np.isnan(paid)).sum()))
-    every = np.arange(len(regret))
-    preference = np.zeros(len(regret))
-    if shares is not None:
-        preference = shares[every, chosen] - shares[every, best]
-    order = np.lexsort((-preference, -np.round(regret, 9)))
+    if labels is None:
+        labels = [None] * len(rows.chosen)
+    row_regrets = RowRegrets.of(rows)
+    n_known = max(1, int((~np.isnan(row_regrets.paid)).sum()))
+    return {
+        "regretted": float((row_regrets.regret > 0).sum() / n_known),
+        "mean": float(row_regrets.regret.sum()) / n_known,
+        "pairs": _regretted_pairs(row_regrets, rows.expert_names),
+        "rows": _regretted_rows(rows, row_regrets, n_shown, labels),
+    }
+
+
+def _regretted_rows(
+    rows: RoutedRows, row_regrets: RowRegrets, n_shown: int, labels: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """The rows of the largest regrets, each text once."""
+    queries = rows.queries or [""] * len(rows.chosen)
     prefix = shared_prefix(rows.queries or [])
-    worst: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     seen: set[str] = set()
-    for i in order[: most * 20]:
-        text = "" if rows.queries is None else rows.queries[i].strip()
-        if len(worst) == most or regret[i] <= 0:
+    for number in row_regrets.largest_first(rows.probabilities)[: n_shown * 20]:
+        if len(lines) == n_shown or row_regrets.regret[number] <= 0:
             break
+        text = queries[number].strip()
         if text and text in seen:
             continue
         seen.add(text)
-        worst.append(
-            {
-                "row": int(i),
-                "row_number": 1 + int(i if rows.numbers is None else rows.numbers[i]),
-                **_shortened(text, prefix),
-                "chosen": names[chosen[i]],
-                "best": names[best[i]],
-                "paid": float(paid[i]),
-                "least": float(rows.costs[i, best[i]]),
-                "regret": float(regret[i]),
-                "gave": None
-                if shares is None
-                else [float(shares[i, chosen[i]]), float(shares[i, best[i]])],
-                "group": None
-                if labels is None or labels[i] is None
-                else str(labels[i])[:SHORT_TEXT],
-            }
-        )
-    total, p = float(regret.sum()), len(names)
-    lost = np.bincount(chosen * p + best, regret, minlength=p * p)
-    count = np.bincount((chosen * p + best)[regret > 0], minlength=p * p)
+        shortened = _shortened(text, prefix)
+        lines.append(_regretted_row(rows, row_regrets, number, shortened, labels[number]))
+    return lines
+
+
+def _regretted_row(
+    rows: RoutedRows,
+    row_regrets: RowRegrets,
+    number: int,
+    shortened: Mapping[str, str | None],
+    label: Any,
+) -> dict[str, Any]:
+    """One row: its text, what was chosen and what would have been best."""
+    chosen = row_regrets.chosen[number]
+    best = row_regrets.best[number]
+    estimated_shares = None
+    if rows.probabilities is not None:
+        shares = rows.probabilities[number]
+        estimated_shares = [float(shares[chosen]), float(shares[best])]
+    group = None
+    if label is not None:
+        group = str(label)[:SHORT_TEXT]
+    return {
+        "row": int(number),
+        "row_number": 1 + int(rows.file_rows[number]),
+        **shortened,
+        "chosen": rows.expert_names[chosen],
+        "best": rows.expert_names[best],
+        "paid": float(row_regrets.paid[number]),
+        "least": float(rows.costs[number, best]),
+        "regret": float(row_regrets.regret[number]),
+        "gave": estimated_shares,
+        "group": group,
+    }
+
+
+def _regretted_pairs(row_regrets: RowRegrets, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Pairs of a chosen and a better expert by their total regret, and their share of it."""
+    n_experts = len(names)
+    pair_of_row = row_regrets.chosen * n_experts + row_regrets.best
+    n_pairs = n_experts * n_experts
+    lost = np.bincount(pair_of_row, row_regrets.regret, minlength=n_pairs)
+    n_rows = np.bincount(pair_of_row[row_regrets.regret > 0], minlength=n_pairs)
+    total = float(row_regrets.regret.sum())
     # Pairs that lost as much are in the order of their names.
     by_name = np.argsort(np.argsort(names, kind="stable"))
-    pairs = np.lexsort((np.tile(by_name, p), np.repeat(by_name, p), -lost.round(9)))
-    return {
-        "regretted": float((regret > 0).sum() / known),
-        "mean": total / known,
-        "pairs": [
+    chosen_name = np.repeat(by_name, n_experts)
+    best_name = np.tile(by_name, n_experts)
+    pairs = []
+    for pair in np.lexsort((best_name, chosen_name, -lost.round(9)))[:MAX_PAIRS]:
+        if lost[pair] <= 0:
+            continue
+        pairs.append(
             {
-                "chosen": names[int(pair) // p],
-                "best": names[int(pair) % p],
-                "rows": int(count[pair]),
+                "chosen": names[int(pair) // n_experts],
+                "best": names[int(pair) % n_experts],
+                "rows": int(n_rows[pair]),
                 "share": float(lost[pair] / total),
             }
-            for pair in pairs[:MAX_PAIRS]
-            if lost[pair] > 0
-        ],
-        "rows": worst,
-    }
+        )
+    return pairs
 
 
 def shared_prefix(texts: Sequence[str]) -> int:
@@ -606,17 +876,29 @@ def shared_prefix(texts: Sequence[str]) -> int:
     if len(texts) < 2:
         return 0
     # The first and the last in alphabetical order differ earliest.
-    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(texts), max(texts), strict=False))
-    end = max((place + 1 for place, (letter, _) in enumerate(pairs) if letter.isspace()), default=0)
-    return end if end >= MIN_PREFIX else 0
+    first = min(texts)
+    last = max(texts)
+    end = 0
+    for position, letter in enumerate(first):
+        if position == len(last) or letter != last[position]:
+            break
+        if letter.isspace():
+            end = position + 1
+    if end < MIN_PREFIX:
+        return 0
+    return end
 
 
 def _shortened(text: str, prefix: int) -> dict[str, str | None]:
     """A text on one line without the shared prefix, and a longer version if something is missing."""
-    own = text[prefix:] if len(text) > prefix else text
-    line = " ".join(own[: 4 * SHORT_TEXT].split())
+    content = text
+    if len(text) > prefix:
+        content = text[prefix:]
+    line = " ".join(content[: 4 * SHORT_TEXT].split())
     if len(text) <= SHORT_TEXT and line == text:
         return {"text": line, "more": None}
-    short = line if len(line) <= SHORT_TEXT else line[: SHORT_TEXT - 1].rstrip() + "…"
-    more = text if len(text) <= LONG_TEXT else text[:LONG_TEXT] + f"… ({len(text):,} characters)"
-    return {"text": short, "more": more}
+    if len(line) > SHORT_TEXT:
+        line = line[: SHORT_TEXT - 1].rstrip() + "…"
+    if len(text) > LONG_TEXT:
+        text = text[:LONG_TEXT] + f"… ({len(text):,} characters)"
+    return {"text": line, "more": text}

@@ -25,7 +25,6 @@ from mild.gateway.database import Address, DatabaseError
 from mild.gateway.grading import read_references
 from mild.gateway.selection.models import CASCADE, configured_name
 from mild.gateway.tracing import import_exporter, is_enabled
-from mild.policies import CascadePolicy
 
 # Fields of an expert that are not in the result; some headers are secrets.
 _HIDDEN = {*Expert.internal, "headers"}
@@ -267,8 +266,9 @@ def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
         if settings.cascade != CascadeSettings():
             yield _warning("[cascade] has no effect: the router is no cascade.")
         return
-    if isinstance(policy, CascadePolicy):
-        steps = [", ".join(names[k] for k in step) for step in policy.steps]
+    if router.mix is None:
+        (cascade,) = policy.cascades
+        steps = [", ".join(names[k] for k in step) for step in cascade.steps]
         yield _note(
             f"the model mild asks {'; then '.join(steps)}. The model mild-direct asks one expert."
         )

@@ -120,7 +120,8 @@ class OperatingPoint:
         first_words = self.first.words(expert_names)
         second_words = self.second.words(expert_names)
         if first_words == second_words:
-            return f"a mix of two {first_words.removeprefix('a ')}s ({100 - second:.0f} % and {second:.0f} %)"
+            kind = first_words.removeprefix("a ")
+            return f"a mix of two {kind}s ({100 - second:.0f} % and {second:.0f} %)"
         return f"a mix of {first_words} ({100 - second:.0f} %) and {second_words} ({second:.0f} %)"
 
 

@@ -74,6 +74,10 @@ class Outcomes:
             latencies=_index_known(self.latencies, index),
         )
 
+    def columns(self, indices: Sequence[int]) -> Outcomes:
+        """Some of the columns, in this order."""
+        return self._indexed((slice(None), list(indices)))
+
     def oracle(self) -> IntArray:
         """Expert (n_samples,) of least loss in every row.
 
@@ -146,6 +150,19 @@ def _index_known(values: Array | None, index: Any) -> Array | None:
         return None
     indexed: Array = values[index]
     return indexed
+
+
+def side_by_side(parts: Sequence[Outcomes]) -> Outcomes:
+    """The columns of several outcomes of the same rows, one after the other."""
+
+    def joined(name: str) -> FloatArray | None:
+        columns = [getattr(part, name) for part in parts]
+        if any(column is None for column in columns):
+            return None
+        return np.column_stack(columns)
+
+    costs = np.column_stack([part.costs for part in parts])
+    return Outcomes(costs, joined("scores"), joined("prices"), joined("latencies"))
 
 
 def is_graded(scores: FloatArray | None) -> bool:

@@ -223,6 +223,15 @@ class CascadePolicy(Policy, kind="cascade"):
         self.order = [expert for step in self.steps for expert in step]
         self._seen: dict[tuple[Any, ...], tuple[IntArray, FloatArray]] = {}
 
+    @property
+    def cascades(self) -> list[CascadePolicy]:
+        """This cascade; a mix has two."""
+        return [self]
+
+    def drawn_cascade(self, x: FloatArray | None) -> CascadePolicy:
+        """The cascade that runs for one input: this one; a mix has two."""
+        return self
+
     def next(self, x: FloatArray | None, answers: Mapping[int, Any]) -> Ask | Accept:
         """What to do after these answers, by expert, to a query with features x (n_features,).
 

@@ -279,10 +279,14 @@ class MixPolicy(Policy, kind="mix"):
         first, second = self.cascades
         return self._of(first.with_answer_kind(kind), second.with_answer_kind(kind))
 
-    def cascade_of(self, x: FloatArray) -> CascadePolicy:
+    def drawn_cascade(self, x: FloatArray | None) -> CascadePolicy:
         """The cascade that runs for one input (n_columns,), in a mix of cascades."""
+        if x is None:
+            raise needs_text()
         first, second = self.cascades
-        return second if self.part_of(x) is self.second else first
+        if self.part_of(x) is self.second:
+            return second
+        return first
 
     @property
     def answer_kind(self) -> str:

@@ -480,11 +480,11 @@ class SearchData:
         return np.where(chosen < 0, np.nan, found.astype(np.float64, copy=False))
 
     def constants(self) -> IntArray:
-        """Constant (n,) of least mean cost in the training part of each row's fold; -1 without a fold."""
+        """The constant (n,) of least mean cost over all rows, which is named; -1 without a fold."""
+        expert = common_constant(self.costs, self.sample_weight, self.ranks)
         result = np.full(len(self.costs), -1, dtype=np.intp)
-        for train, test in self.folds:
-            weight = None if self.sample_weight is None else self.sample_weight[train]
-            result[test] = common_constant(self.costs[train], weight, self.ranks)
+        for _, test in self.folds:
+            result[test] = expert
         return result
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mild.artifact import Router, load
 from mild.artifact.info import CostInfo, RouterInfo, SharesInfo
@@ -83,6 +84,11 @@ class AddedExpert:
     def trusted(self) -> bool:
         """Whether the interval of the gain is above 0."""
         return self.gain[1] > 0
+
+    @property
+    def shows_gain(self) -> bool:
+        """Whether the router costs less with the new expert on the labelled rows, certain or not."""
+        return self.gain[0] > 0
 
     @property
     def sentences(self) -> list[str]:
@@ -200,7 +206,7 @@ def add_expert(
         estimating = _deciding_by_prices(router, terms)
     extension = _extend(estimating.policy, labels)
     info = _info_with(router.info, rows, terms, labels, extension)
-    gain, gain_error = _gain(estimating.policy, labels, rows.table.groups())
+    gain, gain_error = _gain(estimating.policy, labels, query_hashes(rows.table))
     trusted_at = None
     if gain > 0:
         trusted_at = math.ceil(rows.n_rows * (Z * gain_error / gain) ** 2)
@@ -488,8 +494,11 @@ def _normal_interval(estimate: float, standard_error: float) -> tuple[float, flo
     return estimate, estimate - Z * standard_error, estimate + Z * standard_error
 
 
-def _gain(policy: Policy, labels: Labels, groups: IntArray) -> tuple[float, float]:
-    """Mean gain of the new expert on labelled rows that are held out, and its standard error."""
+def _gain(policy: Policy, labels: Labels, groups: NDArray[np.uint64]) -> tuple[float, float]:
+    """Mean gain of the new expert on labelled rows that are held out, and its standard error.
+
+    Groups are hashes of the queries, so that the folds do not depend on the order of the rows.
+    """
     n_groups = len(np.unique(groups))
     if n_groups < 2:
         return 0.0, math.inf

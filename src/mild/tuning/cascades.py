@@ -1,7 +1,8 @@
-"""Cascades in tuning: the cheapest one for given weights, what is said about one, and what one could save."""
+"""Cascades in tuning: the cheapest one for given weights, and what is said about cascades."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from mild.metrics.frontier import OperatingPoint
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.policies import CascadePolicy
-from mild.routers.cascade import CascadeRouter
+from mild.routers.cascade import CascadeCandidate, CascadeRouter
 from mild.routers.cost_models import FoldFeatures
 from mild.tuning.held_out import HeldOut
 from mild.tuning.rows import TuningRows
@@ -39,11 +40,13 @@ def checked_answers(table: OutcomeTable) -> Answers:
     if len(table.expert_names) < 2:
         raise invalid("cascade", f"needs at least two experts; got {table.expert_names[0]} only.")
     answers = table.answers
-    given = 0 if answers is None else int((answers.codes >= 0).any(axis=0).sum())
-    if answers is None or given < 2:
+    n_answering = 0
+    if answers is not None:
+        n_answering = int((answers.codes >= 0).any(axis=0).sum())
+    if answers is None or n_answering < 2:
         raise invalid(
             "cascade",
-            f"needs the answers of at least two experts; got those of {given}. Add columns "
+            f"needs the answers of at least two experts; got those of {n_answering}. Add columns "
             "answer__<expert>, as mild collect writes them, or set another kind of answers "
             "with answer_kind=KIND.",
         )
@@ -57,7 +60,7 @@ def checked_answers(table: OutcomeTable) -> Answers:
 
 
 def minus_choices(
-    own: FloatArray,
+    cascade_values: FloatArray,
     values: FloatArray,
     chosen: IntArray,
     groups: IntArray,
@@ -67,7 +70,7 @@ def minus_choices(
 ) -> Verdict:
     """A cascade's values (n_samples,) minus those of chosen experts, -1 for rows that do not count."""
     other = values[np.arange(len(values)), np.maximum(chosen, 0)]
-    both = np.column_stack([own, np.where(chosen >= 0, other, np.nan)])
+    both = np.column_stack([cascade_values, np.where(chosen >= 0, other, np.nan)])
     known = ~np.isnan(both).any(axis=1)
     return verdict_of_choices(
         both[known],
@@ -141,8 +144,7 @@ def cascade_summary(
     router: Router, task: Task, held_out: HeldOut, point: OperatingPoint
 ) -> dict[str, Any]:
     """What is said about a cascade that was taken for a target: its path, where rows end, its seconds."""
-    every = held_out.settings
-    outcomes = held_out.outcomes_of([every.index(point.first), every.index(point.second)])
+    outcomes = held_out.outcomes_at([point.first, point.second])
     experts = held_out.experts.outcomes.take(held_out.known)
     reference = held_out.frontier.best_expert
     seconds = None
@@ -212,18 +214,28 @@ def unused_answers(task: Task, seed: int, least_share: float = 1.0) -> dict[str,
     train = halves.train
     router.fit(X[train], 1 - scores[train], answers=answers.take(train), prices=prices[train])
     most_errors = 1 - least_share * scores[train, best].mean() + OUTCOMES
-    candidate = next((one for one in router.candidates_ if one.cost <= most_errors), None)
+    candidate = _cheapest_of_cost(router.candidates_, most_errors)
     if candidate is None:
         return None
     policy = router.policy_of(candidate)
-    judged = halves.test
-    run = policy.run(X[judged], answers.take(judged))
-    kept = _ratio(run.given(scores[judged]).mean(), scores[judged, best].mean())
-    paid = _ratio(np.nanmean(run.paid(prices[judged])), np.nanmean(prices[judged, best]))
+    test = halves.test
+    run = policy.run(X[test], answers.take(test))
+    kept = _ratio(run.given(scores[test]).mean(), scores[test, best].mean())
+    paid = _ratio(np.nanmean(run.paid(prices[test])), np.nanmean(prices[test, best]))
     saved = 1 - paid
     if len(policy.order) < 2 or kept < least_share or (kept <= 1 and saved <= 0):
         return None
-    return _hint(cascade_words(policy, names), names[best], len(judged), kept, saved, table)
+    return _hint(cascade_words(policy, names), names[best], len(test), kept, saved, table)
+
+
+def _cheapest_of_cost(
+    candidates: Sequence[CascadeCandidate], most_errors: float
+) -> CascadeCandidate | None:
+    """The first of some cascades, sorted by price, with at most this mean cost; None if there is none."""
+    for candidate in candidates:
+        if candidate.cost <= most_errors:
+            return candidate
+    return None
 
 
 def _rows_for_hint(task: Task, seed: int) -> Any:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 SHARE_ROWS = 5_000
 # Parts into which rows are divided for calibration, each held out once, and for novelty, one held out.
 CALIBRATION_FOLDS, NOVELTY_FOLDS = 3, 5
+# A difference between shares of training rows and of held-out rows that is worth a sentence.
+CHANGED_SHARE = 0.2
 #: Names of routers, and their classes.
 ROUTERS = {
     "linear": "LinearRouter",
@@ -321,6 +323,23 @@ def usual_shares(policy: Policy, features: Any, table: OutcomeTable) -> SharesIn
     names = table.expert_names
     shares = expert_shares(policy.predict(some), len(names)).tolist()
     return SharesInfo(some.shape[0], dict(zip(names, shares, strict=True)))
+
+
+def changed_shares(router: Router, held_out_shares: FloatArray) -> str | None:
+    """A sentence where the saved router divides its training rows otherwise than held-out ones; or None.
+
+    ``held_out_shares`` (n_experts,) are those of the routers without a fold, which the verdict is on.
+    """
+    if router.info.shares is None:
+        return None
+    shares = np.array([router.info.shares.experts[name] for name in router.expert_names])
+    expert = int(np.argmax(np.abs(shares - held_out_shares)))
+    if abs(shares[expert] - held_out_shares[expert]) < CHANGED_SHARE:
+        return None
+    return (
+        f"the router asks {router.expert_names[expert]} in {100 * shares[expert]:.0f} % of its training rows; "
+        f"in held-out rows, which the figures are from, it was {100 * held_out_shares[expert]:.0f} %."
+    )
 
 
 def router_of(fitted: Fitted, task: Task, notes: Mapping[str, Any] | None = None) -> Router:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from mild.metrics.frontier import (
     Setting,
     concave_hull,
 )
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.outcomes import Outcomes, side_by_side
 from mild.policies import Policy
 from mild.tuning.rows import TuningRows
 from mild.tuning.settings import (
@@ -80,44 +81,28 @@ class HeldOut:
     @property
     def settings(self) -> list[Setting]:
         """All settings, single experts first."""
-        every: list[Setting] = []
+        settings: list[Setting] = []
         for kind in (self.experts, *self.kinds):
-            every.extend(kind.settings)
-        return every
+            settings.extend(kind.settings)
+        return settings
 
     @cached_property
     def outcomes(self) -> Outcomes:
         """What all settings did on the known rows (n_known, m)."""
-        parts = [kind.outcomes.take(self.known) for kind in (self.experts, *self.kinds)]
-        latencies = None
-        if parts[0].latencies is not None:
-            latencies = np.column_stack([part.latencies for part in parts])
-        return Outcomes(
-            np.column_stack([part.costs for part in parts]),
-            np.column_stack([part.scores for part in parts]),
-            np.column_stack([part.prices for part in parts]),
-            latencies,
-        )
+        kinds = (self.experts, *self.kinds)
+        return side_by_side([kind.outcomes.take(self.known) for kind in kinds])
 
-    def outcomes_of(self, indices: Sequence[int]) -> Outcomes:
-        """What some of ``settings`` did on the known rows (n_known, len(indices))."""
-        every = self.outcomes
-        columns = list(indices)
-        latencies = None
-        if every.latencies is not None:
-            latencies = every.latencies[:, columns]
-        assert every.scores is not None
-        assert every.prices is not None
-        return Outcomes(
-            every.costs[:, columns], every.scores[:, columns], every.prices[:, columns], latencies
-        )
+    def outcomes_at(self, settings: Sequence[Setting]) -> Outcomes:
+        """What some settings did on the known rows (n_known, len(settings))."""
+        index_of = {setting: index for index, setting in enumerate(self.settings)}
+        return self.outcomes.columns([index_of[setting] for setting in settings])
 
     def asked_shares(self, point: OperatingPoint) -> FloatArray:
         """Share (n_experts,) of the known rows in which each expert is asked at a point."""
-        every = self.settings
+        settings = self.settings
         shares = np.vstack([kind.asked_shares for kind in (self.experts, *self.kinds)])
-        first = shares[every.index(point.first)]
-        second = shares[every.index(point.second)]
+        first = shares[settings.index(point.first)]
+        second = shares[settings.index(point.second)]
         mixed: FloatArray = (1 - point.share) * first + point.share * second
         return mixed
 
@@ -138,11 +123,11 @@ class HeldOut:
     @property
     def policies(self) -> dict[str, list[Policy]]:
         """Kind of a setting -> the policies that its settings have of their own."""
-        found: dict[str, list[Policy]] = {}
+        policies: dict[str, list[Policy]] = {}
         for kind in self.kinds:
             if kind.policies:
-                found[kind.settings[0].kind] = kind.policies
-        return found
+                policies[kind.settings[0].kind] = kind.policies
+        return policies
 
 
 def cross_fit(
@@ -233,21 +218,21 @@ def _frontier_of(
     points: Sequence[OperatingPoint], paths: Sequence[int], reference: int, n_groups: int
 ) -> Frontier:
     """A frontier of points and the numbers of their paths."""
-    settings = list(
-        dict.fromkeys(setting for point in points for setting in (point.first, point.second))
-    )
-    place = {setting: index for index, setting in enumerate(settings)}
+    index_of: dict[Setting, int] = {}
+    for point in points:
+        for setting in (point.first, point.second):
+            index_of.setdefault(setting, len(index_of))
 
     def column(name: str) -> FloatArray:
         return np.array([getattr(point, name) for point in points], np.float64)
 
     return Frontier(
-        tuple(settings),
+        tuple(index_of),
         reference,
         n_groups,
         np.array(paths, np.intp),
-        np.array([place[point.first] for point in points], np.intp),
-        np.array([place[point.second] for point in points], np.intp),
+        np.array([index_of[point.first] for point in points], np.intp),
+        np.array([index_of[point.second] for point in points], np.intp),
         column("share"),
         column("quality"),
         column("dollars"),
@@ -259,23 +244,27 @@ def _frontier_of(
 
 
 def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
-    """The points of single experts. The best one is the best partly by luck, which is taken off."""
+    """The points of single experts.
+
+    The best one is the best partly by luck, which is taken off. Another one is chosen because its quality
+    is high enough: it changes on new rows as a choice among single experts does.
+    """
     outcomes = held_out.experts.outcomes.take(held_out.known)
-    luck = _luck_of_best_expert(held_out)
+    path = _Path.of_experts(held_out, reference)
     points = []
     for expert, setting in enumerate(held_out.experts.settings):
         figures = _Figures.of(
             outcomes, held_out.groups, _Mix(expert, expert, 0.0), outcomes, reference
         )
-        quality_change = 0.0
+        quality_change, _ = path.changes(figures.quality)
         if expert == reference:
-            quality_change = luck
+            quality_change = _luck_of_best_expert(held_out)
         points.append(figures.point(setting, setting, 0.0, quality_change, 0.0))
     return points
 
 
 def _luck_of_best_expert(held_out: HeldOut) -> float:
-    """By how much the best expert of all but a fold is better, or worse, on that fold than on the others."""
+    """By how much the expert that is best on other folds is better, or worse, on a held-out fold."""
     changes = []
     sizes = []
     for fold in held_out.experts.folds:
@@ -313,17 +302,17 @@ class _Mix:
         return self.share * (1 - self.share) * float(weights @ squares)
 
 
-def mix_of_quality(quality: FloatArray, dollars: FloatArray, least: float) -> _Mix:
+def mix_of_quality(quality: FloatArray, dollars: FloatArray, asked_quality: float) -> _Mix:
     """The cheapest mix of settings (m,) with this quality; the best setting if there is none."""
     hull = concave_hull(quality, dollars)
-    place = int(np.searchsorted(quality[hull], least))
-    if place == 0:
+    n_worse = int(np.searchsorted(quality[hull], asked_quality))
+    if n_worse == 0:
         return _Mix(hull[0], hull[0], 0.0)
-    if place == len(hull):
+    if n_worse == len(hull):
         return _Mix(hull[-1], hull[-1], 0.0)
-    first = hull[place - 1]
-    second = hull[place]
-    share = (least - quality[first]) / (quality[second] - quality[first])
+    first = hull[n_worse - 1]
+    second = hull[n_worse]
+    share = (asked_quality - quality[first]) / (quality[second] - quality[first])
     return _Mix(first, second, float(share))
 
 
@@ -425,17 +414,33 @@ class _Path:
     reference_quality: float
 
     @classmethod
+    def of_experts(cls, held_out: HeldOut, reference: int) -> _Path:
+        """The path of single experts only."""
+        experts = held_out.experts
+        return cls(
+            experts.settings,
+            experts.quality,
+            experts.dollars,
+            experts.outcomes.take(held_out.known),
+            experts.folds,
+            held_out,
+            reference,
+            float(experts.quality[reference]),
+        )
+
+    @classmethod
     def of(cls, held_out: HeldOut, kind: HeldOutSettings, reference: int) -> _Path:
+        """The path of a kind of settings, which may begin and end with single experts."""
         experts = held_out.experts
         folds = []
-        for own, alone in zip(kind.folds, experts.folds, strict=True):
-            folds.append(own.beside(alone))
+        for fold, experts_fold in zip(kind.folds, experts.folds, strict=True):
+            folds.append(fold.beside(experts_fold))
         known = held_out.known
         return cls(
             [*kind.settings, *experts.settings],
             np.concatenate([kind.quality, experts.quality]),
             np.concatenate([kind.dollars, experts.dollars]),
-            _side_by_side(kind.outcomes.take(known), experts.outcomes.take(known)),
+            side_by_side([kind.outcomes.take(known), experts.outcomes.take(known)]),
             folds,
             held_out,
             len(kind.settings) + reference,
@@ -449,7 +454,7 @@ class _Path:
         steps = 1
         if self.held_out.can_mix:
             steps = STEPS_BETWEEN
-        for first, second in zip(hull, hull[1:], strict=False):
+        for first, second in pairwise(hull):
             for step in range(1, steps + 1):
                 mixes.append(_Mix(first, second, step / steps))
         return [self._point(mix) for mix in mixes]
@@ -457,7 +462,7 @@ class _Path:
     def _point(self, mix: _Mix) -> OperatingPoint:
         quality = float(mix.of(self.quality))
         dollars = float(mix.of(self.dollars))
-        quality_change, dollars_change = self._changes(quality)
+        quality_change, dollars_change = self.changes(quality)
         figures = _Figures.of(
             self.outcomes, self.held_out.groups, mix, self.outcomes, self.reference
         )
@@ -472,7 +477,7 @@ class _Path:
             dollars - figures.dollars + dollars_change,
         )
 
-    def _changes(self, quality: float) -> tuple[float, float]:
+    def changes(self, quality: float) -> tuple[float, float]:
         """By how much quality and dollars change on rows that a choice of this quality was not made on.
 
         Without each fold, the mix of the same quality as a share of the best expert's there is chosen.
@@ -492,16 +497,3 @@ class _Path:
         quality_change = share * float(np.average(quality_changes, weights=sizes))
         dollars_change = share * float(np.average(dollars_changes, weights=sizes))
         return quality_change, dollars_change
-
-
-def _side_by_side(own: Outcomes, alone: Outcomes) -> Outcomes:
-    """The outcomes of some settings and of single experts."""
-    assert own.scores is not None
-    assert own.prices is not None
-    assert alone.scores is not None
-    assert alone.prices is not None
-    return Outcomes(
-        np.column_stack([own.costs, alone.costs]),
-        np.column_stack([own.scores, alone.scores]),
-        np.column_stack([own.prices, alone.prices]),
-    )

@@ -19,6 +19,7 @@ from mild.metrics import Verdict
 from mild.metrics.curves import prices_unused
 from mild.metrics.frontier import Frontier
 from mild.metrics.outcomes import all_priced, mean_known
+from mild.metrics.routing import expert_shares
 from mild.money import amount
 from mild.policies import TradeoffPolicy
 from mild.tuning.cascades import (
@@ -31,6 +32,7 @@ from mild.tuning.cascades import (
 from mild.tuning.fit import fit_constant
 from mild.tuning.fitting import (
     Fitted,
+    changed_shares,
     fit_task,
     is_scaled,
     router_of,
@@ -75,6 +77,11 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     router = router_of(fitted, task, notes)
     if cascade is not None:
         router = cascade.router(router, rows)
+    elif not search.decides_as_constant_:
+        chosen = search.held_out_[search.held_out_ >= 0]
+        changed = changed_shares(router, expert_shares(chosen, len(router.expert_names)))
+        if changed is not None:
+            request.notes.append(changed)
     return _result(request, router, verdict, cascade, frontier)
 
 
@@ -163,10 +170,9 @@ def _dollars_more(search: Any, prices: FloatArray | None) -> float | None:
         return None
     chosen = search.held_out_
     constant = search.held_out_constants_
-    judged = (chosen >= 0) & (constant >= 0)
-    rows = np.flatnonzero(judged)
-    difference = prices[rows, chosen[judged]] - prices[rows, constant[judged]]
-    if not all_priced(difference, chosen[judged]):
+    rows = np.flatnonzero((chosen >= 0) & (constant >= 0))
+    difference = prices[rows, chosen[rows]] - prices[rows, constant[rows]]
+    if not all_priced(difference, chosen[rows]):
         return None
     return mean_known(difference)
 
@@ -264,8 +270,8 @@ def _cascade_verdict(
 
 def _of_chosen(values: FloatArray, chosen: IntArray) -> FloatArray:
     """Values (n_samples,) of chosen experts; NaN for -1."""
-    own = values[np.arange(len(values)), np.maximum(chosen, 0)]
-    return np.where(chosen >= 0, own, np.nan)
+    chosen_values = values[np.arange(len(values)), np.maximum(chosen, 0)]
+    return np.where(chosen >= 0, chosen_values, np.nan)
 
 
 def _prices_unused(task: Task, frontier: Frontier | None) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ from mild.metrics.frontier import (
     OperatingPoint,
     Setting,
 )
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.outcomes import Outcomes, side_by_side
 from mild.metrics.risk_control import Certificate, betting_p_values, certify
 from mild.policies import TradeoffPolicy
 from mild.tuning.held_out import HeldOut, group_rows
@@ -72,16 +72,7 @@ class CalibrationRows:
 
     def outcomes(self, tuned: TradeoffPolicy, settings: Sequence[Setting]) -> Outcomes:
         """What settings of a tuned router do on these rows (n_samples, m)."""
-        parts = [self._outcomes_of(tuned, setting) for setting in settings]
-        latencies = None
-        if self.task.table.latencies is not None:
-            latencies = np.column_stack([part.latencies for part in parts])
-        return Outcomes(
-            np.column_stack([part.costs for part in parts]),
-            np.column_stack([part.scores for part in parts]),
-            np.column_stack([part.prices for part in parts]),
-            latencies,
-        )
+        return side_by_side([self._outcomes_of(tuned, setting) for setting in settings])
 
     def _outcomes_of(self, tuned: TradeoffPolicy, setting: Setting) -> Outcomes:
         n_rows = self.task.table.rows
@@ -157,8 +148,7 @@ class HoldLimit(Objective):
             outcomes = self.calibration.outcomes(self.tuned, settings)
             known = ~np.isnan(task.table.scores).any(axis=1)
         else:
-            every = held_out.settings
-            outcomes = held_out.outcomes_of([every.index(setting) for setting in settings])
+            outcomes = held_out.outcomes_at(settings)
             known = held_out.known
         groups = task.groups[known]
         assert outcomes.scores is not None

@@ -96,16 +96,16 @@ def tuning_rows(
     """The rows of a task for tuning; ``features`` are those of the fitted ``step``."""
     if step.kind == "vectors":
         scaling = Scaling.of_rows(features)
-        parts = []
+        fold_features = []
         for train, test in folds:
             X = Scaling.of_rows(features[train]).apply(features)
-            parts.append(FoldFeatures(X, train, test))
-        return TuningRows(task, scaling.apply(features), parts, scaling, n_jobs)
+            fold_features.append(FoldFeatures(X, train, test))
+        return TuningRows(task, scaling.apply(features), fold_features, scaling, n_jobs)
     texts = contents(task.table, step)
     refitted = Parallel(n_jobs=n_jobs)(
         delayed(step.without_other_texts)(texts, features, train) for train, _ in folds
     )
-    parts = []
+    fold_features = []
     for X, (train, test) in zip(refitted, folds, strict=True):
-        parts.append(FoldFeatures(X, train, test))
-    return TuningRows(task, features, parts, None, n_jobs)
+        fold_features.append(FoldFeatures(X, train, test))
+    return TuningRows(task, features, fold_features, None, n_jobs)

@@ -22,7 +22,7 @@ from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError
 from mild.metrics.curves import tradeoff_choices
 from mild.metrics.frontier import CASCADE, EXPERT, ROUTER, TRADE_OFF, Setting, concave_hull
-from mild.metrics.outcomes import Outcomes
+from mild.metrics.outcomes import Outcomes, side_by_side
 from mild.metrics.routing import expert_shares
 from mild.policies import CascadePolicy, Policy
 from mild.policies.cascade import CascadeRun
@@ -121,14 +121,14 @@ class ChoosingSettings(SettingKind):
         known = known_rows(rows)
         folds = []
         for fold in rows.folds:
-            judged = fold.test[known[fold.test]]
-            if not judged.size:
+            held_out = fold.test[known[fold.test]]
+            if not held_out.size:
                 continue
             others = known.copy()
             others[fold.test] = False
             means = group_means(outcomes.take(others), rows.task.groups[others])
-            new_means = group_means(outcomes.take(judged), rows.task.groups[judged])
-            folds.append(FoldMeans(*means, *new_means, len(judged)))
+            new_means = group_means(outcomes.take(held_out), rows.task.groups[held_out])
+            folds.append(FoldMeans(*means, *new_means, len(held_out)))
         quality, dollars = group_means(outcomes.take(known), rows.task.groups[known])
         n_experts = len(rows.task.table.expert_names)
         shares = [expert_shares(column, n_experts) for column in chosen[known].T]
@@ -224,12 +224,12 @@ class Cascades(SettingKind):
         known = known_rows(rows)
         folds = []
         for fold, cascades in zip(rows.folds, fitted[1:], strict=True):
-            judged = fold.test[known[fold.test]]
-            if not judged.size:
+            held_out = fold.test[known[fold.test]]
+            if not held_out.size:
                 continue
-            outcomes = cascade_outcomes(rows.task, fold.X, cascades.policies, judged)
-            new_means = group_means(outcomes, rows.task.groups[judged])
-            folds.append(FoldMeans(cascades.quality, cascades.dollars, *new_means, len(judged)))
+            outcomes = cascade_outcomes(rows.task, fold.X, cascades.policies, held_out)
+            new_means = group_means(outcomes, rows.task.groups[held_out])
+            folds.append(FoldMeans(cascades.quality, cascades.dollars, *new_means, len(held_out)))
         final = fitted[0]
         outcomes = cascade_outcomes(
             rows.task, rows.X, final.policies, np.arange(rows.task.table.rows)
@@ -306,20 +306,14 @@ def cascade_outcomes(
     """What cascades did on some rows of a task (n, m)."""
     table = task.table.take(rows)
     assert table.answers is not None
-    runs = [policy.run(X[rows], table.answers) for policy in policies]
-    columns = [_run_outcomes(task, table, run) for run in runs]
-    empty = np.empty((len(rows), 0))
+    columns = []
+    for policy in policies:
+        run = policy.run(X[rows], table.answers)
+        columns.append(_run_outcomes(task, table, run))
     if not columns:
+        empty = np.empty((len(rows), 0))
         return Outcomes(empty, empty, empty, None)
-    latencies = None
-    if table.latencies is not None:
-        latencies = np.column_stack([column.latencies for column in columns])
-    return Outcomes(
-        np.column_stack([column.costs for column in columns]),
-        np.column_stack([column.scores for column in columns]),
-        np.column_stack([column.prices for column in columns]),
-        latencies,
-    )
+    return side_by_side(columns)
 
 
 def asked_shares(

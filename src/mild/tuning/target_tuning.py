@@ -33,6 +33,7 @@ from mild.tuning.cascades import cascade_summary, unused_answers
 from mild.tuning.fitting import (
     NOVELTY_FOLDS,
     Fitted,
+    changed_shares,
     contents,
     router_of,
     table_features,
@@ -93,6 +94,9 @@ def tune_for_target(request: TuneRequest) -> TuneResult:
     fit = TargetFit(request, rows, held_out, tuned, point, limit, certified)
     verdict = fit.verdict()
     router = fit.router(step, verdict)
+    changed = changed_shares(router, held_out.asked_shares(point))
+    if changed is not None:
+        request.notes.append(changed)
     return fit.result(router, verdict, step.kind)
 
 
@@ -192,13 +196,13 @@ class TargetFit:
 
     def router(self, step: Any, verdict: Verdict) -> Router:
         """The router at the point, with what is recorded about it."""
-        whole = self.request.task
+        task = self.request.task
         policy = policy_at(self.tuned, self.frontier, self.point, self.target)
         estimator = EstimatorInfo("PricedRouter", {})
         source = Router(policy, self.expert_names, info=RouterInfo(estimator=estimator))
         features = self.rows.X
         if self.certified is not None or self.rows.scaling is not None:
-            features = table_features(whole.table, step)
+            features = table_features(task.table, step)
         fitted = Fitted(source, step, features, None, self._novelty(step))
         notes = {
             "frontier": self.frontier.as_dict(self.expert_names),
@@ -206,7 +210,7 @@ class TargetFit:
             "target": self.info().as_dict(),
             "verdict": verdict.as_dict(),
         }
-        router = router_of(fitted, whole, notes)
+        router = router_of(fitted, task, notes)
         if self.point.uses_cascade:
             # The usual shares would be those of the router without answers.
             return replace(router, info=replace(router.info, shares=None))
@@ -231,8 +235,7 @@ class TargetFit:
         if self.limit is None:
             task = self.rows.task
             known = self.held_out.known
-            every = self.held_out.settings
-            outcomes = self.held_out.outcomes_of([every.index(setting) for setting in settings])
+            outcomes = self.held_out.outcomes_at(settings)
             frontier = self.frontier
             point = self.point
             judged_on = "held-out rows"
@@ -317,9 +320,7 @@ class TargetFit:
         if self.point.uses_cascade:
             cascade = cascade_summary(router, self.rows.task, self.held_out, self.point)
         elif request.max_calls:
-            request.notes.append(
-                "no cascade was taken: none meets the target for fewer dollars than a router without answers."
-            )
+            request.notes.append("no cascade was taken: none meets the target for fewer dollars.")
         else:
             unused = unused_answers(self.rows.task, request.random_state)
         constant = self.point.expert
@@ -350,16 +351,13 @@ class TargetFit:
         for probability in CERTAINTIES:
             asked = replace(self.target, guarantee=None, target_probability=probability)
             choice = asked.choose(self.frontier)
-            rows.append(self._certainty_row(f"{100 * probability:g} %", choice.point))
-            rows[-1]["met"] = choice.likely
+            certainty = {"certainty": f"{100 * probability:g} %"}
+            rows.append({**certainty, **self._figures(choice.point), "met": choice.likely})
         if self.certified is not None:
-            row = self._certainty_row(f"guarantee {self.target.guarantee:g}", self.point)
-            rows.append({**row, "met": self.certified.is_certified})
+            certainty = {"certainty": f"guarantee {self.target.guarantee:g}"}
+            is_certified = self.certified.is_certified
+            rows.append({**certainty, **self._figures(self.point), "met": is_certified})
         return rows
-
-    def _certainty_row(self, certainty: str, point: OperatingPoint) -> dict[str, Any]:
-        row = {"certainty": certainty, **self._figures(point)}
-        return row
 
     def _figures(self, point: OperatingPoint) -> dict[str, Any]:
         """Setting, quality and dollars of a point; None for a share of nothing."""

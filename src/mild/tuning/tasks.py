@@ -16,6 +16,7 @@ from mild.data.cost_terms import CostTerms, left_out_rows
 from mild.data.splits import Split, folds, random_splits, time_splits
 from mild.errors import InvalidInputError
 from mild.metrics.outcomes import Outcomes, ranks_in
+from mild.tuning.training_rows import query_hashes
 
 #: Called with the number of steps done, of all steps, and what was just done.
 Progress = Callable[[int, int, str], None]
@@ -177,19 +178,33 @@ def possible_folds(
     return n_folds if time is not None else min(n_folds, len(np.unique(task.groups)))
 
 
-def fewer_folds(wanted: int, possible: int, task: Task) -> str | None:
-    """Why there are fewer folds than wanted, in a sentence; None if there are as many, or too few."""
-    if not 2 <= possible < wanted:
+def fewer_folds(asked: int, possible: int, task: Task) -> str | None:
+    """Why there are fewer folds than asked for, in a sentence; None if there are as many, or too few."""
+    if not 2 <= possible < asked:
         return None
-    few = f"there are only {task.groups.max() + 1} different queries"
+    reason = f"there are only {task.groups.max() + 1} different queries"
     if task.group_column is not None:
         values = set(task.table.column(task.group_column)) - {None}
-        few = f"{task.group_column} has {len(values)} values"
-    return f"{few}: {possible} folds instead of {wanted}."
+        reason = f"{task.group_column} has {len(values)} values"
+    return f"{reason}: {possible} folds instead of {asked}."
+
+
+def content_groups(task: Task) -> IntArray:
+    """Groups (n_samples,) numbered by their queries, whatever the order of the rows is.
+
+    Folds and splits are drawn from these numbers: the same rows in another order are divided alike.
+    """
+    hashes = query_hashes(task.table)
+    n_groups = int(task.groups.max()) + 1
+    smallest = np.full(n_groups, np.iinfo(hashes.dtype).max, hashes.dtype)
+    np.minimum.at(smallest, task.groups, hashes)
+    number = np.empty(n_groups, np.intp)
+    number[np.argsort(smallest, kind="stable")] = np.arange(n_groups)
+    return number[task.groups]
 
 
 def search_folds(
-    task: Task, n_folds: int = 5, time: str | None = None, seed: int = 0
+    task: Task, n_folds: int = N_FOLDS, time: str | None = None, seed: int = 0
 ) -> list[tuple[IntArray, IntArray]]:
     """Folds for a search: (rows to fit on, rows to evaluate on) each.
 
@@ -199,13 +214,14 @@ def search_folds(
     check_folds(n_folds)
     check_rows(task)
     if time is None:
-        found = folds(task.groups, n_folds, seed)
+        rows_of_folds = folds(content_groups(task), n_folds, seed)
     else:
-        share = n_folds / (n_folds + 1)
-        parts = time_splits(task.table.times(time), task.groups, n_folds, share)
-        found = [(part.train, part.test) for part in parts]
-    _check_training(task, min(len(train) for train, _ in found), "every fold of a search")
-    return found
+        test_share = n_folds / (n_folds + 1)
+        splits = time_splits(task.table.times(time), task.groups, n_folds, test_share)
+        rows_of_folds = [(split.train, split.test) for split in splits]
+    fewest = min(len(train) for train, _ in rows_of_folds)
+    _check_training(task, fewest, "every fold of a search")
+    return rows_of_folds
 
 
 def task_splits(
@@ -217,22 +233,22 @@ def task_splits(
 ) -> list[Split]:
     """Splits to compare methods on: 5 random ones, or with ``time`` 1 that trains on the past."""
     check_rows(task)
+    if n_splits is None:
+        n_splits = N_SPLITS if time is None else 1
     if time is None:
-        found = random_splits(
-            task.groups, N_SPLITS if n_splits is None else n_splits, test_share, seed
-        )
+        splits = random_splits(content_groups(task), n_splits, test_share, seed)
     else:
-        values = task.table.times(time)
-        found = time_splits(values, task.groups, 1 if n_splits is None else n_splits, test_share)
-    _check_training(task, min(len(split.train) for split in found), "every split", 3)
-    return found
+        splits = time_splits(task.table.times(time), task.groups, n_splits, test_share)
+    fewest = min(len(split.train) for split in splits)
+    _check_training(task, fewest, "every split", n_needed=3)
+    return splits
 
 
-def _check_training(task: Task, rows: int, where: str, least: int = 2) -> None:
-    """Refuse folds or splits that leave too few ``rows`` to fit on."""
-    if rows < least:
-        rule = f"a table must leave at least {least} rows to fit on in {where}"
-        got = f"this one of {task.table.rows} rows leaves {rows}"
+def _check_training(task: Task, n_rows: int, where: str, n_needed: int = 2) -> None:
+    """Refuse folds or splits that leave too few rows to fit on."""
+    if n_rows < n_needed:
+        rule = f"a table must leave at least {n_needed} rows to fit on in {where}"
+        got = f"this one of {task.table.rows} rows leaves {n_rows}"
         raise InvalidInputError(f"{rule}; {got}. Add rows.", parameter="table")
 
 

@@ -161,7 +161,7 @@ def _left_out_sentence(n_seen: int, n_checked: int) -> str:
     share = f"{100 * n_seen / n_checked:.2g} %"
     return (
         f"{counted(n_seen, 'row')} ({share}) {verb} left out because the query was in the training data; "
-        f"keep_seen=True, or --keep-seen, keeps {pronoun}."
+        f"keep_seen=True keeps {pronoun}."
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mild.artifact.targets import Target
 from mild.core.arrays import invalid
-from mild.data import OutcomeTable, read_outcomes
+from mild.data import OutcomeTable
 from mild.data.cost_terms import CostTerms, require_scores
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import check_arguments
@@ -20,6 +20,7 @@ from mild.tuning.searches import most_calls, search_for_tune
 from mild.tuning.settings import check_prices
 from mild.tuning.target_tuning import tune_for_target
 from mild.tuning.tasks import Progress, check_rows, make_task
+from mild.tuning.training_rows import training_table
 
 if TYPE_CHECKING:
     from mild.routers import RouterCV
@@ -109,10 +110,7 @@ def tune(
     settled = search_for_tune(search, random_state, progress)
     has_target = bool(target.wanted) or settled.objective is not None
     _check_one_goal(target, terms)
-    if isinstance(data, OutcomeTable):
-        table = data
-    else:
-        table = read_outcomes(data, part="train")
+    table = training_table(data)
     max_calls = most_calls(cascade)
     _check_table(table, target, max_calls)
     task = make_task(table, terms, groups, priced=has_target)
@@ -128,18 +126,14 @@ def tune(
 
 
 def _check_one_goal(target: Target, terms: CostTerms) -> None:
-    """Refuse a target beside weights: a target says itself what a dollar is worth."""
-    given = []
+    """Refuse a target together with terms of the cost: with a target, the search finds their weight."""
     for name, value in terms.as_dict().items():
-        if value:
-            given.append(name)
-    if target.wanted and given:
-        wanted = next(iter(target.wanted))
-        raise invalid(
-            given[0],
-            f"must not be given together with {wanted}: a target decides what dollars are worth; got both. "
-            "Leave one of them out.",
-        )
+        if target.wanted and value is not None:
+            raise invalid(
+                name,
+                f"must not be given together with a target; got {target.words} as well. A target is met "
+                "by errors and dollars alone: give the target, or the terms of the cost.",
+            )
 
 
 def _check_table(table: OutcomeTable, target: Target, max_calls: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,16 +96,13 @@ def replay(
     check_number("explore", explore, "lie in [0, 1]")
     check_share("confidence", confidence)
     left_out: Counter[str] = Counter()
-    rows = collect_rows(
-        read_draws(ledger, left_out, texts, errors, weights, since, until), router, seed
-    )
-    if errors is not None:
-        judged, trusted = ~np.isnan(rows.error), rows.weight > 0
-        left_out["not judged"] += int((~judged).sum())
-        left_out[SELF_SELECTED] += int((judged & ~trusted).sum())
-        rows = rows.kept(judged & trusted)
-    cost, quantities = "dollars", {"cost": rows.dollars, "failures": rows.failed}
-    if errors is not None:
+    draws = read_draws(ledger, left_out, texts, errors, weights, since, until)
+    rows = collect_rows(draws, router, seed)
+    if errors is None:
+        cost = "dollars"
+        quantities = {"cost": rows.dollars, "failures": rows.failed}
+    else:
+        rows = _trusted_rows(rows, left_out)
         cost = f"error + {plain_number(price_weight or 0.0)} * dollars"
         quantities = {
             "cost": rows.error + (price_weight or 0.0) * rows.dollars,
@@ -126,6 +123,15 @@ def replay(
     )
 
 
+def _trusted_rows(rows: Rows, left_out: Counter[str]) -> Rows:
+    """The rows that were judged and picked at random; the others are counted in ``left_out``."""
+    is_judged = ~np.isnan(rows.error)
+    is_trusted = rows.weight > 0
+    left_out["not judged"] += int((~is_judged).sum())
+    left_out[SELF_SELECTED] += int((is_judged & ~is_trusted).sum())
+    return rows.kept(is_judged & is_trusted)
+
+
 def replay_rows(
     rows: Rows,
     quantities: Mapping[str, FloatArray],
@@ -143,53 +149,87 @@ def replay_rows(
     ``cost`` says what that is, such as "dollars". ``serving`` are the weights of the serving router; None
     if the policy of the log is the serving one.
     """
-    target = np.full((rows.wanted.size, router.n_experts), explore / router.n_experts)
-    target[np.arange(rows.wanted.size), rows.wanted] += 1 - explore
-    overlap = measure_overlap(rows.draws(), target, router.expert_names)
-    overlap |= rows.changes()
-    overlap["unknown"] = [name for name in rows.drawn if name not in router.expert_names]
-    found: dict[str, dict[str, Any]] = {}
+    target = _new_probabilities(rows, router, explore)
+    overlap = {
+        **measure_overlap(rows.draws(), target, router.expert_names),
+        **rows.changes(),
+        "unknown": [name for name in rows.drawn if name not in router.expert_names],
+    }
+    fields_of_quantity: dict[str, dict[str, Any]] = {}
     gap = None
-    for name, values in quantities.items() if overlap["draws"] >= 2 else ():
-        estimates = _estimates(rows, values, target, serving, confidence, seed)
-        found[name] = {
-            method: _interval_fields(estimate.interval) for method, estimate in estimates.items()
-        }
-        if name == "cost":
-            gap = estimates["difference_to_serving"].interval
+    if overlap["draws"] >= 2:
+        for name, values in quantities.items():
+            estimates = _estimates(rows, values, target, serving, confidence, seed)
+            fields_of_quantity[name] = _estimate_fields(estimates)
+            if name == "cost":
+                gap = estimates["difference_to_serving"].interval
     reasons = {reason: count for reason, count in left_out.items() if count}
-    reason, sentence = judge(overlap, gap, "$" if cost == "dollars" else "", reasons)
-    verdict = ReplayVerdict(
-        estimate=math.nan if gap is None else gap.estimate,
-        low=math.nan if gap is None else gap.low,
-        high=math.nan if gap is None else gap.high,
+    n_rows = int(rows.episode.size)
+    return {
+        "verdict": _replay_verdict(overlap, gap, cost, reasons, n_rows, confidence),
+        "cost": cost,
+        "confidence": confidence,
+        "estimates": fields_of_quantity,
+        "overlap": overlap,
+        "rows": n_rows,
+        "draws": overlap["draws"],
+        "left_out": reasons,
+        "shares": _expert_shares(rows, router, target),
+        "explore": explore,
+    }
+
+
+def _new_probabilities(rows: Rows, router: Router, explore: float) -> FloatArray:
+    """Probability (E, n_experts) with which the new router would draw each expert."""
+    n_draws = rows.wanted.size
+    probabilities = np.full((n_draws, router.n_experts), explore / router.n_experts)
+    probabilities[np.arange(n_draws), rows.wanted] += 1 - explore
+    return probabilities
+
+
+def _replay_verdict(
+    overlap: Mapping[str, Any],
+    gap: Interval | None,
+    cost: str,
+    left_out: Mapping[str, int],
+    n_rows: int,
+    confidence: float,
+) -> ReplayVerdict:
+    """The verdict on the new router; ``gap`` is its cost minus that of the serving one, if known."""
+    unit = ""
+    if cost == "dollars":
+        unit = "$"
+    reason, sentence = judge(overlap, gap, unit, left_out)
+    if gap is None:
+        gap = Interval(math.nan, math.nan, math.nan, math.nan, 0, confidence)
+    return ReplayVerdict(
+        estimate=gap.estimate,
+        low=gap.low,
+        high=gap.high,
         confidence=confidence,
         router="the new router",
         constant="the serving router",
-        n_rows=int(rows.episode.size),
+        n_rows=n_rows,
         n_groups=overlap["draws"],
         reason=reason,
         told=sentence,
     )
-    drawn = max(sum(rows.drawn.values()), 1)
-    new = dict.fromkeys(router.expert_names, 0.0)
+
+
+def _expert_shares(rows: Rows, router: Router, target: FloatArray) -> dict[str, dict[str, float]]:
+    """How often each expert was drawn, and how often the new router would draw it, by name."""
+    n_drawn = max(sum(rows.drawn.values()), 1)
+    new_shares = dict.fromkeys(router.expert_names, 0.0)
     if len(target):
-        new = dict(zip(router.expert_names, target.mean(axis=0).tolist(), strict=True))
-    return {
-        "verdict": verdict,
-        "cost": cost,
-        "confidence": confidence,
-        "estimates": found,
-        "overlap": overlap,
-        "rows": int(rows.episode.size),
-        "draws": overlap["draws"],
-        "left_out": reasons,
-        "shares": {
-            name: {"logged": rows.drawn.get(name, 0) / drawn, "new": new.get(name, 0.0)}
-            for name in dict.fromkeys([*router.expert_names, *rows.drawn])
-        },
-        "explore": explore,
-    }
+        means = target.mean(axis=0).tolist()
+        new_shares = dict(zip(router.expert_names, means, strict=True))
+    shares = {}
+    for name in dict.fromkeys([*router.expert_names, *rows.drawn]):
+        shares[name] = {
+            "logged": rows.drawn.get(name, 0) / n_drawn,
+            "new": new_shares.get(name, 0.0),
+        }
+    return shares
 
 
 def check_price_weight(price_weight: float | None) -> float:
@@ -203,13 +243,20 @@ def check_price_weight(price_weight: float | None) -> float:
     return price_weight
 
 
-def _interval_fields(interval: Interval) -> dict[str, float]:
-    return {
-        "mean": interval.estimate,
-        "low": interval.low,
-        "high": interval.high,
-        "standard_error": interval.standard_error,
-    }
+def _estimate_fields(
+    estimates: Mapping[str, OffPolicyEstimate],
+) -> dict[str, dict[str, float]]:
+    """Each estimate with its interval, JSON-ready."""
+    fields = {}
+    for method, estimate in estimates.items():
+        interval = estimate.interval
+        fields[method] = {
+            "mean": interval.estimate,
+            "low": interval.low,
+            "high": interval.high,
+            "standard_error": interval.standard_error,
+        }
+    return fields
 
 
 def _estimates(
@@ -226,9 +273,8 @@ def _estimates(
     """
     answers = rows.answers()
     target = draw_target[rows.episode]
-    if draw_serving is None:
-        serving: FloatArray = np.ones(len(costs))
-    else:
+    serving: FloatArray = np.ones(len(costs))
+    if draw_serving is not None:
         serving = draw_serving[rows.episode]
     n_experts = target.shape[1]
     expected = expected_costs(rows.features, answers.expert, costs, rows.episode, n_experts, seed)
@@ -264,14 +310,63 @@ class Rows:
 
     def kept(self, rows: BoolArray) -> Rows:
         """Some of the rows, and the draws that they belong to."""
-        used, episode = np.unique(self.episode[rows], return_inverse=True)
-        draws = {
-            name: getattr(self, name)[used]
-            for name in ("chosen", "propensity", "preferred", "wanted")
-        }
-        names = ("features", "dollars", "failed", "error", "weight")
-        own = {name: getattr(self, name)[rows] for name in names}
-        return replace(self, episode=episode, **draws, **own)
+        draws, episode = np.unique(self.episode[rows], return_inverse=True)
+        return Rows(
+            episode=episode,
+            chosen=self.chosen[draws],
+            propensity=self.propensity[draws],
+            preferred=self.preferred[draws],
+            wanted=self.wanted[draws],
+            drawn=self.drawn,
+            features=self.features[rows],
+            dollars=self.dollars[rows],
+            failed=self.failed[rows],
+            error=self.error[rows],
+            weight=self.weight[rows],
+        )
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Rows]) -> Rows:
+        """The rows of one or more blocks, in their order."""
+        drawn: Counter[str] = Counter()
+        for block in blocks:
+            drawn.update(block.drawn)
+
+        def join(name: str) -> Any:
+            return np.concatenate([getattr(block, name) for block in blocks])
+
+        return cls(
+            episode=join("episode"),
+            chosen=join("chosen"),
+            propensity=join("propensity"),
+            preferred=join("preferred"),
+            wanted=join("wanted"),
+            drawn=dict(drawn),
+            features=join("features"),
+            dollars=join("dollars"),
+            failed=join("failed"),
+            error=join("error"),
+            weight=join("weight"),
+        )
+
+    @classmethod
+    def none(cls) -> Rows:
+        """A log without any row."""
+        no_index = np.empty(0, np.intp)
+        no_number = np.empty(0)
+        return cls(
+            episode=no_index,
+            chosen=no_index,
+            propensity=no_number,
+            preferred=np.empty(0, bool),
+            wanted=no_index,
+            drawn={},
+            features=np.empty((0, 1), np.float32),
+            dollars=no_number,
+            failed=no_number,
+            error=no_number,
+            weight=no_number,
+        )
 
     def answers(self) -> LoggedAnswers:
         """The rows; no request has two of them."""
@@ -304,51 +399,66 @@ class Rows:
     def changes(self) -> dict[str, Any]:
         """Share of the draws that the new router decides otherwise, and draws that tell of these."""
         same = self.chosen == self.wanted
-        changed = ~same[self.preferred]
+        is_changed = ~same[self.preferred]
+        changed_share = None
+        if is_changed.size:
+            changed_share = float(is_changed.mean())
         return {
-            "changed": float(changed.mean()) if changed.size else None,
+            "changed": changed_share,
             "changed_draws": int((same & ~self.preferred).sum()),
         }
 
 
 def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 0) -> Rows:
     """Let the new router decide every row; texts are not kept."""
-    places = {name: place for place, name in enumerate(router.expert_names)}
-    project = None
+    projection = None
     if router.n_features > WIDE:
         rng = np.random.default_rng(seed)
-        project = rng.standard_normal((router.n_features, NARROW)) / np.sqrt(NARROW)
-        project = project.astype(np.float32)
-    drawn: Counter[str] = Counter()
-    parts: list[tuple[Any, ...]] = []
-    for block in blocks:
-        X = router.features([row.text for row in block])
-        narrow = first_columns(X, router.n_features)
-        if project is not None:
-            narrow = narrow @ project
-        draws = [row for row in block if row.decides]
-        drawn.update(row.chosen for row in draws)
-        parts.append(
-            (
-                np.array([row.episode for row in block], np.intp),
-                np.array([places.get(row.chosen, -1) for row in draws], np.intp),
-                np.array([row.propensity for row in draws], float),
-                np.array([row.preferred for row in draws], bool),
-                router.predict(X)[np.array([row.decides for row in block])],
-                np.column_stack([narrow, router.decision_function(X)]).astype(np.float32),
-                np.array(
-                    [(row.dollars, row.failed, row.error, row.weight) for row in block], float
-                ),
-            )
-        )
-    if not parts:
-        none, empty = np.empty(0, np.intp), np.empty(0)
-        flags, features = np.empty(0, bool), np.empty((0, 1), np.float32)
-        return Rows(none, none, empty, flags, none, {}, features, empty, empty, empty, empty)
-    episode, chosen, propensity, preferred, wanted, inputs, results = (
-        np.concatenate(part) for part in zip(*parts, strict=True)
+        projection = rng.standard_normal((router.n_features, NARROW)) / np.sqrt(NARROW)
+        projection = projection.astype(np.float32)
+    decided_blocks = [_decided_block(block, router, projection) for block in blocks]
+    if not decided_blocks:
+        return Rows.none()
+    return Rows.joined(decided_blocks)
+
+
+def _decided_block(
+    block: Sequence[LoggedRow], router: Router, projection: FloatArray | None
+) -> Rows:
+    """The rows of a block, decided by the new router; wide features are projected."""
+    X = router.features([row.text for row in block])
+    narrow = first_columns(X, router.n_features)
+    if projection is not None:
+        narrow = narrow @ projection
+    features = np.column_stack([narrow, router.decision_function(X)]).astype(np.float32)
+    expert_index = {name: index for index, name in enumerate(router.expert_names)}
+    draws = [row for row in block if row.decides]
+    drawn = Counter(row.chosen for row in draws)
+    return Rows(
+        episode=_column(block, "episode", np.intp),
+        chosen=np.array([expert_index.get(row.chosen, -1) for row in draws], np.intp),
+        propensity=_column(draws, "propensity", float),
+        preferred=_column(draws, "preferred", bool),
+        wanted=router.predict(X)[_column(block, "decides", bool)],
+        drawn=dict(drawn),
+        features=features,
+        dollars=_column(block, "dollars", float),
+        failed=_column(block, "failed", float),
+        error=_column(block, "error", float),
+        weight=_column(block, "weight", float),
     )
-    return Rows(episode, chosen, propensity, preferred, wanted, dict(drawn), inputs, *results.T)
+
+
+def _column(rows: Sequence[LoggedRow], name: str, dtype: Any) -> Any:
+    """One field (n,) of the rows."""
+    return np.array([getattr(row, name) for row in rows], dtype)
+
+
+class ReplayJudgement(NamedTuple):
+    """Reason of a ``ReplayVerdict`` and its sentence."""
+
+    reason: str
+    sentence: str
 
 
 def judge(
@@ -356,98 +466,141 @@ def judge(
     gap: Interval | None,
     unit: str,
     left_out: Mapping[str, int],
-) -> tuple[str, str]:
-    """Reason of a ``ReplayVerdict`` and its sentence.
+) -> ReplayJudgement:
+    """What the log says about the new router, by the difference ``gap`` to the serving one.
 
     ``unit`` is "$" where only dollars are known, which the sentence begins with.
     """
     if overlap["draws"] == 0:
         return _nothing(left_out)
     if overlap["unseen"]:
-        names = ", ".join(f"{name} ({share:.1%})" for name, share in overlap["unseen"].items())
-        told = f"the new router gives queries to experts that were never drawn here: {names}."
-        remedy = (
-            "The log does not say what they would have cost; add them to the gateway and explore."
-        )
-        if overlap["unknown"]:
-            remedy = (
-                f"The log has {listed(overlap['unknown'])}, which the router does not know: names must "
-                f"be the same in both, and a new expert must be drawn before it can be judged."
-            )
-        return _open("unseen", f"{told} {remedy}")
+        return _unseen(overlap)
     if abs(overlap["mean_weight"] - 1) > 4 * overlap["weight_error"] + 1e-9:
-        return _open(
+        return _not_clear(
             "propensities",
             f"the weights must be 1 on average; they are {overlap['mean_weight']:.3f} (standard error "
             f"{overlap['weight_error']:.3f}), so the logged propensities do not match the draws.",
         )
     if gap is None or overlap["effective"] < ENOUGH:
-        return _open(
+        return _not_clear(
             "too_few",
             f"too few draws. The {overlap['draws']:,} draws say as much about the new router as "
             f"{overlap['effective']:.0f} decisions of its own would; with fewer than {ENOUGH:.0f} the "
             "intervals cannot be trusted. Explore more or longer.",
         )
     if overlap["changed"] == 0 and gap.estimate == 0:
-        sentence = (
-            "The new router decides like the serving one: there is no difference to estimate."
+        return ReplayJudgement(
+            "same",
+            "The new router decides like the serving one: there is no difference to estimate.",
         )
-        return "same", sentence
     if overlap["changed"] and overlap["changed_draws"] < ENOUGH_CHANGED:
-        return _open(
+        return _not_clear(
             "too_few",
             f"too few draws. The new router decides {overlap['changed']:.1%} of the requests differently, "
             f"and only {counted(overlap['changed_draws'], 'draw shows', 'draws show')} what that costs "
             f"({ENOUGH_CHANGED} are needed). Explore more or longer.",
         )
-    only = "" if not unit else "Dollars only, no feedback on the answers: the"
-    span = f"{gap.confidence * 100:g} % interval of the difference {_money(gap.low, unit)} to "
-    span += _money(gap.high, unit)
-    if gap.high < 0 or gap.low > 0:
-        verdict, change = ("better", "less") if gap.high < 0 else ("worse", "more")
-        amount = _money(abs(gap.estimate), unit)
-        sentence = (
-            f"{only or 'The'} new router would have been {verdict}: {amount} {change} "
-            f"per request than the serving one, exploration aside ({span})."
+    if gap.decided:
+        return _clear_difference(gap, unit)
+    return _noise(gap, unit)
+
+
+def _not_clear(reason: str, words: str) -> ReplayJudgement:
+    return ReplayJudgement(reason, f"It is not clear whether the new router is better: {words}")
+
+
+def _unseen(overlap: Mapping[str, Any]) -> ReplayJudgement:
+    """The new router asks experts of which the log has no answer."""
+    names = ", ".join(f"{name} ({share:.1%})" for name, share in overlap["unseen"].items())
+    remedy = "The log does not say what they would have cost; add them to the gateway and explore."
+    if overlap["unknown"]:
+        remedy = (
+            f"The log has {listed(overlap['unknown'])}, which the router does not know: names must "
+            f"be the same in both, and a new expert must be drawn before it can be judged."
         )
-        return verdict, sentence
-    more = ""
-    if gap.estimate != 0 and gap.standard_error > 0:
-        factor = ((gap.high - gap.low) / 2 / abs(gap.estimate)) ** 2
-        if factor < 100:
-            more = f" If the true difference is this large, about {factor:.1f} times as many draws "
-            more += "would show it."
-    what = "difference in dollars" if unit else "difference"
-    told = f"the {what} of {_money(gap.estimate, unit)} is within the noise ({span}).{more}"
-    return _open("noise", f"{told} Only dollars are known: give feedback=FILE." if unit else told)
+    return _not_clear(
+        "unseen",
+        f"the new router gives queries to experts that were never drawn here: {names}. {remedy}",
+    )
 
 
-def _open(reason: str, words: str) -> tuple[str, str]:
-    return reason, f"It is not clear whether the new router is better: {words}"
+def _clear_difference(gap: Interval, unit: str) -> ReplayJudgement:
+    """The interval of the difference excludes 0."""
+    reason = "worse"
+    change = "more"
+    if gap.high < 0:
+        reason = "better"
+        change = "less"
+    subject = "The"
+    if unit:
+        subject = "Dollars only, no feedback on the answers: the"
+    sentence = (
+        f"{subject} new router would have been {reason}: {_money(abs(gap.estimate), unit)} {change} "
+        f"per request than the serving one, exploration aside ({_interval_words(gap, unit)})."
+    )
+    return ReplayJudgement(reason, sentence)
 
 
-def _nothing(left_out: Mapping[str, int]) -> tuple[str, str]:
+def _noise(gap: Interval, unit: str) -> ReplayJudgement:
+    """The interval of the difference contains 0."""
+    difference = "difference"
+    remedy = ""
+    if unit:
+        difference = "difference in dollars"
+        remedy = " Only dollars are known: give feedback=FILE."
+    return _not_clear(
+        "noise",
+        f"the {difference} of {_money(gap.estimate, unit)} is within the noise "
+        f"({_interval_words(gap, unit)}).{_draws_needed(gap)}{remedy}",
+    )
+
+
+def _interval_words(gap: Interval, unit: str) -> str:
+    low = _money(gap.low, unit)
+    high = _money(gap.high, unit)
+    return f"{gap.confidence * 100:g} % interval of the difference {low} to {high}"
+
+
+def _draws_needed(gap: Interval) -> str:
+    """How many times as many draws would show the difference; empty if it is too small for that."""
+    if gap.estimate == 0 or not gap.standard_error > 0:
+        return ""
+    factor = ((gap.high - gap.low) / 2 / abs(gap.estimate)) ** 2
+    if not factor < 100:
+        return ""
+    return (
+        f" If the true difference is this large, about {factor:.1f} times as many draws "
+        "would show it."
+    )
+
+
+def _nothing(left_out: Mapping[str, int]) -> ReplayJudgement:
+    """No row can be used."""
     certain = left_out.get("drawn without exploration", 0)
     if certain:
-        return _open(
+        return _not_clear(
             "nothing",
             f"all {certain:,} routed requests were decided without exploration, so no row shows what "
             "another expert would have cost. Set explore = 0.05 under [routing] and collect more requests.",
         )
     if left_out.get(WITHOUT_QUERY):
-        return _open(
+        return _not_clear(
             "nothing",
             "the ledger has no texts, and the new router needs them. Set keep_text = true under [ledger], "
             "or give the queries with queries=FILE.",
         )
-    said = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-    words = f"no row can be used ({said})." if said else "the ledger has no rows in this span."
-    return _open("nothing", words)
+    if not left_out:
+        return _not_clear("nothing", "the ledger has no rows in this span.")
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+    return _not_clear("nothing", f"no row can be used ({reasons}).")
 
 
 def _money(value: float, unit: str) -> str:
-    sign = "-" if value < 0 else ""
+    if unit and value < 0:
+        return f"-{unit}{amount(abs(value))}"
     if unit:
-        return f"{sign}{unit}{amount(abs(value))}"
+        return f"{unit}{amount(abs(value))}"
     # Costs of another system may be small.
-    return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else plain_number(value, 3)
+    if 0 < abs(value) < 0.001:
+        return plain_number(value, 3)
+    return f"{value:.4f}"

@@ -21,7 +21,7 @@ from mild.gateway.selection.models import CASCADE, ModelRequest, configured_name
 from mild.gateway.selection.needs import answer_formats, missing_of, request_needs
 from mild.gateway.selection.sessions import Pin, Session, Sessions, sent_before
 from mild.gateway.stored_features import features_tag
-from mild.policies import Ask, CascadePolicy, MixPolicy
+from mild.policies import Ask, CascadePolicy
 
 # Texts that are scored at a time: the event loop has other things to do, too.
 MAX_TOGETHER = 16
@@ -352,14 +352,13 @@ class ExpertSelector:
         if not {"json_schema", "json_object"}.isdisjoint(answer_formats(document)):
             policy = self._json_cascade
         features = scores.features
-        if isinstance(policy, MixPolicy):
-            assert features is not None
-            policy = policy.cascade_of(features)
-            features = features[: policy.n_features]
-        names = {k: configured_name(self.names[k]) for k in policy.order}
+        cascade = policy.drawn_cascade(features)
+        if features is not None:
+            features = features[: cascade.n_features]  # without the draw
+        names = {k: configured_name(self.names[k]) for k in cascade.order}
         kept_back = {expert.name for expert in self._fallbacks}
         skipped = {k for k, name in names.items() if name in missing or name in kept_back}
-        return Climb(policy, features, frozenset(skipped))
+        return Climb(cascade, features, frozenset(skipped))
 
     def _find_pin(self, session: Session | None, scores: Scores) -> Pin | None:
         """The decision that a request follows; None where its expert cannot serve it."""
