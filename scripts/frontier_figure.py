@@ -3,10 +3,10 @@
     python scripts/frontier_figure.py FOLDER     FOLDER has bfcl_answers.parquet
 
 The table is the Berkeley Function Calling Leaderboard of August 2024: 1,700 tool calls, 16 models with
-their answers and list prices. As in ``benchmarks.cascades``, it is halved 40 times (seeds 100 to 139),
-equal queries together. One half fits, and chooses what is best for a sum of dollars; the other half
-judges. A point of a curve is the mean over the draws for one sum. The file itself says at which commit,
-with which versions and seeds it was drawn.
+their answers and list prices. It is halved 20 times (seeds 100 to 119), equal queries together. On one
+half, ``mild.tune`` is called with its defaults, with and without ``cascade=True``; the routers that it
+saves are set to a row of targets and judged on the other half. A point of a curve is the mean over the halves
+for one target. The file itself says at which commit, with which versions and seeds it was drawn.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 
@@ -23,22 +22,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from benchmarks.cascades import (
-    DRAWS,
-    FIRST_SEED,
-    cascades,
-    halves,
-    read,
-    routers,
-    singles,
-    strongest,
-    text_features,
-)
+import mild
 from benchmarks.measure import environment
-from mild.routers import CascadeRouter
+from mild.artifact import Router
+from mild.data import OutcomeTable, read_outcomes
 
 PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "frontier.svg"
-BUDGETS = np.geomspace(0.02, 2.5, 15) / 1000  # dollars per query
+HALVES = 20
+FIRST_SEED = 100
+# Shares of the best expert's quality that are asked for.
+TARGETS = (0.84, 0.87, 0.9, 0.92, 0.94, 0.96, 0.97, 0.98, 0.99, 1.0)
 # Experts with a name in the picture, and where it stands.
 NAMES = {
     "claude-3-5-sonnet-20240620": ("claude-3.5-sonnet", (7, -3), "left"),
@@ -53,49 +46,54 @@ NAMES = {
 GREY, BLUE, ORANGE = "#808080", "#3d8bfd", "#e8650a"
 
 
-def draw(folder: Path, seed: int) -> dict[str, Any]:
-    """(dollars, quality) on the judged half: of each expert, and of what was best for each sum."""
-    table = read(folder, "bfcl")
-    train, test = halves(table.queries, seed)
-    X = text_features(table.queries, train)
-    experts = singles(table, train, test)
-    weight = 1 / max(experts, key=lambda one: one.quality).price
-    cascade = CascadeRouter(0.1 * weight).fit(
-        X[train],
-        1 - table.scores[train],
-        answers=table.answers.take(train),
-        prices=table.prices[train],
-    )
-    found = {
-        "router": experts + routers(table, X, train, test, weight),
-        "cascade": cascades(cascade, table, X, test),
-    }
+Point = tuple[float, float]  # dollars per 1,000 queries, and quality
 
-    def place(choice: Any) -> tuple[float, float]:
-        scores, dollars = choice.judged()
-        return 1000 * float(dollars.mean()), float(scores.mean())
 
-    places = {"experts": [place(one) for one in experts]}
-    for name, choices in found.items():
-        places[name] = [place(strongest(choices, budget)) for budget in BUDGETS]
-    return places
+def draw(table: OutcomeTable, seed: int) -> dict[str, list[Point]]:
+    """What each expert, and the routers at each target, do on the judged half."""
+    train, test = table.split(0.5, random_state=seed)
+    curves = {"experts": expert_points(test)}
+    for name, cascade in (("router", False), ("cascade", True)):
+        found = mild.tune(train, keep_quality=TARGETS[-1], cascade=cascade)
+        points = []
+        for target in TARGETS:
+            points.append(judged_point(found.router.with_target(keep_quality=target), test))
+        curves[name] = points
+    return curves
+
+
+def expert_points(table: OutcomeTable) -> list[Point]:
+    """What always asking each expert does."""
+    assert table.prices is not None
+    dollars = 1000 * table.prices.mean(axis=0)
+    quality = table.scores.mean(axis=0)
+    return list(zip(dollars.tolist(), quality.tolist(), strict=True))
+
+
+def judged_point(router: Router, table: OutcomeTable) -> Point:
+    """What a router does on a table."""
+    for baseline in mild.evaluate(router, table, keep_seen=True).figures.baselines:
+        if baseline["key"] == "router":
+            return baseline["dollars_per_1000"], baseline["accuracy"]
+    raise KeyError("router")
 
 
 def main() -> None:
     """Draw the picture from the folder that is named."""
     warnings.simplefilter("ignore")
-    folder = Path(sys.argv[1])
-    draws = [draw(folder, seed) for seed in range(FIRST_SEED, FIRST_SEED + DRAWS)]
-    means = {name: np.mean([one[name] for one in draws], axis=0) for name in draws[0]}
+    table = read_outcomes(Path(sys.argv[1]) / "bfcl_answers.parquet")
+    draws = [draw(table, seed) for seed in range(FIRST_SEED, FIRST_SEED + HALVES)]
+    means = {}
+    for name in draws[0]:
+        means[name] = np.mean([curves[name] for curves in draws], axis=0)
     plt.rcParams |= {"svg.fonttype": "none", "font.family": "sans-serif", "svg.hashsalt": "mild"}
     colours = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     plt.rcParams |= dict.fromkeys(colours, GREY)
     figure, ax = plt.subplots(figsize=(7.2, 4.3), layout="constrained")
     ax.scatter(*means["experts"].T, marker="s", s=22, color=GREY, label="one model for all queries")
-    columns = expert_names(folder)
     for name, (label, offset, side) in NAMES.items():
-        place = means["experts"][columns.index(name)]
-        ax.annotate(label, place, offset, textcoords="offset points", ha=side, fontsize=8.5)
+        position = means["experts"][table.expert_names.index(name)]
+        ax.annotate(label, position, offset, textcoords="offset points", ha=side, fontsize=8.5)
     ax.plot(
         *means["router"].T, "o-", color=BLUE, ms=4, label="router: reads the query, asks one model"
     )
@@ -115,23 +113,12 @@ def main() -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
     figure.legend(loc="outside upper left", frameon=False)
-    made = f"{environment()}; BFCL answers, seeds {FIRST_SEED} to {FIRST_SEED + DRAWS - 1}"
+    made = f"{environment()}; BFCL answers, seeds {FIRST_SEED} to {FIRST_SEED + HALVES - 1}"
     figure.savefig(PICTURE, transparent=True, metadata={"Date": None, "Description": made})
     best = means["experts"][np.argmax(means["experts"][:, 1])]
     print(f"best expert: {best[1]:.3f} at ${best[0]:.2f}")
     for name in ("router", "cascade"):
         print(name, *(f"{quality:.3f} at ${dollars:.3f}" for dollars, quality in means[name]))
-
-
-def expert_names(folder: Path) -> list[str]:
-    """The experts of the table, in its order."""
-    import pyarrow.parquet as pq
-
-    from mild.data.expert_order import name_order
-
-    columns = pq.read_schema(folder / "bfcl_answers.parquet").names
-    names = [name.removeprefix("answer__") for name in columns if name.startswith("answer__")]
-    return [names[index] for index in name_order(names)]
 
 
 if __name__ == "__main__":

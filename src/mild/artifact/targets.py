@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from mild.policies import CascadePolicy, ConstantPolicy, MixPolicy, Policy, Trad
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
 # From here on a share of quality must be a percentage.
 _PERCENT = 10
+#: Probabilities for which the price of certainty is shown.
+CERTAINTIES = (0.5, 0.8, 0.95)
 # Salt of the draws that divide the queries of a mix.
 MIX_SALT = "mild"
 
@@ -315,6 +318,44 @@ def margin_words(margins: Mapping[str, float]) -> str:
         else:
             parts.append(f"${amount(margin)} per 1,000 queries")
     return ", ".join(parts)
+
+
+def point_figures(
+    frontier: Frontier, point: OperatingPoint, expert_names: Sequence[str]
+) -> dict[str, Any]:
+    """Setting, quality and dollars of a point, by name; None for a share of nothing."""
+    kept = frontier.quality_kept(point)
+    saved = frontier.dollars_saved(point)
+    figures: dict[str, Any] = {
+        "setting": point.words(expert_names),
+        "quality": point.quality,
+        "quality_kept": None,
+        "dollars_per_1000": point.dollars,
+        "dollars_saved": None,
+    }
+    if kept is not None:
+        figures["quality_kept"] = kept.estimate
+    if saved is not None:
+        figures["dollars_saved"] = saved.estimate
+    return figures
+
+
+def certainty_rows(
+    target: Target, frontier: Frontier, expert_names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """What more certainty of meeting a target costs: a row for each of ``CERTAINTIES``."""
+    rows = []
+    for probability in CERTAINTIES:
+        asked = replace(target, guarantee=None, target_probability=probability)
+        choice = asked.choose(frontier)
+        rows.append(
+            {
+                "certainty": f"{100 * probability:g} %",
+                **point_figures(frontier, choice.point, expert_names),
+                "met": choice.likely,
+            }
+        )
+    return rows
 
 
 def frontier_of(info: RouterInfo, expert_names: Sequence[str]) -> Frontier:

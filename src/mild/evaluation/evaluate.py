@@ -15,6 +15,7 @@ from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table
 from mild.artifact.router import in_order_of
 from mild.artifact.sources import source_of
+from mild.artifact.targets import Target, certainty_rows
 from mild.artifact.versions import find_version
 from mild.core.arrays import BoolArray, IntArray, as_python, check_integer, invalid
 from mild.data import OutcomeTable, read_outcomes
@@ -26,6 +27,7 @@ from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, Shares
 from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, document_header
 from mild.evaluation.figures import RoutingFigures, named_baselines
 from mild.metrics import Verdict
+from mild.metrics.frontier import Frontier
 from mild.policies import CascadePolicy
 from mild.report import (
     EVALUATION_FILE,
@@ -202,6 +204,7 @@ class Evaluation:
             "figures": self._document_figures(reported.routed),
             "cascade": self.figures.cascade,
             "frontier": frontier,
+            "certainty": self._certainty(),
             "prices_unused": self._prices_unused(frontier),
             "calibration": self._calibration(reported),
             "groups": self._groups(reported),
@@ -277,6 +280,15 @@ class Evaluation:
             },
             "baselines": self.figures.baselines,
         }
+
+    def _certainty(self) -> list[dict[str, Any]]:
+        """What more certainty of meeting the router's target costs; nothing without a target."""
+        router = self.judged.router
+        target = router.info.target
+        if target is None or router.info.frontier is None:
+            return []
+        frontier = Frontier.from_dict(router.info.frontier, router.expert_names)
+        return certainty_rows(Target(**target.target), frontier, router.expert_names)
 
     def _frontier(
         self, reported: ReportedRows, comparison: Mapping[str, Any] | None

@@ -337,7 +337,8 @@ def changed_shares(router: Router, held_out_shares: FloatArray) -> str | None:
     if abs(shares[expert] - held_out_shares[expert]) < CHANGED_SHARE:
         return None
     return (
-        f"the router asks {router.expert_names[expert]} in {100 * shares[expert]:.0f} % of its training rows; "
+        f"the router asks {router.expert_names[expert]} in {100 * shares[expert]:.0f} % of its training "
+        "rows; "
         f"in held-out rows, which the figures are from, it was {100 * held_out_shares[expert]:.0f} %."
     )
 

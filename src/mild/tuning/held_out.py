@@ -8,9 +8,10 @@ choice is the same without every fold, the difference is 0.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -118,7 +119,7 @@ class HeldOut:
         figures = _Figures.of(
             self.outcomes, self.groups, _Mix(index, index, 0.0), experts, best_expert(self)
         )
-        return figures.point(setting, setting, 0.0, 0.0, 0.0)
+        return figures.point(setting, setting, 0.0, NO_CHANGE)
 
     @property
     def policies(self) -> dict[str, list[Policy]]:
@@ -183,9 +184,9 @@ def calibration_frontier(
     for expert in range(experts.scores.shape[1]):
         setting = Setting(EXPERT, expert)
         figures = _Figures.of(experts, groups, _Mix(expert, expert, 0.0), experts, reference)
-        points.append(figures.point(setting, setting, 0.0, 0.0, 0.0))
+        points.append(figures.point(setting, setting, 0.0, NO_CHANGE))
     figures = _Figures.of(outcomes, groups, _Mix(0, 1, point.share), experts, reference)
-    points.append(figures.point(point.first, point.second, point.share, 0.0, 0.0))
+    points.append(figures.point(point.first, point.second, point.share, NO_CHANGE))
     paths = [ALONE] * (len(points) - 1) + [0]
     return _frontier_of(points, paths, reference, len(np.unique(groups)))
 
@@ -256,31 +257,26 @@ def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
         figures = _Figures.of(
             outcomes, held_out.groups, _Mix(expert, expert, 0.0), outcomes, reference
         )
-        quality_change, _ = path.changes(figures.quality)
+        change = path.change(figures.quality)
         if expert == reference:
-            quality_change = _luck_of_best_expert(held_out)
-        points.append(figures.point(setting, setting, 0.0, quality_change, 0.0))
+            change = _luck_of_best_expert(held_out)
+        points.append(figures.point(setting, setting, 0.0, replace(change, dollars=0.0)))
     return points
 
 
-def _luck_of_best_expert(held_out: HeldOut) -> float:
-    """By how much the expert that is best on other folds is better, or worse, on a held-out fold."""
+def _luck_of_best_expert(held_out: HeldOut) -> _Change:
+    """By how much the expert that is best on other folds is better, or worse, on a held-out fold.
+
+    This is no error of a comparison with the best expert, which is compared with itself.
+    """
     changes = []
     sizes = []
     for fold in held_out.experts.folds:
         best = int(np.argmax(fold.quality))
-        changes.append(fold.new_quality[best] - fold.quality[best])
+        changes.append(float(fold.new_quality[best] - fold.quality[best]))
         sizes.append(fold.n_rows)
-    return _fold_share(held_out) * float(np.average(changes, weights=sizes))
-
-
-def _fold_share(held_out: HeldOut) -> float:
-    """How much of a difference that was found without a fold remains with all rows.
-
-    A choice from n rows is better on these rows than on new ones by an amount proportional to 1 / n.
-    """
-    n_folds = len(held_out.rows.folds)
-    return (n_folds - 1) / n_folds
+    luck = _Change.of_folds(changes, np.zeros(len(changes)).tolist(), sizes)
+    return replace(luck, quality_error=0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,6 +310,35 @@ def mix_of_quality(quality: FloatArray, dollars: FloatArray, asked_quality: floa
     second = hull[n_worse]
     share = (asked_quality - quality[first]) / (quality[second] - quality[first])
     return _Mix(first, second, float(share))
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What is to be added to the figures of a choice, which was made on the rows they are from."""
+
+    quality: float
+    dollars: float
+    quality_error: float  # standard error
+    dollars_error: float
+
+    @classmethod
+    def of_folds(
+        cls, quality: Sequence[float], dollars: Sequence[float], sizes: Sequence[int]
+    ) -> _Change:
+        """From the changes of choices that were made without each fold.
+
+        A choice from n rows is better on these rows than on new ones by an amount proportional to 1 / n: of
+        a change that was found without one of K folds, (K - 1) / K remains with all rows.
+        """
+        n_folds = len(sizes)
+        share = (n_folds - 1) / n_folds
+        spread = share / math.sqrt(n_folds)
+        return cls(
+            share * float(np.average(quality, weights=sizes)),
+            share * float(np.average(dollars, weights=sizes)),
+            spread * float(np.std(quality, ddof=1)),
+            spread * float(np.std(dollars, ddof=1)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,25 +387,23 @@ class _Figures:
         )
 
     def point(
-        self,
-        first: Setting,
-        second: Setting,
-        share: float,
-        quality_change: float,
-        dollars_change: float,
+        self, first: Setting, second: Setting, share: float, change: _Change
     ) -> OperatingPoint:
-        """The operating point, with what is to be added to its figures on these rows."""
+        """The operating point, with the change that is to be expected on new queries."""
         return OperatingPoint(
             first,
             second,
             share,
-            self.quality + quality_change,
-            1000 * (self.dollars + dollars_change),
-            self.quality_error,
-            self.loss_error,
-            1000 * self.dollars_error,
-            1000 * self.saving_error,
+            self.quality + change.quality,
+            1000 * (self.dollars + change.dollars),
+            math.hypot(self.quality_error, change.quality_error),
+            math.hypot(self.loss_error, change.quality_error),
+            1000 * math.hypot(self.dollars_error, change.dollars_error),
+            1000 * math.hypot(self.saving_error, change.dollars_error),
         )
+
+
+NO_CHANGE = _Change(0.0, 0.0, 0.0, 0.0)
 
 
 def group_rows(values: FloatArray, groups: IntArray) -> FloatArray:
@@ -462,23 +485,18 @@ class _Path:
     def _point(self, mix: _Mix) -> OperatingPoint:
         quality = float(mix.of(self.quality))
         dollars = float(mix.of(self.dollars))
-        quality_change, dollars_change = self.changes(quality)
+        change = self.change(quality)
         figures = _Figures.of(
             self.outcomes, self.held_out.groups, mix, self.outcomes, self.reference
         )
+        # The means by which settings are chosen; of cascades, each row is left out of its own estimate.
+        chosen_by = replace(figures, quality=quality, dollars=dollars)
         first = self.settings[mix.first]
         second = self.settings[mix.second]
-        # The means by which settings are chosen; of cascades, each row is left out of its own estimate.
-        return figures.point(
-            first,
-            second,
-            mix.share,
-            quality - figures.quality + quality_change,
-            dollars - figures.dollars + dollars_change,
-        )
+        return chosen_by.point(first, second, mix.share, change)
 
-    def changes(self, quality: float) -> tuple[float, float]:
-        """By how much quality and dollars change on rows that a choice of this quality was not made on.
+    def change(self, quality: float) -> _Change:
+        """By how much figures change on rows that a choice of this quality was not made on.
 
         Without each fold, the mix of the same quality as a share of the best expert's there is chosen.
         """
@@ -493,7 +511,4 @@ class _Path:
             quality_changes.append(float(mix.of(fold.new_quality) - mix.of(fold.quality)))
             dollars_changes.append(float(mix.of(fold.new_dollars) - mix.of(fold.dollars)))
             sizes.append(fold.n_rows)
-        share = _fold_share(self.held_out)
-        quality_change = share * float(np.average(quality_changes, weights=sizes))
-        dollars_change = share * float(np.average(dollars_changes, weights=sizes))
-        return quality_change, dollars_change
+        return _Change.of_folds(quality_changes, dollars_changes, sizes)

@@ -10,7 +10,14 @@ import numpy as np
 from mild.artifact import Router
 from mild.artifact.info import EstimatorInfo, RouterInfo, TargetInfo
 from mild.artifact.novelty import Novelty
-from mild.artifact.targets import Choice, Target, policy_at, target_info
+from mild.artifact.targets import (
+    Choice,
+    Target,
+    certainty_rows,
+    point_figures,
+    policy_at,
+    target_info,
+)
 from mild.core.arrays import BoolArray, FloatArray
 from mild.core.rounding import tie_ranks
 from mild.data.splits import folds as group_folds
@@ -60,8 +67,6 @@ from mild.tuning.tasks import Task, make_task, task_splits
 
 #: Share of the rows that a guarantee keeps for calibration.
 CALIBRATION_SHARE = 0.5
-#: Probabilities for which the price of certainty is shown.
-CERTAINTIES = (0.5, 0.8, 0.95)
 # A single expert is near the target if it meets it with this probability.
 NEAR_PROBABILITY = 0.2
 
@@ -347,34 +352,20 @@ class TargetFit:
 
     def _certainty_rows(self) -> list[dict[str, Any]]:
         """The setting for several probabilities of meeting the target, and for a guarantee."""
-        rows = []
-        for probability in CERTAINTIES:
-            asked = replace(self.target, guarantee=None, target_probability=probability)
-            choice = asked.choose(self.frontier)
-            certainty = {"certainty": f"{100 * probability:g} %"}
-            rows.append({**certainty, **self._figures(choice.point), "met": choice.likely})
+        rows = certainty_rows(self.target, self.frontier, self.expert_names)
         if self.certified is not None:
-            certainty = {"certainty": f"guarantee {self.target.guarantee:g}"}
-            is_certified = self.certified.is_certified
-            rows.append({**certainty, **self._figures(self.point), "met": is_certified})
+            rows.append(
+                {
+                    "certainty": f"guarantee {self.target.guarantee:g}",
+                    **self._figures(self.point),
+                    "met": self.certified.is_certified,
+                }
+            )
         return rows
 
     def _figures(self, point: OperatingPoint) -> dict[str, Any]:
-        """Setting, quality and dollars of a point; None for a share of nothing."""
-        kept = self.frontier.quality_kept(point)
-        saved = self.frontier.dollars_saved(point)
-        figures: dict[str, Any] = {
-            "setting": point.words(self.expert_names),
-            "quality": point.quality,
-            "quality_kept": None,
-            "dollars_per_1000": point.dollars,
-            "dollars_saved": None,
-        }
-        if kept is not None:
-            figures["quality_kept"] = kept.estimate
-        if saved is not None:
-            figures["dollars_saved"] = saved.estimate
-        return figures
+        """Setting, quality and dollars of a point."""
+        return point_figures(self.frontier, point, self.expert_names)
 
     def _candidate_rows(self) -> list[dict[str, Any]]:
         """Every setting of the frontier, and the point that was taken."""
