@@ -37,7 +37,7 @@ from mild.core.arrays import FloatArray, IntArray
 from mild.metrics import resampled_intervals
 from mild.policies import CascadePolicy
 from mild.routers import CascadeRouter
-from mild.routers.cost_models import fit_heads
+from mild.routers.cost_models import fit_heads, same_features
 
 KEPT = Path(__file__).parent.parent / "results" / "cascades.json"
 # Table, and how its answers are compared; None for detected.
@@ -223,7 +223,7 @@ def routers(
     """Routers by heads for error and price, at price weights; held-out choices say what they keep."""
     folds = list(KFold(5, shuffle=True, random_state=0).split(train))
     scores, prices = table.scores[train], table.prices[train]
-    heads = fit_heads(X[train], 1 - scores, prices, folds)
+    heads = fit_heads(X[train], 1 - scores, prices, same_features(X[train], folds))
     errors, paid = (
         getattr(heads.router, f"expected_{what}")(X[test]) for what in ("errors", "prices")
     )

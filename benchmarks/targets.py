@@ -1,16 +1,15 @@
 """Claim: a target is met on new rows as often as `mild tune` says, and a guarantee is broken as rarely.
 
 ``python -m benchmarks.targets FOLDER [FOLDER ...]`` looks for four public tables in the folders. Point
-targets: 40 times a table is halved, equal queries together; ``mild.tune`` sees one half, and every target
-is judged by the router's choices on the other: by default, where it is expected to be met, and with a
-margin for a probability of 0.8. A target of quality is
-relative to the best expert as it was found in tuning. Only draws count in which the output states the
-probability. The heads for error and price do not depend on what the search tries, so that it tries one
-linear router. Guarantees: heads are fitted on half of a table, and a limit is certified on queries that are
-drawn with replacement from the whole table, which is the population: a query that is drawn twice counts
-twice, and its rows stay together. The limit is broken if the loss over the population is above it.
+targets: 40 times a table is halved, equal queries together; ``mild.tune`` sees one half, ``with_target``
+sets the router to every target, and its choices are judged on the other half: by default, where a target is
+expected to be met, and with a margin for a probability of 0.8. A target of quality is relative to the best
+expert as it was found in tuning. Only draws count in which the output states the probability.
+Guarantees: settings are fitted on half of a table, and a limit is certified on queries that are drawn with
+replacement from the whole table, which is the population: a query that is drawn twice counts twice, and its
+rows stay together. The limit is broken if the loss over the population is above it.
 With ``--cascade`` the same is measured on tables with answers, one of them made here: cascades are settings
-beside trade-offs and single experts, and each target is also solved without them.
+beside trade-offs and single experts, and each target is also met by a router that was tuned without them.
 The figures are kept in ``results/targets.json``, those of cascades in ``results/target_cascades.json``
 (``--out``); without a folder they are printed again.
 """
@@ -30,27 +29,33 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from joblib import Parallel, delayed
-from mild.tuning.targets import (
-    HeldOut,
-    Solution,
-    Tradeoff,
-    certify_loss,
-    fit_tradeoff,
-    measure,
-    solve,
-    traded_prices,
-)
 
 import mild
 from benchmarks.measure import Report, environment
 from mild.artifact import Router
-from mild.artifact.targets import TARGET_PROBABILITY, Target
+from mild.artifact.targets import Target
+from mild.core.arrays import FloatArray, IntArray
 from mild.data import OutcomeTable, read_outcomes
+from mild.data.cascades import cascade_scores
+from mild.data.cost_terms import CostTerms
+from mild.defaults import TARGET_PROBABILITY
 from mild.errors import InvalidInputError
-from mild.routers import ConstantRouter
-from mild.tuning.cascades import FittedCascades, fit_cascades
-from mild.tuning.fitting import Fitted, contents, fit_task, make_step
-from mild.tuning.tasks import CostTerms, make_task, search_folds
+from mild.evaluation.cascades import known_answers
+from mild.metrics.frontier import OperatingPoint
+from mild.policies import TradeoffPolicy
+from mild.tuning.fitting import contents, make_step, router_features, table_features
+from mild.tuning.held_out import HeldOut, cross_fit
+from mild.tuning.objectives import CalibrationRows, CertifiedPoint, HoldLimit
+from mild.tuning.rows import tuning_rows
+from mild.tuning.settings import (
+    Cascades,
+    SettingKind,
+    TradeOffs,
+    fit_price_heads,
+    group_means,
+)
+from mild.tuning.target_tuning import tuned_policy
+from mild.tuning.tasks import make_task, search_folds
 
 RESULTS = Path(__file__).parent.parent / "results"
 KEPT, KEPT_CASCADES = RESULTS / "targets.json", RESULTS / "target_cascades.json"
@@ -74,8 +79,7 @@ CERTIFIED_DRAWS, FIRST = 1000, 200
 # Calibration samples for each fit of the heads.
 SAMPLES = 10
 PROBABILITY, GUARANTEE = 0.8, 0.9
-# How a target is to be met, and with which probability.
-RULES = {"margin": PROBABILITY, "default": TARGET_PROBABILITY}
+N_FOLDS = 5
 KEEP = (0.9, 0.95, 0.98, 1.0)
 LOSSES = (0.02,)
 # Limits of dollars, from the cheapest expert's (0) to the best expert's (1).
@@ -97,34 +101,41 @@ def targets(table: OutcomeTable) -> list[dict[str, float]]:
     ]
 
 
-def point_draw(file: Path, draw: int) -> list[dict[str, Any]]:
-    """Every target of one draw, with a margin and by default."""
+def point_draw(file: Path, draw: int, cascade: bool = False) -> list[dict[str, Any]]:
+    """Every target of one draw: with a margin, by default, and where cascades are tried without them."""
     warnings.simplefilter("ignore")
-    table = read_outcomes(file)
+    table = read(file)
     train, test = table.split(0.5, random_state=draw)
-    # The search decides nothing here.
+    router = tuned_router(train, cascade)
+    rules = [("margin", PROBABILITY, router), ("default", TARGET_PROBABILITY, router)]
+    if cascade:
+        rules.append(("no cascade", PROBABILITY, tuned_router(train, False)))
+    entries = []
+    for wanted in targets(table):
+        for rule, probability, rule_router in rules:
+            target = Target(**wanted, target_probability=probability)
+            entries.append({"target": wanted, "rule": rule, **judged(rule_router, target, test)})
+    return entries
+
+
+def tuned_router(train: OutcomeTable, cascade: bool) -> Router:
+    """The router of ``mild.tune``; the same target later gives the same setting."""
     found = mild.tune(
         train,
         keep_quality=0.95,
         target_probability=PROBABILITY,
-        search=mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], n_jobs=1),
+        cascade=cascade,
+        search=mild.RouterCV(n_jobs=1),
     )
-    solved, router = found.target, found.router
-    assert solved is not None
-    again = router.with_target(keep_quality=0.95, target_probability=PROBABILITY).info.target
-    assert again is not None
-    assert (again.t, again.expert) == (solved.t, solved.expert), "one rule in tuning and later"
-    X = router.features(test.queries)
-    entries = []
-    for wanted in targets(table):
-        for rule, probability in RULES.items():
-            target = Target(**wanted, target_probability=probability)
-            figures = judged(router, target, X, test)
-            entries.append({"target": wanted, "rule": rule, **figures})
-    return entries
+    assert found.target is not None
+    if found.target.met:
+        again = found.router.with_target(keep_quality=0.95, target_probability=PROBABILITY)
+        assert again.info.target is not None
+        assert again.info.target.setting == found.target.setting, "one rule in tuning and later"
+    return found.router
 
 
-def judged(router: Router, target: Target, X: Any, test: OutcomeTable) -> dict[str, Any]:
+def judged(router: Router, target: Target, test: OutcomeTable) -> dict[str, Any]:
     """What a router at a target does on the judged half."""
     try:
         set_up = router.with_target(target)
@@ -133,18 +144,33 @@ def judged(router: Router, target: Target, X: Any, test: OutcomeTable) -> dict[s
     info = set_up.info.target
     assert info is not None
     assert test.prices is not None
-    chosen, rows = set_up.predict(X), np.arange(test.rows)
-    quality, dollars = test.scores[rows, chosen].mean(), 1000 * test.prices[rows, chosen].mean()
+    scores, prices = outcomes_of(set_up, test)
+    quality = float(scores.mean())
+    dollars = 1000 * float(prices.mean())
     best = test.expert_names.index(info.best_expert)
-    other, price = test.scores[:, best].mean(), 1000 * test.prices[:, best].mean()
-    least, most = target.limits(float(other))
+    best_quality = float(test.scores[:, best].mean())
+    best_dollars = 1000 * float(test.prices[:, best].mean())
+    least, most = target.limits(best_quality)
     return {
         "stated": info.likely is not False,
         "met": bool(quality >= least - 1e-9 and dollars <= most + 1e-9),
-        "kept": float(quality / other),
-        "saved": float(1 - dollars / price),
+        "kept": quality / best_quality,
+        "saved": 1 - dollars / best_dollars,
         "single": info.expert is not None,
+        "cascade": set_up.cascade is not None,
     }
+
+
+def outcomes_of(router: Router, table: OutcomeTable) -> tuple[FloatArray, FloatArray]:
+    """Scores and dollars (n_rows,) of a router on a table; a cascade is run on the known answers."""
+    assert table.prices is not None
+    X = router_features(table, router)
+    if router.cascade is not None:
+        run = router.cascade.run(X, known_answers(table, router.cascade))
+        return cascade_scores(table.scores, run), run.paid(table.prices)
+    chosen = router.predict(X)
+    rows = np.arange(table.rows)
+    return table.scores[rows, chosen], table.prices[rows, chosen]
 
 
 def read(file: Path) -> OutcomeTable:
@@ -168,121 +194,79 @@ def synthetic(rows: int = 2_000, seed: int = 0) -> OutcomeTable:
     return read_outcomes(pa.table(columns))
 
 
-@dataclass(frozen=True)
-class Part:
-    """Heads for error and price, and cascades, of a part of a table."""
+@dataclass(frozen=True, eq=False)
+class FittedPart:
+    """Settings that were fitted on a part of a table, and the whole table as a population."""
 
-    heads: Tradeoff
-    cascades: FittedCascades | None
-    fitted: Fitted
+    held_out: HeldOut
+    tuned: TradeoffPolicy
+    population: CalibrationRows
 
     @classmethod
-    def of(cls, part: OutcomeTable, cascade: bool) -> Part:
-        task = make_task(part, CostTerms())
-        fitted = fit_task(task, ConstantRouter(), make_step(part))
-        folds = search_folds(task, 5)
-        found = None
+    def of(cls, table: OutcomeTable, part: OutcomeTable, cascade: bool) -> FittedPart:
+        task = make_task(part, CostTerms(), priced=True)
+        step = make_step(part)
+        step.fit(contents(part, step))
+        folds = search_folds(task, N_FOLDS)
+        rows = tuning_rows(task, table_features(part, step), step, folds, n_jobs=1)
+        heads = fit_price_heads(rows)
+        kinds: list[SettingKind] = [TradeOffs(heads)]
         if cascade:
-            prices = traded_prices(task)
-            found = fit_cascades(task, fitted.features, prices, folds, MAX_CALLS, 1)
-        return cls(fit_tradeoff(task, fitted, folds, n_jobs=1), found, fitted)
+            kinds.append(Cascades(MAX_CALLS))
+        held_out = cross_fit(kinds, rows, can_mix=True)
+        tuned = tuned_policy(rows, heads, held_out)
+        whole = make_task(table, CostTerms(), priced=True)
+        return cls(held_out, tuned, CalibrationRows(whole, table_features(table, step)))
 
-    @property
-    def held(self) -> HeldOut:
-        """The rows of the part, each held out."""
-        own = None if self.cascades is None else self.cascades.held
-        return replace(self.heads.held, cascades=own)
+    def certify(self, rows: IntArray, groups: IntArray, limit: float, seed: int) -> CertifiedPoint:
+        """A limit, certified on rows of the population; those of one group stay together."""
+        task = make_task(self.population.task.table.take(rows), CostTerms(), priced=True)
+        calibration = CalibrationRows(replace(task, groups=groups), self.population.X[rows])
+        target = Target(max_quality_loss=limit, guarantee=GUARANTEE)
+        return HoldLimit(target, calibration, self.tuned, seed).certified(self.held_out)
 
-    def on(self, table: OutcomeTable) -> HeldOut:
-        """Other rows, with what the heads expect of them and what the cascades do."""
-        X = self.fitted.step.vectorize(contents(table, self.fitted.step))
-        task, heads = make_task(table, CostTerms()), self.heads.policy
-        own = None if self.cascades is None else self.cascades.of(task, X)
-        estimates = heads.expected_errors(X), heads.expected_prices(X)
-        return HeldOut(*estimates, table.scores, table.prices, task.groups, cascades=own)
-
-
-def figures(rows: HeldOut, solved: Solution, names: Sequence[str]) -> tuple[float, ...]:
-    """Quality and dollars per 1,000 queries of a solution on rows, and of its reference."""
-    best, every = names.index(solved.best_expert), np.arange(len(rows.quality))
-    chosen = rows.chosen_by(solved, names)
-    paid = rows.all_dollars
-    assert paid is not None
-    own = rows.all_quality[every, chosen].mean(), 1000 * paid[every, chosen].mean()
-    return *own, rows.quality[:, best].mean(), 1000 * paid[:, best].mean()
-
-
-def cascade_draw(file: Path, draw: int) -> list[dict[str, Any]]:
-    """Every target of one draw, with cascades and without."""
-    warnings.simplefilter("ignore")
-    table = read(file)
-    train, test = table.split(0.5, random_state=draw)
-    part = Part.of(train, True)
-    held, rows = part.held, part.on(test)
-    found = []
-    for wanted in targets(table):
-        direct = replace(held, cascades=None)
-        rules = [("margin", PROBABILITY, held), ("default", TARGET_PROBABILITY, held)]
-        rules.append(("no cascade", PROBABILITY, direct))
-        for rule, probability, own in rules:
-            target = Target(**wanted, target_probability=probability)
-            solved = solve(target, own, table.expert_names)
-            quality, dollars, other, price = figures(rows, solved, table.expert_names)
-            least, most = target.limits(other)
-            one = {"target": wanted, "rule": rule, "stated": bool(solved.met and solved.likely)}
-            one |= {"met": bool(quality >= least - 1e-9 and dollars <= most + 1e-9)}
-            one |= {"kept": quality / other, "saved": 1 - dollars / price}
-            found.append({**one, "single": solved.t is None, "cascade": solved.cascade})
-    return found
+    def population_figures(self, point: OperatingPoint) -> tuple[float, float]:
+        """Loss of quality and share of the dollars saved over the population, each group counted once."""
+        best = self.held_out.frontier.reference.first
+        settings = [point.first, point.second, best]
+        outcomes = self.population.outcomes(self.tuned, settings)
+        quality, dollars = group_means(outcomes, self.population.task.groups)
+        loss = quality[2] - (1 - point.share) * quality[0] - point.share * quality[1]
+        paid = (1 - point.share) * dollars[0] + point.share * dollars[1]
+        return float(loss), float(1 - paid / dollars[2])
 
 
 def certified_draws(
     file: Path, number: int, samples: int, cascade: bool = False
 ) -> list[dict[str, Any]]:
-    """Guarantees of one fit of the heads: limits on several calibration samples."""
+    """Guarantees of one fit of the settings: limits on several calibration samples."""
     warnings.simplefilter("ignore")
     table = read(file)
-    part = Part.of(table.split(0.5, random_state=number)[0], cascade)
-    everything, groups = part.on(table), table.groups()
+    part = FittedPart.of(table, table.split(0.5, random_state=number)[0], cascade)
+    groups = part.population.task.groups
     order = np.argsort(groups, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(groups))[:-1])
-    names, found = table.expert_names, []
+    entries = []
     for sample in range(samples):
         seed = number * samples + sample
         rng = np.random.default_rng(seed)
         drawn = [members[group] for group in rng.integers(len(members), size=len(members) // 2)]
         rows = np.concatenate(drawn)
-        copies = np.repeat(np.arange(len(drawn)), [len(one) for one in drawn])
-        values = (everything.errors, everything.prices, everything.quality, table.prices)
-        own = None if everything.cascades is None else everything.cascades.take(rows)
-        calibration = HeldOut(
-            *(None if v is None else v[rows] for v in values),  # type: ignore[arg-type]
-            copies,
-            cascades=own,
-        )
+        copies = np.repeat(np.arange(len(drawn)), [len(group) for group in drawn])
         for limit in LIMITS:
-            target = Target(max_quality_loss=limit, guarantee=GUARANTEE)
-            solved = certify_loss(target, part.held, calibration, names, seed=seed)
-            loss, saved = 0.0, 0.0
-            if solved.t is not None:
-                loss, saved = population_figures(everything, solved, names)
-            one = {"limit": limit, "certified": solved.certified, "loss": loss, "saved": saved}
-            found.append({**one, "broken": loss > limit, "cascade": solved.cascade})
-    return found
-
-
-def population_figures(
-    everything: HeldOut, solved: Solution, names: Sequence[str]
-) -> tuple[float, float]:
-    """Quality loss and share of dollars saved over the groups of a population, each counted once."""
-    best = names.index(solved.best_expert)
-    population = measure(everything, [] if solved.cascade else [solved.t or 0.0], best)
-    places = np.flatnonzero(population.curve.weights == solved.t)
-    dollars = population.curve.dollars
-    assert dollars is not None
-    place = int(places[-1 if solved.cascade else 0])
-    saved = 1 - dollars[place] / dollars[population.curve.best_index]
-    return float(population.losses[:, place].mean()), float(saved)
+            certified = part.certify(rows, copies, limit, seed)
+            loss, saved = part.population_figures(certified.point)
+            entries.append(
+                {
+                    "limit": limit,
+                    "certified": certified.is_certified,
+                    "loss": loss,
+                    "saved": saved,
+                    "broken": loss > limit,
+                    "cascade": certified.point.uses_cascade,
+                }
+            )
+    return entries
 
 
 def points(name: str, draws: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -321,8 +305,7 @@ def run_all(
 ) -> dict[str, list[dict[str, Any]]]:
     """All tables, the tasks of all of them side by side."""
     fits = math.ceil(certified / SAMPLES)
-    point = cascade_draw if cascade else point_draw
-    tasks = [delayed(point)(file, draw) for file in files for draw in range(draws)]
+    tasks = [delayed(point_draw)(file, draw, cascade) for file in files for draw in range(draws)]
     tasks += [
         delayed(certified_draws)(file, number, SAMPLES, cascade)
         for file in files
@@ -358,7 +341,7 @@ def report(result: dict[str, Any]) -> Report:
         for other in others[what]:
             if other["stated"]:
                 figure += f" ({other['rule']}: {other['met']:.1%}, {other['saved']:.1%})"
-        if "cascade" in row:
+        if row.get("cascade"):
             figure += f", a cascade in {row['cascade']:.1%}"
         share = result["probability"]
         # In a few draws the share says little.

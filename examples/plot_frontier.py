@@ -1,8 +1,8 @@
 """
 # A frontier with targets
 
-One router has many trade-offs between quality and dollars. This example draws them, sets a limit
-on dollars without a new search, and marks where the limits lead.
+One router has many settings between the cheapest and the best answers. This example draws them, sets a
+limit on dollars without a new search, and marks where the limits lead.
 """
 
 # %%
@@ -17,15 +17,14 @@ import mild
 from mild.data.datasets import load_outcomes
 
 train, test = load_outcomes().split(test_size=0.3, random_state=0)
-search = mild.RouterCV(families="linear", alphas=[0.01], cv=3, n_jobs=1)  # a fast example
-found = mild.tune(train, max_dollars=0.6, search=search)
+found = mild.tune(train, max_dollars=0.6)
 found.verdict
 
 # %%
 # ## Other limits
 #
-# `with_target` changes the limit of a tuned router. It reads what the search has kept, so that it
-# takes no time.
+# `with_target` changes the limit of a tuned router. It chooses among the settings that are saved with the
+# router, so that it takes no time.
 
 limits = {0.3: "C3", 0.6: "C4", 0.9: "C6"}  # dollars, and the colour of the picture
 judged = {
