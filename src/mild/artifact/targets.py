@@ -397,7 +397,7 @@ def at_target(
     if not choice.met:
         raise InvalidInputError(
             f"target {target.words} cannot be met on the held-out rows of the router; the nearest that can "
-            f"be reached is {point.words(expert_names)}, with {point_figures(point)}.",
+            f"be reached is {point.words(expert_names)}, with {figures_in_words(point)}.",
             parameter="target",
         )
     return policy_at(policy, frontier, point, target), target_info(
@@ -425,7 +425,7 @@ def target_info(
         met=choice.met,
         certified=None,
         best_expert=expert_names[frontier.best_expert],
-        sentence=f"Target {target.words}: {setting}, with {point_figures(point)} on held-out rows. "
+        sentence=f"Target {target.words}: {setting}, with {figures_in_words(point)} on held-out rows. "
         + target_words(target, choice),
         probability=target.target_probability,
         likely=choice.likely,
@@ -436,7 +436,7 @@ def target_info(
     )
 
 
-def point_figures(point: OperatingPoint) -> str:
+def figures_in_words(point: OperatingPoint) -> str:
     """Quality and dollars of a point, for a sentence."""
     return f"quality {point.quality:.4f} and ${amount(point.dollars)} per 1,000 queries"
 

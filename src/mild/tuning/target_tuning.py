@@ -14,6 +14,7 @@ from mild.artifact.targets import (
     Choice,
     Target,
     certainty_rows,
+    figures_in_words,
     point_figures,
     policy_at,
     target_info,
@@ -189,7 +190,7 @@ class TargetFit:
         info = target_info(self.target, self.frontier, self.choice, self.expert_names)
         if not self.target.wanted:
             objective = type(self.request.search.objective).__name__
-            figures = point_figures(self.point)
+            figures = figures_in_words(self.point)
             sentence = f"{objective} takes {info.setting}, with {figures} on held-out rows."
             return replace(info, sentence=sentence, probability=None, likely=None, margins=None)
         if self.certified is None:
