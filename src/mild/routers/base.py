@@ -6,7 +6,8 @@ import copy
 import functools
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from operator import attrgetter
@@ -54,16 +55,6 @@ class BaseRouter(BaseEstimator):  # type: ignore[misc]
         """
         inputs, matrix, weight = self._check_fit(X, y, sample_weight)
         self.policy_ = self._fit(inputs, matrix, weight).with_ranks(self._ranks)
-        return self
-
-    def _fit_labelled(self, X: Any, y: Any, sample_weight: Any, **labels: Any) -> Self:
-        """Learn from rows with labels (n_samples,); ``_fit`` gets the number of each row's label."""
-        inputs, costs, weight = self._check_fit(X, y, sample_weight)
-        numbers = {
-            name: None if given is None else label_numbers(given, len(costs), name)
-            for name, given in labels.items()
-        }
-        self.policy_ = self._fit(inputs, costs, weight, **numbers).with_ranks(self._ranks)
         return self
 
     @abstractmethod
@@ -277,12 +268,19 @@ def unwarned(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def quiet(*args: P.args, **kwargs: P.kwargs) -> R:
-        with warnings.catch_warnings():
-            for category in (ConvergenceWarning, sklearn.exceptions.ConvergenceWarning):
-                warnings.simplefilter("ignore", category)
+        with no_convergence_warnings():
             return function(*args, **kwargs)
 
     return quiet
+
+
+@contextmanager
+def no_convergence_warnings() -> Iterator[None]:
+    """Without warnings that a solver stopped early, as ``unwarned``."""
+    with warnings.catch_warnings():
+        for category in (ConvergenceWarning, sklearn.exceptions.ConvergenceWarning):
+            warnings.simplefilter("ignore", category)
+        yield
 
 
 class NamedCosts(np.ndarray[Any, Any]):

@@ -30,7 +30,12 @@ from mild.metrics import (
 )
 from mild.metrics.intervals import grouped_rows, student_quantile
 from mild.policies import ConstantPolicy, Policy, believed_costs
-from mild.routers.base import BaseRouter, NamedCosts, unwarned
+from mild.routers.base import (
+    BaseRouter,
+    NamedCosts,
+    label_numbers,
+    no_convergence_warnings,
+)
 from mild.routers.baselines import mean_costs
 from mild.routers.candidates import (
     Candidate,
@@ -171,7 +176,12 @@ class RouterCV(BaseRouter):
         groups : (n_samples,) labels as in scikit-learn: rows of one group stay in one fold, where ``cv`` is
             a number or a splitter of groups, and count once in the verdict
         """
-        return self._fit_labelled(X, y, sample_weight, groups=groups)
+        inputs, costs, weight = self._check_fit(X, y, sample_weight)
+        numbers = None
+        if groups is not None:
+            numbers = label_numbers(groups, len(costs), "groups")
+        self.policy_ = self._fit(inputs, costs, weight, numbers).with_ranks(self._ranks)
+        return self
 
     def _fit(
         self,
@@ -628,7 +638,6 @@ def _blocks(candidates: list[tuple[int, str]]) -> list[list[int]]:
     return blocks
 
 
-@unwarned
 def _judge_block(
     data: SearchData,
     fold: int,
@@ -656,13 +665,15 @@ def _judge_block(
     kept, expected = {}, {}
     for place in _walk(candidates):
         index, candidate = block[place], candidates[place]
-        if isinstance(candidate.router, LinearRouter):
-            router = copy.copy(candidate.router)
-            if path is None:
-                path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
-            policy: Policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
-        else:
-            policy = clone(candidate.router).fit(X, costs, sample_weight=weight).policy_
+        policy: Policy
+        with no_convergence_warnings():
+            if isinstance(candidate.router, LinearRouter):
+                router = copy.copy(candidate.router)
+                if path is None:
+                    path = LinearPath(X, np.ones(len(train)) if weight is None else weight)
+                policy = router._fit_from(X, costs, weight, path=path, search_tol=tol)
+            else:
+                policy = clone(candidate.router).fit(X, costs, sample_weight=weight).policy_
         chosen[:, place] = policy.with_ranks(data.ranks).predict(held_out)
         if candidate.keeps_scores:
             kept[index] = policy.decision_function(held_out)

@@ -219,56 +219,79 @@ def fit_task(task: Task, model: Any, step: TextFeatures | None) -> Fitted:
 
     A search also gets the groups of the task.
     """
-    from mild.routers.base import NamedCosts
-    from mild.routers.cost_models import PricedRouter
+    features = fit_features(task, step)
+    costs, arguments = fit_arguments(task, model)
+    model.fit(features, costs, **arguments)
+    return fitted_model(task, model, step, features)
 
+
+def fit_features(task: Task, step: TextFeatures | None) -> Any:
+    """Fit text features on the queries of a task; the features (n_samples, n_features) of its rows."""
     check_rows(task)
     if step is not None:
         step.fit(contents(task.table, step))
-    features = table_features(task.table, step)
-    steps = getattr(model, "steps", None)
-    name, router = steps[-1] if steps else ("", model)
-    prefix = f"{name}__" if steps else ""
-    labels = fit_labels(router, task.groups, prefix)
+    return table_features(task.table, step)
+
+
+def fit_arguments(task: Task, model: Any) -> tuple[Any, dict[str, Any]]:
+    """The costs that a router, or a Pipeline that ends in one, is fitted on, and more arguments of ``fit``."""
+    from mild.routers.base import NamedCosts
+    from mild.routers.cost_models import PricedRouter
+
+    router = model
+    prefix = ""
+    if hasattr(model, "steps"):
+        name, router = model.steps[-1]
+        prefix = f"{name}__"
+    arguments = fit_labels(router, task.groups, prefix)
+    costs = task.costs
     if isinstance(router, PricedRouter):
-        errors, prices, weight = asking_prices(task)
+        costs, prices, weight = asking_prices(task)
         router.set_params(price_weight=weight)
-        named = NamedCosts.of(errors, task.table.expert_names, task.ranks)
-        model.fit(features, named, **{f"{prefix}prices": prices}, **labels)
-    else:
-        named = NamedCosts.of(task.costs, task.table.expert_names, task.ranks)
-        model.fit(features, named, **labels)
-    return Fitted(model, step, features, *_fit_trust(task, model, step, features))
+        arguments[f"{prefix}prices"] = prices
+    return NamedCosts.of(costs, task.table.expert_names, task.ranks), arguments
 
 
-def _fit_trust(
-    task: Task, model: Any, step: TextFeatures | None, features: Any
-) -> tuple[Calibration | None, Novelty | None]:
-    """How far the expected costs of a fitted router can be trusted, by rows that are held out.
+def fitted_model(task: Task, model: Any, step: TextFeatures | None, features: Any) -> Fitted:
+    """A fitted router with how far its expected costs can be trusted, by rows that are held out.
 
     Novelty is that of queries: a table of numbers has none.
     """
-    from mild.routers.baselines import mean_costs
     from mild.routers.calibration import fit_calibration, fit_novelty
     from mild.routers.cost_models import PricedRouter
 
-    count = len(np.unique(task.groups))
-    if count < 2:
-        return None, None
-    steps = getattr(model, "steps", None)
-    router, scaled = (model[-1], model[:-1].transform(features)) if steps else (model, features)
-    parts = folds(task.groups, min(CALIBRATION_FOLDS, count))
-    held_out = folds(task.groups, min(NOVELTY_FOLDS, count))[0]
-    errors, prices = None, None
-    means = mean_costs(task.costs)[None]
+    n_groups = len(np.unique(task.groups))
+    if n_groups < 2:
+        return Fitted(model, step, features)
+    router = model
+    scaled = features
+    if hasattr(model, "steps"):
+        router = model[-1]
+        scaled = model[:-1].transform(features)
+    calibration_folds = folds(task.groups, min(CALIBRATION_FOLDS, n_groups))
+    errors = None
+    prices = None
     if isinstance(router, PricedRouter):
         errors, prices, _ = asking_prices(task)
-        rows = [np.asarray(part, float) for part in (errors, prices)]
-        means = np.stack([part if part.ndim == 1 else mean_costs(part) for part in rows])
     novelty = None
     if step is not None:
+        held_out = folds(task.groups, min(NOVELTY_FOLDS, n_groups))[0]
+        means = _expected_means(task, errors, prices)
         novelty = fit_novelty(step, contents(task.table, step), features, held_out, means)
-    return fit_calibration(router, scaled, task.costs, parts, errors, prices), novelty
+    calibration = fit_calibration(router, scaled, task.costs, calibration_folds, errors, prices)
+    return Fitted(model, step, features, calibration, novelty)
+
+
+def _expected_means(task: Task, errors: FloatArray | None, prices: Any) -> FloatArray:
+    """Mean costs (1, n_experts) of the experts; mean errors and prices (2, n_experts) where these are apart."""
+    from mild.routers.baselines import mean_costs
+
+    if errors is None:
+        return mean_costs(task.costs)[None]
+    mean_prices = np.asarray(prices, float)
+    if mean_prices.ndim == 2:
+        mean_prices = mean_costs(mean_prices)
+    return np.stack([mean_costs(errors), mean_prices])
 
 
 def fit_labels(router: Any, groups: Any, prefix: str = "") -> dict[str, Any]:

@@ -33,7 +33,9 @@ from mild.tuning.fit import fit_constant
 from mild.tuning.fitting import (
     Fitted,
     changed_shares,
-    fit_task,
+    fit_arguments,
+    fit_features,
+    fitted_model,
     is_scaled,
     router_of,
     settle_ties,
@@ -58,7 +60,11 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     folds = request.folds(task)
     search.set_params(cv=folds, n_jobs=request.n_jobs)
     settle_ties(search)
-    fitted = fit_task(task, standardized(search, is_scaled(None, step)), step)
+    model = standardized(search, is_scaled(None, step))
+    features = fit_features(task, step)
+    costs, arguments = fit_arguments(task, model)
+    model.fit(features, costs, **arguments)
+    fitted = fitted_model(task, model, step, features)
     verdict = _search_verdict(search, task)
     notes: dict[str, Any] = {}
     cascade = None
