@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from mild.artifact import Router
 from mild.artifact.facts import cascade_words
@@ -105,10 +104,7 @@ def cheapest_cascade(rows: TuningRows, max_calls: int) -> CheapestCascade | None
     cheaper.
     """
     task = rows.task
-    every_row = FoldFeatures(rows.X, np.arange(task.table.rows), np.arange(0))
-    policies = Parallel(n_jobs=rows.n_jobs)(
-        delayed(_cascade_of_least_cost)(task, part, max_calls) for part in [every_row, *rows.folds]
-    )
+    policies = rows.each_part(_cascade_of_least_cost, "cascades", max_calls)
     final = policies[0]
     if len(final.order) < 2:
         return None
@@ -156,6 +152,16 @@ def cascade_summary(
         reference_seconds = mean_known(experts.latencies[:, reference])
     names = task.table.expert_names
     return describe_cascade(router, task, seconds, reference_seconds, names[reference])
+
+
+def no_cascade(why: str) -> dict[str, Any]:
+    """What is said where cascades were tried and none was taken."""
+    return {
+        "steps": [],
+        "seconds": None,
+        "other_seconds": None,
+        "sentences": [f"No cascade was taken: {why}."],
+    }
 
 
 def describe_cascade(

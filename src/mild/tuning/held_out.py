@@ -39,7 +39,6 @@ from mild.tuning.settings import (
     group_weights,
     known_rows,
 )
-from mild.tuning.tasks import Progress
 
 # Points between two neighbouring settings of a path: mixes of the two.
 STEPS_BETWEEN = 6
@@ -135,7 +134,6 @@ def cross_fit(
     kinds: Sequence[SettingKind],
     rows: TuningRows,
     can_mix: bool,
-    progress: Progress | None = None,
 ) -> HeldOut:
     """Fit settings of several kinds, on all rows and without each fold.
 
@@ -144,7 +142,7 @@ def cross_fit(
     experts = SingleExperts().cross_fit(rows)
     fitted: list[HeldOutSettings] = []
     is_interrupted = False
-    for number, kind in enumerate(kinds):
+    for kind in kinds:
         try:
             settings = kind.cross_fit(rows)
         except KeyboardInterrupt:
@@ -156,8 +154,6 @@ def cross_fit(
             break
         if settings.settings:
             fitted.append(settings)
-        if progress is not None:
-            progress(number + 1, len(kinds), kind.name)
     held_out = HeldOut(rows, experts, fitted, can_mix, is_interrupted)
     if held_out.n_groups < 2:
         raise InvalidInputError(

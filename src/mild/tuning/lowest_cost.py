@@ -27,6 +27,7 @@ from mild.tuning.cascades import (
     cheapest_cascade,
     describe_cascade,
     minus_choices,
+    no_cascade,
     unused_answers,
 )
 from mild.tuning.fit import fit_constant
@@ -58,7 +59,7 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     search = request.search
     step = request.text_step(task)
     folds = request.folds(task)
-    search.set_params(cv=folds, n_jobs=request.n_jobs)
+    search.set_params(cv=folds, n_jobs=request.n_jobs, progress=request.stage(0))
     settle_ties(search)
     model = standardized(search, is_scaled(None, step))
     features = fit_features(task, step)
@@ -70,7 +71,7 @@ def tune_for_cost(request: TuneRequest) -> TuneResult:
     cascade = None
     frontier = None
     if step is not None:
-        rows = tuning_rows(task, fitted.features, step, folds, request.n_jobs)
+        rows = tuning_rows(task, fitted.features, step, folds, request.n_jobs, request.stage(1))
         cascade = _compare_cascade(request, rows, verdict)
         if can_trade(task, folds):
             fitted, frontier = _with_heads(fitted, rows)
@@ -214,14 +215,9 @@ def _compare_cascade(
         rule = "the search was stopped before a cascade was found; the best router is kept."
         warnings.warn(rule, TuningInterruptedWarning, stacklevel=4)
         return None
-    used = None
-    if cascade is not None:
-        used = _if_better(request, cascade, verdict)
-    if used is None:
-        request.notes.append(
-            "no cascade was taken: none is better on held-out rows than the router without answers."
-        )
-    return used
+    if cascade is None:
+        return None
+    return _if_better(request, cascade, verdict)
 
 
 def _if_better(
@@ -346,7 +342,7 @@ def _result(
         choice=search.choice_,
         routes_as_constant=search.decides_as_constant_ and cascade is None,
         prices_unused=_prices_unused(task, frontier),
-        cascade=_cascade_facts(cascade, router, task, verdict),
+        cascade=_cascade_facts(request, cascade, router, verdict),
         answers_unused=unused,
         cost=task.cost,
         text=text,
@@ -360,11 +356,14 @@ def _result(
 
 
 def _cascade_facts(
-    cascade: UsedCascade | None, router: Router, task: Task, verdict: Verdict
+    request: TuneRequest, cascade: UsedCascade | None, router: Router, verdict: Verdict
 ) -> dict[str, Any] | None:
-    """What is said about the cascade that is used; None if there is none."""
-    if cascade is None:
+    """What is said about the cascade that is used, or that none is; None if none was asked for."""
+    task = request.task
+    if not request.max_calls or request.search.interrupted_:
         return None
+    if cascade is None:
+        return no_cascade("none is better on held-out rows than the router without answers")
     seconds = None
     other_seconds = None
     latencies = cascade.cascade.outcomes.latencies

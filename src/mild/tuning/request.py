@@ -18,6 +18,24 @@ from mild.tuning.tasks import (
     search_folds,
 )
 
+# Steps that one stage of a progress bar has.
+STAGE_STEPS = 1_000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One of several stages of a progress bar: its own progress is a part of the whole bar's."""
+
+    progress: Progress | None
+    number: int
+    n_stages: int
+
+    def __call__(self, done: int, total: int, message: str) -> None:
+        if self.progress is None:
+            return
+        within = round(STAGE_STEPS * done / max(total, 1))
+        self.progress(STAGE_STEPS * self.number + within, STAGE_STEPS * self.n_stages, message)
+
 
 @dataclass(frozen=True, eq=False)
 class TuneRequest:
@@ -61,6 +79,13 @@ class TuneRequest:
         if possible >= 2:
             n_folds = possible
         return search_folds(task, n_folds, self.time, self.random_state)
+
+    def stage(self, number: int) -> Stage:
+        """A stage of the progress: 0 for the search or the trade-offs, 1 for cascades if there are any."""
+        n_stages = 1
+        if self.max_calls:
+            n_stages = 2
+        return Stage(self.progress, number, n_stages)
 
     def text_step(self, task: Task) -> TextFeatures | None:
         """Unfitted text features for a task; None for a table of numbers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from mild.features import TextFeatures
 from mild.policies import CascadePolicy, Policy, StandardizedPolicy
 from mild.routers.cost_models import FoldFeatures
 from mild.tuning.fitting import contents
-from mild.tuning.tasks import Task
+from mild.tuning.tasks import Progress, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +57,7 @@ class TuningRows:
     folds : for each fold, the features of all rows as they are without the held-out ones
     scaling : how X was scaled; None for the features of texts
     n_jobs : parallel workers
+    progress : callable(done, total, message) for fits that take long
     """
 
     task: Task
@@ -64,6 +65,21 @@ class TuningRows:
     folds: list[FoldFeatures]
     scaling: Scaling | None
     n_jobs: int | None
+    progress: Progress | None = None
+
+    def each_part(self, fit: Callable[..., Any], message: str, *arguments: Any) -> list[Any]:
+        """``fit(task, part, *arguments)`` on all rows, and then without each fold."""
+        every_row = FoldFeatures(self.X, np.arange(self.task.table.rows), np.arange(0))
+        parts = [every_row, *self.folds]
+        fits = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+            delayed(fit)(self.task, part, *arguments) for part in parts
+        )
+        fitted = []
+        for result in fits:
+            fitted.append(result)
+            if self.progress is not None:
+                self.progress(len(fitted), len(parts), message)
+        return fitted
 
     def unscaled(self, policy: Policy) -> Policy:
         """A policy that was fitted on X, for features as the router reads them."""
@@ -92,6 +108,7 @@ def tuning_rows(
     step: TextFeatures,
     folds: Sequence[tuple[IntArray, IntArray]],
     n_jobs: int | None,
+    progress: Progress | None = None,
 ) -> TuningRows:
     """The rows of a task for tuning; ``features`` are those of the fitted ``step``."""
     if step.kind == "vectors":
@@ -100,7 +117,7 @@ def tuning_rows(
         for train, test in folds:
             X = Scaling.of_rows(features[train]).apply(features)
             fold_features.append(FoldFeatures(X, train, test))
-        return TuningRows(task, scaling.apply(features), fold_features, scaling, n_jobs)
+        return TuningRows(task, scaling.apply(features), fold_features, scaling, n_jobs, progress)
     texts = contents(task.table, step)
     refitted = Parallel(n_jobs=n_jobs)(
         delayed(step.without_other_texts)(texts, features, train) for train, _ in folds
@@ -108,4 +125,4 @@ def tuning_rows(
     fold_features = []
     for X, (train, test) in zip(refitted, folds, strict=True):
         fold_features.append(FoldFeatures(X, train, test))
-    return TuningRows(task, features, fold_features, None, n_jobs)
+    return TuningRows(task, features, fold_features, None, n_jobs, progress)

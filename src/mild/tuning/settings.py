@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
@@ -93,8 +92,6 @@ class HeldOutSettings:
 class SettingKind(ABC):
     """A kind of settings."""
 
-    name = "settings"  # for the progress of a search
-
     @abstractmethod
     def cross_fit(self, rows: TuningRows) -> HeldOutSettings:
         """Fit settings on all rows and without each fold."""
@@ -146,8 +143,6 @@ class ChoosingSettings(SettingKind):
 class SingleExperts(ChoosingSettings):
     """Always the same expert."""
 
-    name = "single experts"
-
     def held_out_choices(self, rows: TuningRows) -> IntArray:
         n_rows, n_experts = rows.task.costs.shape
         self._n_experts = n_experts
@@ -159,8 +154,6 @@ class SingleExperts(ChoosingSettings):
 
 class TradeOffs(ChoosingSettings):
     """The expert of least expected error plus a weight times its expected price, at many weights."""
-
-    name = "trade-offs"
 
     def __init__(self, heads: HeadEstimates) -> None:
         self._heads = heads
@@ -182,8 +175,6 @@ class TradeOffs(ChoosingSettings):
 
 class FurtherRouters(ChoosingSettings):
     """Routers of one's own: estimators ``fit(X, costs)`` with ``predict``."""
-
-    name = "further routers"
 
     def __init__(self, routers: Sequence[Any]) -> None:
         self._routers = list(routers)
@@ -210,17 +201,11 @@ class FurtherRouters(ChoosingSettings):
 class Cascades(SettingKind):
     """Cascades that no mix of two others beats in quality and dollars."""
 
-    name = "cascades"
-
     def __init__(self, max_calls: int) -> None:
         self._max_calls = max_calls
 
     def cross_fit(self, rows: TuningRows) -> HeldOutSettings:
-        every_row = FoldFeatures(rows.X, np.arange(rows.task.table.rows), np.arange(0))
-        jobs = [every_row, *rows.folds]
-        fitted = Parallel(n_jobs=rows.n_jobs)(
-            delayed(fit_cascades)(rows.task, part, self._max_calls) for part in jobs
-        )
+        fitted = rows.each_part(fit_cascades, "cascades", self._max_calls)
         known = known_rows(rows)
         folds = []
         for fold, cascades in zip(rows.folds, fitted[1:], strict=True):

@@ -82,10 +82,11 @@ def tune_for_target(request: TuneRequest) -> TuneResult:
     assert step is not None
     step.fit(contents(task.table, step))
     features = table_features(task.table, step)
-    rows = tuning_rows(task, features, step, request.folds(task), request.n_jobs)
+    rows = tuning_rows(task, features, step, request.folds(task), request.n_jobs, request.stage(1))
     heads = fit_price_heads(rows)
+    request.stage(0)(1, 1, "trade-offs")
     can_mix = step.kind != "vectors"
-    held_out = cross_fit(_kinds(request, heads), rows, can_mix, request.progress)
+    held_out = cross_fit(_kinds(request, heads), rows, can_mix)
     tuned = tuned_policy(rows, heads, held_out)
     limit = None
     certified = None
@@ -334,7 +335,8 @@ class TargetFit:
             cascade = cascade_summary(router, self.rows.task, self.held_out, self.point)
         elif request.max_calls:
             request.notes.append("no cascade was taken: none meets the target for fewer dollars.")
-        else:
+        elif self.target.max_dollars is None:
+            # What the hint names keeps the quality of the best expert, for any dollars.
             unused = unused_answers(self.rows.task, request.random_state)
         constant = self.point.expert
         return TuneResult(
