@@ -12,6 +12,7 @@ from answer_table_cases import answer_table
 from mild.routers import cost_models, linear, solver
 
 MOST_FRAMES = 8
+TOO_DEEP = pytest.mark.xfail(reason="more frames without a target", strict=True)
 SOURCE = str(Path(mild.__file__).parent)
 
 
@@ -38,10 +39,14 @@ def frames_to_optimiser(monkeypatch, **options):
     return ours[ours.index("tune.tune") + 1 :]
 
 
-@pytest.mark.xfail(reason="nine frames with a target, twelve without", strict=True)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"price_weight": 3.0}, {"keep_quality": 0.9}, {"keep_quality": 0.9, "cascade": True}],
+    [
+        pytest.param({}, marks=TOO_DEEP),
+        pytest.param({"price_weight": 3.0}, marks=TOO_DEEP),
+        {"keep_quality": 0.9},
+        {"keep_quality": 0.9, "cascade": True},
+    ],
 )
 def test_at_most_eight_of_our_frames_are_between_tune_and_the_optimiser(monkeypatch, options):
     frames = frames_to_optimiser(monkeypatch, **options)

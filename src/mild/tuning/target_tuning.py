@@ -335,7 +335,7 @@ class TargetFit:
         elif request.max_calls:
             request.notes.append("no cascade was taken: none meets the target for fewer dollars.")
         else:
-            unused = unused_answers(self.rows.task, request.random_state)
+            unused = unused_answers(self.rows.task, request.random_state, self._least_share)
         constant = self.point.expert
         return TuneResult(
             router=router,
@@ -357,6 +357,15 @@ class TargetFit:
             notes=tuple(request.notes),
             library=request.task.table.library,
         )
+
+    @property
+    def _least_share(self) -> float:
+        """Share of the best expert's quality that is asked for; all of it by a target of dollars only."""
+        reference_quality = self.frontier.reference.quality
+        if not self.target.is_about_quality or reference_quality <= 0:
+            return 1.0
+        least_quality, _ = self.target.limits(reference_quality)
+        return least_quality / reference_quality
 
     @property
     def _why_taken(self) -> str:
