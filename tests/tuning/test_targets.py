@@ -221,7 +221,7 @@ def assert_same_result(first, second, table):
 def test_a_target_that_cannot_be_met_gives_the_nearest_setting():
     result = mild.tune(graded_table(), max_dollars=0.1, search=SEARCH)
     assert not result.target.met
-    assert result.target.dollars_per_1000 == pytest.approx(0.5)
+    assert result.target.dollars_per_1000 == pytest.approx(0.5, rel=0.05)
     assert set(result.router.route(graded_table().queries)) == {"small"}
     assert "No setting is expected to meet the target" in result.target.sentence
     assert [row["met"] for row in result.certainty_rows] == [False] * 3
