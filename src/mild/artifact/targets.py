@@ -481,7 +481,8 @@ def tradeoff_of(policy: Policy) -> TradeoffPolicy:
 def _policy_of(tuned: TradeoffPolicy, frontier: Frontier, setting: Setting) -> Policy:
     """The policy of one setting, which holds the other settings, too."""
     if setting.kind == CASCADE:
-        return replace(tuned.cascades[setting.index], direct=tuned)
+        cascade: Any = tuned.cascades[setting.index]
+        return cascade.with_direct(tuned)
     return tuned.decided_by(_deciding(tuned, frontier, setting))
 
 

@@ -116,13 +116,22 @@ class OperatingPoint:
         """The point, for a sentence."""
         if not self.is_mix:
             return self.only.words(expert_names)
-        second = 100 * self.share
+        first_share = _percent(1 - self.share)
+        second_share = _percent(self.share)
         first_words = self.first.words(expert_names)
         second_words = self.second.words(expert_names)
         if first_words == second_words:
             kind = first_words.removeprefix("a ")
-            return f"a mix of two {kind}s ({100 - second:.0f} % and {second:.0f} %)"
-        return f"a mix of {first_words} ({100 - second:.0f} %) and {second_words} ({second:.0f} %)"
+            return f"a mix of two {kind}s ({first_share} and {second_share})"
+        return f"a mix of {first_words} ({first_share}) and {second_words} ({second_share})"
+
+
+def _percent(share: float) -> str:
+    """A share in percent, with a decimal where it is almost nothing or almost everything."""
+    percent = 100 * share
+    if 1 <= percent <= 99:
+        return f"{percent:.0f} %"
+    return f"{percent:.1f} %"
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +293,7 @@ class Frontier:
         names = list(expert_names)
         try:
             settings = tuple(_setting(entry, names) for entry in content["settings"])
-            columns = {}
+            columns: dict[str, Any] = {}
             for name in COLUMNS:
                 kind = np.intp if name in INDICES else np.float64
                 columns[name] = np.array(content[name], kind)

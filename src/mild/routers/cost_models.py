@@ -267,7 +267,7 @@ def _best_strength(
 
     Strengths are tried from the largest on, until one is clearly worse than the best before it.
     """
-    weight = np.ones((len(targets), 1))
+    weight: FloatArray = np.ones((len(targets), 1))
     if sample_weight is not None:
         weight = sample_weight[:, None]
     best_estimates = np.full(targets.shape, np.nan)

@@ -365,26 +365,35 @@ class LinearPath:
         known = known if start is None else start
         few, whole = part or every, part is None
         zero_value = self._value_at_zero(few)
-        begin = make_beginning(
+        warm_start = make_warm_start(
             few, preconditioner, self.moments, known, max_iter, whole, zero_value
         )
         if search_tol is None:
             if start is None:
-                start = self._start(part, begin, begin.sample_tol, max_iter)
-            solution = begin.solve(every, start, tol, max_iter)
+                start = self._start(part, warm_start, warm_start.sample_tol, max_iter)
+            left = max_iter - warm_start.spent
+            solution = minimise(
+                every, warm_start.preconditioner, start, tol, left, warm_start.reference
+            )
+            solution = warm_start.counted(solution)
             self._trust = 0
         elif part is None:
-            solution = begin.solve(every, begin.W, max(tol, min(search_tol, FINE)), max_iter)
+            left = max_iter - warm_start.spent
+            close = max(tol, min(search_tol, FINE))
+            solution = minimise(
+                every, warm_start.preconditioner, warm_start.W, close, left, warm_start.reference
+            )
+            solution = warm_start.counted(solution)
             self._trust = 0
         else:
             moved = self.solution is not None
-            start = self._start(part, begin, search_tol / 10, max_iter, zero_value)
+            start = self._start(part, warm_start, search_tol / 10, max_iter, zero_value)
             if self._trust > 0:
                 self._trust -= 1
                 solution = Minimum(start, np.nan, 0, True)
             else:
                 solution = minimise(
-                    every, begin.preconditioner, start, search_tol, max_iter, zero_value
+                    every, warm_start.preconditioner, start, search_tol, max_iter, zero_value
                 )
                 self._trust = TRUST if moved and solution.gap <= search_tol / 4 else 0
         self.solution = solution.W
@@ -409,16 +418,16 @@ class LinearPath:
     def _start(
         self,
         part: LinearObjective | None,
-        begin: Beginning,
+        warm_start: WarmStart,
         tol: float,
         max_iter: int,
         reference: float = 0.0,
     ) -> FloatArray:
         if part is None:
-            return begin.W
+            return warm_start.W
         before = self.sample_solution
         self.sample_solution = minimise(
-            part, begin.preconditioner, begin.W, tol, max_iter, reference
+            part, warm_start.preconditioner, warm_start.W, tol, max_iter, reference
         ).W
         if before is None or self.solution is None:
             return self.sample_solution
@@ -442,7 +451,7 @@ class LinearPath:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class WarmStart:
     """Preconditioner and start of a solver, and the iterations over all rows ``spent`` on finding them."""
 
     preconditioner: Preconditioner
@@ -455,14 +464,12 @@ class Beginning:
         """Tolerance on the sample before a single fit."""
         return SAMPLE_TOL if self.preconditioner.between is None else MANY_TOL
 
-    def solve(self, every: Objective, start: FloatArray, tol: float, max_iter: int) -> Minimum:
-        """Minimise over all rows from ``start``; ``spent`` counts as iterations."""
-        left = max_iter - self.spent
-        solution = minimise(every, self.preconditioner, start, tol, left, self.reference)
+    def counted(self, solution: Minimum) -> Minimum:
+        """A solution over all rows that began here; what was spent before counts as iterations."""
         return replace(solution, n_iter=solution.n_iter + self.spent)
 
 
-def make_beginning(
+def make_warm_start(
     few: LinearObjective,
     preconditioner: Preconditioner,
     moments: FloatArray,
@@ -470,7 +477,7 @@ def make_beginning(
     max_iter: int,
     whole: bool,
     reference: float = 0.0,
-) -> Beginning:
+) -> WarmStart:
     """Start at ``known``, or from ``few`` rows; ``whole`` if these are all rows.
 
     ``reference`` is the value at zero weights.
@@ -494,7 +501,7 @@ def make_beginning(
         if np.isfinite(between).all() and between.trace() > 0:
             preconditioner = Preconditioner(moments, between, few.alpha, few.fit_intercept)
     start = zero if known is None else known
-    return Beginning(preconditioner, start, spent if whole else 0, reference)
+    return WarmStart(preconditioner, start, spent if whole else 0, reference)
 
 
 def curvature_between(X: Any, loss: RowLoss, W: FloatArray) -> FloatArray:

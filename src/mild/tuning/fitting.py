@@ -234,7 +234,7 @@ def fit_features(task: Task, step: TextFeatures | None) -> Any:
 
 
 def fit_arguments(task: Task, model: Any) -> tuple[Any, dict[str, Any]]:
-    """The costs that a router, or a Pipeline that ends in one, is fitted on, and more arguments of ``fit``."""
+    """The costs that a router, or a Pipeline with one, is fitted on, and more arguments of ``fit``."""
     from mild.routers.base import NamedCosts
     from mild.routers.cost_models import PricedRouter
 
@@ -283,7 +283,7 @@ def fitted_model(task: Task, model: Any, step: TextFeatures | None, features: An
 
 
 def _expected_means(task: Task, errors: FloatArray | None, prices: Any) -> FloatArray:
-    """Mean costs (1, n_experts) of the experts; mean errors and prices (2, n_experts) where these are apart."""
+    """Mean costs (1, n_experts); mean errors and prices (2, n_experts) where these are apart."""
     from mild.routers.baselines import mean_costs
 
     if errors is None:
