@@ -145,7 +145,6 @@ def test_experts_rank_in_the_order_in_which_they_are_asked():
     [
         lambda router: router.with_prices({"large": 0.5}),
         lambda router: router.with_prices(price_weight=2.0),
-        lambda router: router.with_target(max_dollars=2),
         lambda router: router.policy.with_decision("argmax"),
     ],
 )
@@ -153,6 +152,11 @@ def test_what_a_cascade_was_fitted_for_cannot_be_changed(change):
     with pytest.raises(UnsupportedError, match=r"cannot be changed after fitting.*router\.direct"):
         change(cascade_router())
     assert not cascade_router().has_prices
+
+
+def test_a_cascade_without_a_record_of_its_settings_takes_no_target():
+    with pytest.raises(UnsupportedError, match="does not record what its settings do"):
+        cascade_router().with_target(max_dollars=2)
 
 
 def test_the_direct_router_takes_new_prices():

@@ -194,11 +194,17 @@ def test_prices_of_the_new_expert_count(table, known):
     assert NEW not in dear.router.without(NEW).expert_names
 
 
-@pytest.mark.parametrize("target", [{}, {"keep_quality": 0.9}])
-def test_tuned_routers_take_an_expert_and_two(table, known, target):
+@pytest.mark.parametrize("goal", [{"price_weight": 50}, {"keep_quality": 0.9}])
+def test_tuned_routers_take_an_expert_and_two(table, known, goal):
     search = RouterCV(families=["regression", "knn", "stack"], alphas=[0.01], cv=3)
-    found = mild.tune(known, price_weight=50, search=search, **target)
-    added = add_expert(found.router, labels(table), known=known)
+    found = mild.tune(known, search=search, **goal)
+    router = found.router
+    if router.mix is not None:
+        with pytest.raises(UnsupportedError, match="mixes two settings takes no new expert"):
+            add_expert(router, labels(table), known=known)
+        # Without the mix, at a weight of its own, it takes one.
+        router = router.with_prices(price_weight=50)
+    added = add_expert(router, labels(table), known=known)
     again = replace(labels(table, seed=1), expert_names=["another"])
     both = add_expert(added.router, again, known=table)
     assert both.router.expert_names == [*known.expert_names, NEW, "another"]

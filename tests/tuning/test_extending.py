@@ -167,7 +167,9 @@ def test_an_objective_of_ones_own_says_what_was_taken(table):
 
 def test_an_objective_beside_a_target_and_a_table_without_prices_are_refused(table):
     search = mild.RouterCV(objective=LowestTailLatency(0.3), **QUICK)
-    with pytest.raises(InvalidInputError, match="together with keep_quality") as refused:
+    with pytest.raises(
+        InvalidInputError, match="together with a target; got keep_quality"
+    ) as refused:
         mild.tune(table, keep_quality=0.9, search=search)
     assert refused.value.code == "invalid_objective"
     with pytest.raises(InvalidInputError, match="needs the prices of the experts") as refused:

@@ -38,10 +38,14 @@ def frames_to_optimiser(monkeypatch, **options):
     return ours[ours.index("tune.tune") + 1 :]
 
 
-@pytest.mark.xfail(reason="nine frames with a target, twelve without", strict=True)
 @pytest.mark.parametrize(
     "options",
-    [{}, {"price_weight": 3.0}, {"keep_quality": 0.9}, {"keep_quality": 0.9, "cascade": True}],
+    [
+        {},
+        {"price_weight": 3.0},
+        {"keep_quality": 0.9},
+        {"keep_quality": 0.9, "cascade": True},
+    ],
 )
 def test_at_most_eight_of_our_frames_are_between_tune_and_the_optimiser(monkeypatch, options):
     frames = frames_to_optimiser(monkeypatch, **options)

@@ -10,12 +10,11 @@ import pytest
 
 import mild
 from answer_table_cases import answer_table
-from mild.artifact.targets import Target
+from mild.artifact.targets import CERTAINTIES, Target
 from mild.errors import InvalidInputError
 from mild.metrics.frontier import Frontier
 from mild.policies import MixPolicy, PricedPolicy, StandardizedPolicy, TradeoffPolicy
 from mild.tuning import request as tune_request
-from mild.tuning.target_tuning import CERTAINTIES
 
 SEARCH = mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], cv=3, n_jobs=1)
 LEVELS = ["add two small numbers", "name a river", "explain a proof", "prove a hard theorem"]
@@ -222,7 +221,8 @@ def assert_same_result(first, second, table):
 def test_a_target_that_cannot_be_met_gives_the_nearest_setting():
     result = mild.tune(graded_table(), max_dollars=0.1, search=SEARCH)
     assert not result.target.met
-    assert result.decides_as == "always small"
+    assert result.target.dollars_per_1000 == pytest.approx(0.5, rel=0.05)
+    assert set(result.router.route(graded_table().queries)) == {"small"}
     assert "No setting is expected to meet the target" in result.target.sentence
     assert [row["met"] for row in result.certainty_rows] == [False] * 3
 

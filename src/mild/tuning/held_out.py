@@ -203,9 +203,10 @@ def build_frontier(held_out: HeldOut) -> Frontier:
         assert point.expert == expert
         points.append(point)
         paths.append(ALONE)
+    singles = list(points)
     for number, kind in enumerate(held_out.kinds):
         path = _Path.of(held_out, kind, reference)
-        path_points = path.points()
+        path_points = path.points(singles)
         points.extend(path_points)
         paths.extend([number] * len(path_points))
     frontier = _frontier_of(points, paths, reference, held_out.n_groups)
@@ -467,8 +468,11 @@ class _Path:
             float(experts.quality[reference]),
         )
 
-    def points(self) -> list[OperatingPoint]:
-        """The points from the cheapest to the best setting."""
+    def points(self, singles: Sequence[OperatingPoint]) -> list[OperatingPoint]:
+        """The points from the cheapest to the best setting.
+
+        A single expert on the path has the figures that it has alone; ``singles`` are those points.
+        """
         hull = concave_hull(self.quality, self.dollars)
         mixes = [_Mix(hull[0], hull[0], 0.0)]
         steps = 1
@@ -477,7 +481,14 @@ class _Path:
         for first, second in pairwise(hull):
             for step in range(1, steps + 1):
                 mixes.append(_Mix(first, second, step / steps))
-        return [self._point(mix) for mix in mixes]
+        points = []
+        for mix in mixes:
+            point = self._point(mix)
+            if point.expert is not None:
+                alone = singles[point.expert]
+                point = replace(alone, first=point.first, second=point.second, share=point.share)
+            points.append(point)
+        return points
 
     def _point(self, mix: _Mix) -> OperatingPoint:
         quality = float(mix.of(self.quality))

@@ -162,11 +162,15 @@ class TradeOffs(ChoosingSettings):
         errors = self._heads.errors
         prices = self._heads.prices
         covered = rows.held_out
-        self._weights = trade_offs_to_try(errors[covered], prices[covered])
-        chosen = np.zeros((len(errors), len(self._weights)), np.intp)
-        chosen[covered] = tradeoff_choices(
-            errors[covered], prices[covered], self._weights, rows.task.ranks
+        weights = trade_offs_to_try(errors[covered], prices[covered])
+        covered_choices = tradeoff_choices(
+            errors[covered], prices[covered], weights, rows.task.ranks
         )
+        # A trade-off that always asks one expert is that single expert.
+        varies = (covered_choices != covered_choices[0]).any(axis=0)
+        self._weights = weights[varies]
+        chosen = np.zeros((len(errors), len(self._weights)), np.intp)
+        chosen[covered] = covered_choices[:, varies]
         return chosen
 
     def settings(self) -> list[Setting]:

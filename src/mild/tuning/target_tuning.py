@@ -334,10 +334,10 @@ class TargetFit:
         if self.point.uses_cascade:
             cascade = cascade_summary(router, self.rows.task, self.held_out, self.point)
         elif request.max_calls:
-            request.notes.append("no cascade was taken: none meets the target for fewer dollars.")
+            cascade = no_cascade("none meets the target for fewer dollars")
         elif self.target.max_dollars is None:
-            # What the hint names keeps the quality of the best expert, for any dollars.
-            unused = unused_answers(self.rows.task, request.random_state)
+            # What the hint names keeps the quality that was asked for, for any dollars.
+            unused = unused_answers(self.rows.task, request.random_state, self._least_share)
         constant = self.point.expert
         return TuneResult(
             router=router,
@@ -359,6 +359,15 @@ class TargetFit:
             notes=tuple(request.notes),
             library=request.task.table.library,
         )
+
+    @property
+    def _least_share(self) -> float:
+        """Share of the best expert's quality that is asked for; all of it by a target of dollars only."""
+        reference_quality = self.frontier.reference.quality
+        if not self.target.is_about_quality or reference_quality <= 0:
+            return 1.0
+        least_quality, _ = self.target.limits(reference_quality)
+        return least_quality / reference_quality
 
     @property
     def _why_taken(self) -> str:
