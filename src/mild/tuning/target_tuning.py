@@ -37,7 +37,7 @@ from mild.policies import TradeoffPolicy
 from mild.routers.baselines import mean_costs
 from mild.routers.calibration import fit_novelty
 from mild.routers.cost_models import HeadEstimates
-from mild.tuning.cascades import cascade_summary, unused_answers
+from mild.tuning.cascades import cascade_summary, no_cascade, unused_answers
 from mild.tuning.fitting import (
     NOVELTY_FOLDS,
     Fitted,
