@@ -199,12 +199,10 @@ def test_tuned_routers_take_an_expert_and_two(table, known, goal):
     search = RouterCV(families=["regression", "knn", "stack"], alphas=[0.01], cv=3)
     found = mild.tune(known, search=search, **goal)
     router = found.router
-    if router.mix is not None:
-        with pytest.raises(UnsupportedError, match="mixes two settings takes no new expert"):
-            add_expert(router, labels(table), known=known)
-        # Without the mix, at a weight of its own, it takes one.
-        router = router.with_prices(price_weight=50)
     added = add_expert(router, labels(table), known=known)
+    if router.mix is not None:
+        assert added.router.mix is None
+        assert any("mixed two settings" in sentence for sentence in added.sentences)
     again = replace(labels(table, seed=1), expert_names=["another"])
     both = add_expert(added.router, again, known=table)
     assert both.router.expert_names == [*known.expert_names, NEW, "another"]
@@ -286,3 +284,14 @@ def test_a_folder_is_accepted_in_place_of_a_router(table, known, tmp_path):
     assert added.router.expert_names[-1] == NEW
     with pytest.raises(InvalidInputError, match="router must be a Router, or its folder; got int"):
         add_expert(3, table)
+
+
+def test_the_order_of_the_labels_does_not_matter(table, known):
+    """The same labels in four orders give the same gain."""
+    router = mild.fit(known, **ROUTERS["regression"])
+    some_labels = labels(table)
+    gains = []
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(some_labels.rows)
+        gains.append(add_expert(router, some_labels.take(order), known=known).gain)
+    assert_allclose(gains, np.tile(gains[0], (4, 1)), atol=1e-9)

@@ -28,7 +28,7 @@ from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, docume
 from mild.evaluation.figures import RoutingFigures, named_baselines
 from mild.metrics import Verdict
 from mild.metrics.frontier import Frontier
-from mild.policies import CascadePolicy
+from mild.policies import CascadePolicy, MixPolicy
 from mild.report import (
     EVALUATION_FILE,
     check_report,
@@ -632,7 +632,7 @@ def _other_cost_note(router: Router, task: Task) -> str | None:
     return f"the router was fitted with another cost: {router.info.cost.formula}."
 
 
-def _answer_kind_note(table: OutcomeTable, policy: CascadePolicy) -> str | None:
+def _answer_kind_note(table: OutcomeTable, policy: CascadePolicy | MixPolicy) -> str | None:
     if table.kind_detected or table.answer_kind == policy.answer_kind:
         return None
     return (

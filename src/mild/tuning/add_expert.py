@@ -28,7 +28,7 @@ from mild.errors import (
 )
 from mild.metrics import expert_shares
 from mild.money import decimals
-from mild.policies import Policy
+from mild.policies import MixPolicy, Policy
 from mild.policies.adding import Labels, extended
 from mild.tuning.fitting import contents
 from mild.tuning.training_rows import TrainingQueryIndex, query_hashes, terms_of, training_table
@@ -105,6 +105,11 @@ class AddedExpert:
         ]
         if self.by_scores:
             sentences.append("It decided by scores; it now decides by expected errors and prices.")
+        dropped_mix = self.router.info.dropped_mix
+        if dropped_mix is not None:
+            sentences.append(
+                f"It mixed two settings ({dropped_mix}); it now decides by expected errors and prices."
+            )
         if self.labels > MANY:
             sentences.append("With so many labels, tune a router on all outcomes (mild tune).")
         return sentences
@@ -236,10 +241,19 @@ def _checked_router(router: Router | str | os.PathLike[str]) -> Router:
             "a cascade takes no new expert; add it to router.direct, or tune again."
         )
     if router.mix is not None:
-        raise UnsupportedError(
-            "a router that mixes two settings takes no new expert; tune again with the expert in the table."
-        )
+        return router.with_prices(price_weight=_price_weight_of_mix(router.mix))
     return router
+
+
+def _price_weight_of_mix(mix: MixPolicy) -> float:
+    """Wrong answers that a dollar is worth in the better setting of a mix; 0 if both are single experts."""
+    for part in (mix.second, mix.first):
+        policy: Any = part
+        while hasattr(policy, "inner"):
+            policy = policy.inner
+        if hasattr(policy, "price_weight"):
+            return float(policy.price_weight)
+    return 0.0
 
 
 def _new_name(router: Router, table: OutcomeTable, name: str | None) -> str:

@@ -275,7 +275,7 @@ def _prices_or_zeros(table: OutcomeTable) -> FloatArray:
     return table.prices
 
 
-def _ratio(value: float, other: float) -> float:
+def _ratio(value: Any, other: Any) -> float:
     """A share of another value; 1 where that is 0."""
     if other <= 0:
         return 1.0

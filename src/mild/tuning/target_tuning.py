@@ -452,7 +452,8 @@ def all_known(task: Task) -> BoolArray:
     """Mask (n_samples,) of the rows in which score and price of every expert are known."""
     table = task.table
     assert table.prices is not None
-    known: BoolArray = ~(np.isnan(table.scores) | np.isnan(table.prices)).any(axis=1)
+    unknown = np.isnan(table.scores) | np.isnan(table.prices)
+    known: BoolArray = ~np.any(unknown, axis=1)
     return known
 
 
