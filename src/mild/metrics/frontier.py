@@ -18,7 +18,7 @@ import numpy as np
 from mild.core.arrays import FloatArray, IntArray
 from mild.core.rounding import OUTCOMES
 from mild.errors import ArtifactError
-from mild.metrics.intervals import Interval
+from mild.metrics.interval import Interval
 
 #: Kinds of settings.
 EXPERT = "expert"

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray, check_entries, float_matrix, invalid
 from mild.errors import check_option
+from mild.metrics.interval import Interval
 from mild.metrics.rows import check_draws, number_vector, row_weights
 
 # With fewer groups the percentile interval is too short; Student's interval widens it.
@@ -24,23 +25,6 @@ FEW_GROUPS = 30
 MAX_GROUPS = 20_000
 # Entries of one block of draws: about 8 MB.
 BLOCK = 1_000_000
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean difference of n pairs, its interval, and the standard deviation of resampled means."""
-
-    estimate: float
-    low: float
-    high: float
-    standard_error: float
-    n: int
-    confidence: float
-
-    @property
-    def decided(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True, eq=False)
