@@ -7,7 +7,7 @@ import pytest
 from mild.artifact.info import cost_formula
 from mild.artifact.targets import Target
 from mild.metrics import Verdict
-from mild.metrics.intervals import Interval
+from mild.metrics.interval import Interval
 from mild.metrics.verdict import TargetVerdict
 from mild.money import amount, decimals, plain_number
 

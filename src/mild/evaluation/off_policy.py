@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray, invalid
-from mild.metrics.intervals import Interval, linear_interval
+from mild.metrics.interval import Interval
+from mild.metrics.intervals import linear_interval
 
 #: Draws of experts that only the new router chooses, below which the log says too little about a change.
 ENOUGH_CHANGED = 30

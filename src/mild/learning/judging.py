@@ -30,7 +30,7 @@ from mild.evaluation.off_policy import (
     self_normalised,
     values_of,
 )
-from mild.metrics.intervals import Interval
+from mild.metrics.interval import Interval
 
 # Draws are rarer than this in so few requests that the log says nothing about them.
 LEAST_DRAW = 0.005

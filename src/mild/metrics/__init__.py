@@ -4,8 +4,8 @@ Ties: a router's choice goes to the highest index, the oracle's to the lowest.
 """
 
 from mild.metrics.curves import frontier, two_expert_curve
+from mild.metrics.interval import Interval
 from mild.metrics.intervals import (
-    Interval,
     difference_intervals,
     grouped_rows,
     linearised_rows,

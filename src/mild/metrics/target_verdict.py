@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import OUTCOMES
-from mild.metrics.intervals import Interval, difference_intervals, linearised_rows
+from mild.metrics.interval import Interval
+from mild.metrics.intervals import difference_intervals, linearised_rows
 from mild.metrics.outcomes import all_priced
 from mild.money import amount, decimals, plain_number
 

@@ -35,7 +35,7 @@ from mild.evaluation.off_policy import (
 )
 from mild.evaluation.replay.log import WITHOUT_QUERY, LoggedRow, LogReader, read_draws
 from mild.metrics import Verdict
-from mild.metrics.intervals import Interval
+from mild.metrics.interval import Interval
 from mild.money import amount, plain_number
 
 # More features than WIDE are projected to NARROW for the cost model.
