@@ -11,7 +11,7 @@ USERS = [
     ROOT / "src" / "mild" / name
     for name in (
         "artifact/reading.py", "artifact/router.py", "data/outcome_table.py", "evaluation/evaluate.py",
-        "tuning/add_expert.py", "tuning/tune.py",
+        "tuning/add_expert.py", "tuning/result.py", "tuning/tune.py",
     )
 ]  # fmt: skip
 

@@ -41,7 +41,7 @@ from mild.data.cost_terms import CostTerms
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import InvalidInputError
 from mild.evaluation.cascades import known_answers
-from mild.metrics.frontier import OperatingPoint
+from mild.metrics.operating_points import OperatingPoint
 from mild.policies import TradeoffPolicy
 from mild.tuning.fitting import contents, make_step, router_features, table_features
 from mild.tuning.held_out import HeldOut, cross_fit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mild.metrics.frontier import ALONE, COLUMNS, EXPERT, TRADE_OFF, Frontier, Setting
+from mild.metrics.operating_points import ALONE, COLUMNS, EXPERT, TRADE_OFF, Frontier, Setting
 
 EXPERT_NAMES = ["small", "large"]
 

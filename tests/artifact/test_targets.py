@@ -14,7 +14,7 @@ from frontier_cases import EXPERT_NAMES, frontier_of, small_frontier, trade_off
 from gateway.gateway_cases import priced_router, trading_router
 from mild.artifact.targets import Target, policy_at
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
-from mild.metrics.frontier import CASCADE, COLUMNS, Frontier, Setting
+from mild.metrics.operating_points import CASCADE, COLUMNS, Frontier, Setting
 from mild.policies import CascadePolicy, MixPolicy, PricedPolicy, TradeoffPolicy
 from mild.policies.cascade import AgreementTable
 

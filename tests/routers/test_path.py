@@ -19,7 +19,7 @@ from mild.routers.solver import (
     LinearPath,
     Preconditioner,
     curvature_between,
-    make_beginning,
+    make_warm_start,
     minimise,
     second_moments,
 )
@@ -116,7 +116,7 @@ def test_few_experts_and_the_hinge_keep_the_plain_preconditioner(p, surrogate):
     objective = objective_of(X, costs, surrogate)
     moments = second_moments(X, np.ones(200))
     plain = Preconditioner(moments, 0.3, 1e-3)
-    begin = make_beginning(objective, plain, moments, None, 50, True)
+    begin = make_warm_start(objective, plain, moments, None, 50, True)
     assert (begin.preconditioner, begin.spent) == (plain, 0)
 
 
@@ -125,12 +125,12 @@ def test_many_experts_are_told_apart_at_a_rough_solution():
     objective = objective_of(X, costs)
     moments = second_moments(X, np.ones(400))
     plain = Preconditioner(moments, 0.3, 1e-3)
-    begin = make_beginning(objective, plain, moments, None, 50, True)
+    begin = make_warm_start(objective, plain, moments, None, 50, True)
     assert begin.preconditioner.between is not None
     assert 0 < begin.spent < 50
     assert objective(begin.W)[0] < objective(np.zeros(objective.shape))[0]
     start = np.random.default_rng(2).normal(size=objective.shape)
-    begin = make_beginning(objective, plain, moments, start, 50, True)
+    begin = make_warm_start(objective, plain, moments, start, 50, True)
     assert_array_equal(begin.W, start)
     assert begin.spent == 0
 
@@ -142,7 +142,7 @@ def test_iterations_count_where_they_saw_all_rows():
     plain = Preconditioner(moments, 0.3, 1e-3)
     rough = minimise(objective, plain, np.zeros(objective.shape), ROUGH_TOL, 50)
     for whole in (True, False):
-        begin = make_beginning(objective, plain, moments, None, 50, whole)
+        begin = make_warm_start(objective, plain, moments, None, 50, whole)
         assert_array_equal(begin.W, rough.W)
         assert begin.spent == (rough.n_iter if whole else 0)
         limit = begin.spent + 2
@@ -154,7 +154,7 @@ def test_few_experts_begin_at_zero_or_beside_the_ties_of_the_hinge(surrogate, ti
     X, costs = problem(200, p=MANY)
     moments = second_moments(X, np.ones(200))
     plain = Preconditioner(moments, 0.3, 1e-3)
-    begin = make_beginning(objective_of(X, costs, surrogate), plain, moments, None, 50, True)
+    begin = make_warm_start(objective_of(X, costs, surrogate), plain, moments, None, 50, True)
     assert (begin.preconditioner, begin.spent) == (plain, 0)
     assert (not begin.W.any()) is tied
 
@@ -167,7 +167,7 @@ def test_a_curvature_that_tells_nothing_is_not_used(rewards):
     moments = second_moments(X, np.ones(200))
     plain = Preconditioner(moments, 0.3, 1e-3)
     start = np.full(objective.shape, 1e3) * np.arange(P)[:, None]
-    begin = make_beginning(objective, plain, moments, start, 50, True)
+    begin = make_warm_start(objective, plain, moments, start, 50, True)
     assert begin.preconditioner is plain
 
 

@@ -12,7 +12,7 @@ from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
 from mild.errors import MildError, TuningInterruptedWarning
-from mild.metrics.frontier import Frontier
+from mild.metrics.operating_points import Frontier
 from mild.policies import CascadePolicy, PricedPolicy
 from mild.policies.cascade import AgreementTable
 from mild.tuning import settings
@@ -178,7 +178,7 @@ def test_experts_that_share_a_bias_are_not_trusted(options):
         run = found.router.cascade.run(found.router.features(table.queries), table.answers)
         assert run.asked[:, table.expert_names.index("large")].mean() > 0.9
     else:
-        assert found.notes[-1].startswith("no cascade ")
+        assert found.cascade["sentences"][-1].startswith("No cascade ")
 
 
 def test_a_guarantee_fixes_cascades_and_mixes_before_the_calibration_rows(monkeypatch):

@@ -12,7 +12,7 @@ import mild
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
 from mild.errors import InvalidInputError
-from mild.metrics.frontier import TRADE_OFF, Setting
+from mild.metrics.operating_points import TRADE_OFF, Setting
 from mild.routers.cost_models import same_features
 from mild.tuning.held_out import cross_fit
 from mild.tuning.objectives import CalibrationRows, HoldLimit

@@ -158,7 +158,7 @@ def test_a_cascade_has_the_same_steps_and_thresholds(objective, perturb):
     table = mild.read_outcomes(pa.table(answer_columns(200)))
     options = {"cascade": 3, "search": RouterCV(families="regression"), **objective}
     expected = mild.tune(table, **options)
-    assert expected.cascade.used
+    assert expected.uses_cascade
     policy = expected.router.policy
     for seed in range(2):
         rng = np.random.default_rng(seed)
@@ -178,7 +178,7 @@ def test_a_cascade_has_the_same_steps_and_thresholds(objective, perturb):
 def test_stored_weights_with_other_last_digits_decide_alike(name, objective):
     train, test = TABLES[name].split(random_state=0)
     router = mild.tune(train, **OBJECTIVES[objective]).router
-    X = router.text.vectorize(test.queries)
+    X = router.features(test.queries)
     expected = router.policy.decide(X)
     settings, tensors = router.policy.state()
     rng = np.random.default_rng(0)

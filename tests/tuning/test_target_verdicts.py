@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 
 import mild
-from mild.metrics.frontier import Frontier
+from mild.metrics.operating_points import Frontier
 
 SEARCH = mild.RouterCV(families="linear", alphas=[0.01], margin_factors=[1.0], cv=3)
 FAST = {"search": SEARCH}

@@ -12,7 +12,7 @@ import mild
 from answer_table_cases import answer_table
 from mild.artifact.targets import CERTAINTIES, Target
 from mild.errors import InvalidInputError
-from mild.metrics.frontier import Frontier
+from mild.metrics.operating_points import Frontier
 from mild.policies import MixPolicy, PricedPolicy, StandardizedPolicy, TradeoffPolicy
 from mild.tuning import request as tune_request
 

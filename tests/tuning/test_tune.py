@@ -83,7 +83,7 @@ def test_frames_come_back_as_the_kind_that_was_given():
 def test_a_target_decides_and_is_stated(parts):
     found = mild.tune(parts[0], max_dollars=1, **FAST)
     assert found.target is not None
-    assert found.target.promise in found.sentences
+    assert found.target.sentence in found.sentences
     assert found.router.info.target.target == {"max_dollars": 1}
     assert found.as_dict()["target"]["target"] == {"max_dollars": 1}
 

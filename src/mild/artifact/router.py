@@ -39,6 +39,7 @@ from mild.policies import (
     MixPolicy,
     Policy,
     cascade_of,
+    cascades_of,
     mix_of,
 )
 from mild.policies.base import blocks
@@ -189,11 +190,7 @@ class Router:
     @property
     def cascades(self) -> list[CascadePolicy]:
         """The cascades that decide: one, two that divide the queries, or none."""
-        if isinstance(self.policy, MixPolicy):
-            return self.policy.cascades
-        if isinstance(self.policy, CascadePolicy):
-            return [self.policy]
-        return []
+        return cascades_of(self.policy)
 
     @property
     def mix(self) -> MixPolicy | None:

@@ -11,11 +11,11 @@ import numpy as np
 
 from mild.artifact.info import EstimatorInfo, RouterInfo
 from mild.artifact.router import Router
-from mild.core.arrays import FloatArray
 from mild.errors import InvalidInputError, UnsupportedError
 from mild.features import TextFeatures
-from mild.policies import POLICIES, Policy, StandardizedPolicy, cascade_of
+from mild.policies import POLICIES
 from mild.policies.base import is_saved
+from mild.policies.mix import with_scaling
 
 # Longer arrays among the parameters are only counted.
 MOST_VALUES = 64
@@ -90,19 +90,8 @@ def _pipeline_source(pipeline: Any) -> Router:
             raise _not_fitted(f"step {name!r} of the Pipeline is not")
         mean = step.mean_ if step.with_mean else np.zeros(width)
         scale = step.scale_ if step.with_std else np.ones(width)
-        policy = _standardized(np.asarray(mean), np.asarray(scale), policy)
+        policy = with_scaling(policy, np.asarray(mean), np.asarray(scale))
     return dataclasses.replace(source, policy=policy, feature_names=names, text=text)
-
-
-def _standardized(mean: FloatArray, scale: FloatArray, policy: Policy) -> Policy:
-    """The policy behind a scaler. A cascade stays outermost: only what it contains reads features."""
-    reading = cascade_of(policy)
-    if reading is None:
-        return StandardizedPolicy(mean, scale, policy)
-    (cascade,) = reading.cascades  # no estimator fits a mix
-    heads = cascade.heads and StandardizedPolicy(mean, scale, cascade.heads)
-    direct = StandardizedPolicy(mean, scale, cascade.direct)
-    return dataclasses.replace(cascade, direct=direct, heads=heads)
 
 
 def _not_fitted(what: str) -> InvalidInputError:

@@ -19,7 +19,7 @@ from mild.core.arrays import invalid
 from mild.core.rounding import OUTCOMES, tie_ranks
 from mild.defaults import TARGET_PROBABILITY
 from mild.errors import InvalidInputError, UnsupportedError
-from mild.metrics.frontier import (
+from mild.metrics.operating_points import (
     CASCADE,
     EXPERT,
     ROUTER,
@@ -29,7 +29,13 @@ from mild.metrics.frontier import (
     Setting,
 )
 from mild.money import amount, plain_number
-from mild.policies import CascadePolicy, ConstantPolicy, MixPolicy, Policy, TradeoffPolicy
+from mild.policies import (
+    ConstantPolicy,
+    MixPolicy,
+    Policy,
+    TradeoffPolicy,
+    tradeoff_of,
+)
 
 QUALITY_TARGETS = ("keep_quality", "max_quality_loss")
 # From here on a share of quality must be a percentage.
@@ -448,6 +454,12 @@ def policy_at(policy: Policy, frontier: Frontier, point: OperatingPoint, target:
     A cascade comes with what decides without answers: a setting that meets the target without a cascade.
     """
     tuned = tradeoff_of(policy)
+    if tuned is None:
+        raise UnsupportedError(
+            "this router has no separate heads for error and price; tune it again on a table of outcomes "
+            "with prices.",
+            parameter="target",
+        )
     if point.uses_cascade:
         direct = target.choose(frontier.without_cascades()).point
         # A query that needs one expert is decided by one setting, the better of two.
@@ -461,21 +473,6 @@ def policy_at(policy: Policy, frontier: Frontier, point: OperatingPoint, target:
         else:
             parts.append(_policy_of(tuned, frontier, setting))
     return MixPolicy(parts[0], parts[1], point.share, MIX_SALT)
-
-
-def tradeoff_of(policy: Policy) -> TradeoffPolicy:
-    """The part of a tuned router's policy that holds its heads and settings."""
-    if isinstance(policy, MixPolicy):
-        policy = policy.first
-    if isinstance(policy, CascadePolicy):
-        policy = policy.direct
-    if not isinstance(policy, TradeoffPolicy):
-        raise UnsupportedError(
-            "this router has no separate heads for error and price; tune it again on a table of outcomes "
-            "with prices.",
-            parameter="target",
-        )
-    return policy
 
 
 def _policy_of(tuned: TradeoffPolicy, frontier: Frontier, setting: Setting) -> Policy:

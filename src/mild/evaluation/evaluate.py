@@ -27,7 +27,7 @@ from mild.evaluation.displays import CalibrationDisplay, FrontierDisplay, Shares
 from mild.evaluation.document import ELSEWHERE, JudgedRows, data_entries, document_header
 from mild.evaluation.figures import RoutingFigures, named_baselines
 from mild.metrics import Verdict
-from mild.metrics.frontier import Frontier
+from mild.metrics.operating_points import Frontier
 from mild.policies import CascadePolicy, MixPolicy
 from mild.report import (
     EVALUATION_FILE,

@@ -22,7 +22,7 @@ from mild.policies.costs import (
     PricedPolicy,
 )
 from mild.policies.decoder import Decoder
-from mild.policies.mix import MixPolicy, cascade_of, mix_of
+from mild.policies.mix import MixPolicy, cascade_of, cascades_of, mix_of, tradeoff_of
 from mild.policies.scores import LinearPolicy, PerceptronPolicy
 
 __all__ = [
@@ -51,5 +51,7 @@ __all__ = [
     "TradeoffPolicy",
     "believed_costs",
     "cascade_of",
+    "cascades_of",
     "mix_of",
+    "tradeoff_of",
 ]

@@ -16,7 +16,7 @@ from mild.core.long_texts import abridge
 from mild.errors import UnsupportedError
 from mild.policies.base import Decisions, Policy, Settings, Tensors
 from mild.policies.cascade import AgreementTable, CascadePolicy, CascadeRun
-from mild.policies.compose import nested, unnested
+from mild.policies.compose import StandardizedPolicy, TradeoffPolicy, nested, unnested
 from mild.policies.costs import ConstantPolicy
 
 # Bits of a draw: a float32, as features are, holds every draw exactly.
@@ -357,6 +357,36 @@ def cascade_of(policy: Policy) -> CascadePolicy | MixPolicy | None:
     if isinstance(policy, MixPolicy) and policy.cascades:
         return policy
     return None
+
+
+def cascades_of(policy: Policy) -> list[CascadePolicy]:
+    """The cascades that decide: one, two that divide the queries, or none."""
+    if isinstance(policy, MixPolicy):
+        return policy.cascades
+    if isinstance(policy, CascadePolicy):
+        return [policy]
+    return []
+
+
+def tradeoff_of(policy: Policy) -> TradeoffPolicy | None:
+    """The part of a tuned router's policy that holds its heads and settings; None if it has none."""
+    if isinstance(policy, MixPolicy):
+        policy = policy.first
+    if isinstance(policy, CascadePolicy):
+        policy = policy.direct
+    if isinstance(policy, TradeoffPolicy):
+        return policy
+    return None
+
+
+def with_scaling(policy: Policy, mean: FloatArray, scale: FloatArray) -> Policy:
+    """The policy for features that are not scaled yet; a cascade stays outermost."""
+    if not isinstance(policy, CascadePolicy):
+        return StandardizedPolicy(mean, scale, policy)
+    heads = policy.heads
+    if heads is not None:
+        heads = StandardizedPolicy(mean, scale, heads)
+    return replace(policy, heads=heads, direct=StandardizedPolicy(mean, scale, policy.direct))
 
 
 def needs_text() -> UnsupportedError:

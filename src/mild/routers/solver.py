@@ -54,7 +54,7 @@ SHARED = (
 )  # fmt: skip
 
 
-class Objective(Protocol):
+class SmoothObjective(Protocol):
     """Value and gradient at W, (p, d + 1)."""
 
     @property
@@ -154,7 +154,7 @@ class Preconditioner:
 
 
 def minimise(
-    objective: Objective,
+    objective: SmoothObjective,
     preconditioner: Preconditioner,
     start: FloatArray,
     tol: float,

@@ -411,8 +411,10 @@ def _make_labels(
 def _deciding_by_prices(router: Router, terms: CostTerms) -> Router:
     """A router that decides by scores as one that decides by expected errors and prices."""
     if not router.has_prices:
-        rule = "this router learned which expert is best, not what each costs; fit one that does"
-        raise UnsupportedError(f"{rule} (mild fit --router priced), and add the expert to it.")
+        rule = "this router learned which expert is best, not what each costs; fit one that does,"
+        raise UnsupportedError(
+            f"{rule} as mild.fit(TABLE, router='priced'), and add the expert to it."
+        )
     return router.with_prices(price_weight=terms.price_weight or 0.0)
 
 

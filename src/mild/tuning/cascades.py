@@ -17,7 +17,7 @@ from mild.data import OutcomeTable
 from mild.data.splits import random_splits
 from mild.errors import counted
 from mild.metrics import Verdict, verdict_of_choices
-from mild.metrics.frontier import OperatingPoint
+from mild.metrics.operating_points import OperatingPoint
 from mild.metrics.outcomes import Outcomes, mean_known
 from mild.metrics.routing import FEWEST_GROUPS
 from mild.policies import CascadePolicy

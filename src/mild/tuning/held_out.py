@@ -20,7 +20,7 @@ import numpy as np
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.core.rounding import tie_ranks
 from mild.errors import InvalidInputError, TuningInterruptedWarning
-from mild.metrics.frontier import (
+from mild.metrics.operating_points import (
     ALONE,
     EXPERT,
     Frontier,
@@ -205,10 +205,15 @@ def build_frontier(held_out: HeldOut) -> Frontier:
         paths.append(ALONE)
     singles = list(points)
     for number, kind in enumerate(held_out.kinds):
-        path = _Path.of(held_out, kind, reference)
+        path = _SettingPath.of(held_out, kind, reference)
         path_points = path.points(singles)
         points.extend(path_points)
         paths.extend([number] * len(path_points))
+    if not held_out.kinds:
+        # Where the text says nothing, queries are divided between single experts.
+        path_points = _SettingPath.of_experts(held_out, reference).points(singles)
+        points.extend(path_points)
+        paths.extend([0] * len(path_points))
     frontier = _frontier_of(points, paths, reference, held_out.n_groups)
     return replace(frontier, can_mix=held_out.can_mix)
 
@@ -249,7 +254,7 @@ def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
     is high enough: it changes on new rows as a choice among single experts does.
     """
     outcomes = held_out.experts.outcomes.take(held_out.known)
-    path = _Path.of_experts(held_out, reference)
+    path = _SettingPath.of_experts(held_out, reference)
     points = []
     for expert, setting in enumerate(held_out.experts.settings):
         figures = _Figures.of(
@@ -422,7 +427,7 @@ def _prediction_error(values: FloatArray, groups: IntArray, draws: float) -> flo
 
 
 @dataclass(frozen=True, eq=False)
-class _Path:
+class _SettingPath:
     """The path of one kind of settings, with single experts as its possible ends."""
 
     settings: list[Setting]
@@ -435,7 +440,7 @@ class _Path:
     reference_quality: float
 
     @classmethod
-    def of_experts(cls, held_out: HeldOut, reference: int) -> _Path:
+    def of_experts(cls, held_out: HeldOut, reference: int) -> _SettingPath:
         """The path of single experts only."""
         experts = held_out.experts
         return cls(
@@ -450,7 +455,7 @@ class _Path:
         )
 
     @classmethod
-    def of(cls, held_out: HeldOut, kind: HeldOutSettings, reference: int) -> _Path:
+    def of(cls, held_out: HeldOut, kind: HeldOutSettings, reference: int) -> _SettingPath:
         """The path of a kind of settings, which may begin and end with single experts."""
         experts = held_out.experts
         folds = []

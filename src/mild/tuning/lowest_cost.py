@@ -17,7 +17,7 @@ from mild.data.describing import describe_prices, has_unused_prices
 from mild.errors import InvalidInputError, TuningInterruptedWarning
 from mild.metrics import Verdict
 from mild.metrics.curves import prices_unused
-from mild.metrics.frontier import Frontier
+from mild.metrics.operating_points import Frontier
 from mild.metrics.outcomes import all_priced, mean_known
 from mild.metrics.routing import expert_shares
 from mild.money import amount

@@ -19,7 +19,7 @@ import numpy as np
 from mild.artifact.targets import Target
 from mild.core.arrays import FloatArray
 from mild.core.rounding import tie_ranks
-from mild.metrics.frontier import (
+from mild.metrics.operating_points import (
     CASCADE,
     EXPERT,
     TRADE_OFF,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from joblib import Parallel, delayed
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.features import TextFeatures
-from mild.policies import CascadePolicy, Policy, StandardizedPolicy
+from mild.policies import Policy
+from mild.policies.mix import with_scaling
 from mild.routers.cost_models import FoldFeatures
 from mild.tuning.fitting import contents
 from mild.tuning.tasks import Progress, Task
@@ -37,13 +38,7 @@ class Scaling:
 
     def before(self, policy: Policy) -> Policy:
         """The policy for features that are not scaled yet."""
-        if not isinstance(policy, CascadePolicy):
-            return StandardizedPolicy(self.mean, self.scale, policy)
-        heads = policy.heads
-        if heads is not None:
-            heads = StandardizedPolicy(self.mean, self.scale, heads)
-        direct = StandardizedPolicy(self.mean, self.scale, policy.direct)
-        return replace(policy, heads=heads, direct=direct)
+        return with_scaling(policy, self.mean, self.scale)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from mild.data import OutcomeTable
 from mild.data.cascades import cascade_costs, cascade_scores
 from mild.errors import InvalidInputError
 from mild.metrics.curves import tradeoff_choices
-from mild.metrics.frontier import CASCADE, EXPERT, ROUTER, TRADE_OFF, Setting, concave_hull
+from mild.metrics.operating_points import CASCADE, EXPERT, ROUTER, TRADE_OFF, Setting, concave_hull
 from mild.metrics.outcomes import Outcomes, side_by_side
 from mild.metrics.routing import expert_shares
 from mild.policies import CascadePolicy, Policy

@@ -23,7 +23,7 @@ from mild.core.arrays import BoolArray, FloatArray
 from mild.core.rounding import tie_ranks
 from mild.data.splits import folds as group_folds
 from mild.metrics import Verdict, verdict_of_choices
-from mild.metrics.frontier import (
+from mild.metrics.operating_points import (
     ALONE,
     CASCADE,
     ROUTER,

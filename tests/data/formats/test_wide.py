@@ -162,7 +162,7 @@ def test_a_misspelt_ending_is_named():
 def test_endings_beside_columns_of_models_are_a_question():
     columns = {"prompt": ["a"], "gpt": [True], "llama": [False]}
     metrics = {"bleu_score": [0.5], "rouge_score": [0.25]}
-    with pytest.raises(DataFileError, match="--form endings or --form routellm"):
+    with pytest.raises(DataFileError, match="form='endings' or form='routellm'"):
         read_outcomes(pa.table(columns | metrics))
     assert read_outcomes(pa.table(columns | metrics), form="routellm").expert_names == [
         "gpt",
