@@ -58,7 +58,7 @@ def test_a_source_and_a_part_must_be_known():
     [
         ({"test_size": "a"}, "test_size"),
         ({"test_size": 1}, "test_size"),
-        ({"groups": 3}, "name"),
+        ({"groups": 3}, "groups"),
         ({"random_state": -1}, "random_state"),
         ({"random_state": None}, "random_state"),
     ],

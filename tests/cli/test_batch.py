@@ -60,7 +60,14 @@ def test_one_is_not_several(readers, tmp_path):
 
 
 def test_the_summary_as_json_and_new_prices(readers, queries, tmp_path):
-    words = [readers("priced"), queries, "--json", "--beta", "adder=9,poet=9", "--probabilities"]
+    words = [
+        readers("priced"),
+        queries,
+        "--json",
+        "--beta",
+        "adder=9,poet=9,cook=0",
+        "--probabilities",
+    ]
     done = route(*words, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)
