@@ -147,7 +147,7 @@ def test_a_router_of_numbers_has_a_report_on_a_table_of_numbers(mild, fitted, ta
     [
         (["--where", "part"], "where must be COLUMN=VALUE"),
         (["--where", "part=future"], "no row has 'part=future'; column 'part' holds new, old."),
-        (["--where", "nowhere=1"], "there is no column 'nowhere'"),
+        (["--where", "nowhere=1"], "there must be a column 'nowhere'"),
         (["--group", "nowhere"], "there is no column 'nowhere'"),
         (["--out", "report.txt"], "must end in .html"),
         (["--comparison", "missing.json"], "cannot read missing.json"),
