@@ -95,6 +95,7 @@ async def test_capacity_enters_the_choice_and_overload_is_shed():
         async with gateway(experts) as g:
             asked = [asyncio.create_task(ask(g.port, chat())) for _ in range(6)]
             await until(lambda: sum(task.done() for task in asked) == 3)
+            await until(lambda: one.in_flight + two.in_flight == 3)
             one.held = two.held = False
             found = await asyncio.gather(*asked)
             most_one, most_two, records = one.most_in_flight, two.most_in_flight, await rows(g, 6)
