@@ -15,6 +15,7 @@ from gateway.process_cases import served, write_files
 from mild.endpoints.redaction import Redactor
 from mild.endpoints.secrets import Secret
 from mild.gateway.logs import EventLog, LogFormatter
+from waiting import until
 
 PROMPT = "a very private question"
 
@@ -110,8 +111,11 @@ async def test_a_cut_stream_is_logged_and_counted(caplog):
 
 
 async def test_shed_requests_are_one_line(caplog):
-    async with solo(FakeUpstream(delay=0.3), limits={"max_in_flight": 1}) as (_, g):
-        found = await asyncio.gather(*(ask(g.port, chat(PROMPT)) for _ in range(6)))
+    async with solo(FakeUpstream(held=True), limits={"max_in_flight": 1}) as (up, g):
+        asked = [asyncio.create_task(ask(g.port, chat(PROMPT))) for _ in range(6)]
+        await until(lambda: sum(task.done() for task in asked) == 5)
+        up.held = False
+        found = await asyncio.gather(*asked)
         first = messages(caplog)
     assert sorted(answer.status for answer in found) == [200] + [429] * 5
     assert len(first) == 1

@@ -113,6 +113,7 @@ async def test_overload_is_shed_with_429():
     async with solo(FakeUpstream(held=True), limits={"max_in_flight": 2}) as (up, g):
         asked = [asyncio.create_task(ask(g.port, chat())) for _ in range(5)]
         await until(lambda: sum(task.done() for task in asked) == 3)
+        await until(lambda: up.in_flight == 2)
         up.held = False
         found = await asyncio.gather(*asked)
         records = await rows(g, 2)

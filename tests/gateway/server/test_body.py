@@ -17,6 +17,7 @@ from mild.gateway.server.completion_request import CompletionRequest
 from mild.gateway.server.middleware import LimitedBody
 from mild.gateway.upstream import json_edit
 from mild.gateway.upstream.json_edit import MAX_DEPTH, REQUEST_LIMITS
+from waiting import until
 
 MAX_CONTAINERS, MAX_VALUES = REQUEST_LIMITS
 
@@ -183,14 +184,17 @@ async def test_bodies_of_many_requests_are_held_within_the_limit(monkeypatch):
     monkeypatch.setattr(FairLimit, "__init__", note)
     monkeypatch.setattr(FairLimit, "take", take)
     big = request_bytes(chat("x" * 300_000))
-    async with solo(FakeUpstream(delay=0.3), limits={"max_bytes_in_flight": 1_000_000}) as (_, g):
+    async with solo(FakeUpstream(held=True), limits={"max_bytes_in_flight": 1_000_000}) as (up, g):
 
         async def upload():
             async with Client(g.port) as client:
                 client.send(big)
                 return await client.answer()
 
-        found = await asyncio.gather(*(upload() for _ in range(10)))
+        uploads = [asyncio.create_task(upload()) for _ in range(10)]
+        await until(lambda: up.in_flight + sum(task.done() for task in uploads) == 10)
+        up.held = False
+        found = await asyncio.gather(*uploads)
         after = await ask(g.port, chat())
         after = after.status
     statuses = [answer.status for answer in found]
