@@ -41,8 +41,8 @@ from mild.data import OutcomeTable, read_outcomes
 from mild.errors import InvalidInputError
 
 KEPT = Path(__file__).parent.parent / "results" / "halves.json"
-# Other seeds than those of benchmarks.targets and benchmarks.cascades, by which settings were chosen.
-FIRST_SEED = 1000
+# No choice was made on these seeds: development used others.
+FIRST_SEED = 5000
 CAREFUL = 0.8
 # The target is met in p - 0.10 to p + 0.15 of the halves.
 BELOW = 0.10
