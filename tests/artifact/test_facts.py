@@ -63,13 +63,13 @@ def test_what_a_router_does_not_use_is_not_listed(table):
 
 
 def test_a_search_lists_what_it_was_told_and_what_it_found_once_each(table):
-    linear = mild.LinearRouter(rewards="contrast")
+    linear = mild.LinearRouter(surrogate="exponential")
     search = mild.RouterCV(linear, cv=2, alphas=[0.01], margin_factors=[1.0], families="linear")
     found = mild.tune(table, search=search)
     facts = found.router.facts
     assert "alpha 0.01" in facts["best params"]
     assert "margins" in facts["best params"]
-    assert facts["rewards"] == "contrast"
+    assert facts["surrogate"] == "exponential"
     assert not {"alpha", "margins"} & set(facts)
 
 

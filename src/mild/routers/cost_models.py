@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.sparse import diags_array
 from sklearn.linear_model import Ridge
+from sklearn.preprocessing import StandardScaler
 
 from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
 from mild.core.rounding import ESTIMATES, is_less
@@ -107,6 +109,8 @@ class PricedRouter(BaseRouter):
         the largest error present, at least 1) or "ridge" (linear, cut off at 0)
     alpha : float, L2 strength of both heads, against the mean over the rows on which the expert was asked
     price_alpha : float, L2 strength of the price head; None for ``alpha``
+    weigh_features : whether a feature counts by how strongly it is correlated with the errors, and for the
+        price head with the prices, so that features which say nothing are penalised more
     price_weight : float, how much one unit of price counts in units of error
 
     Attributes
@@ -124,6 +128,7 @@ class PricedRouter(BaseRouter):
     alpha: float = 1e-3
     price_weight: float = 1.0
     price_alpha: float | None = None
+    weigh_features: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, prices: Any = None) -> Self:
         """Learn from inputs X, errors y (without prices) and, if there are any, prices.
@@ -141,11 +146,16 @@ class PricedRouter(BaseRouter):
         price_head, betas = self._price_head(X, prices, costs.shape, sample_weight)
         weights = observed("errors", costs, sample_weight)
         self.error_scale_ = 1.0
+        fit_errors = ridge_heads
+        penalty = self.alpha * weights.sum(axis=0)
         if self.error_head == "logistic":
             self.error_scale_ = max(1.0, float(np.nanmax(np.where(weights > 0, costs, 0))))
-            error_head = logistic_heads(X, costs / self.error_scale_, weights, self.alpha)
+            fit_errors = logistic_heads
+            penalty = self.alpha
+        if self.weigh_features:
+            error_head = weighed_heads(fit_errors, X, costs / self.error_scale_, weights, penalty)
         else:
-            error_head = ridge_heads(X, costs, weights, self.alpha * weights.sum(axis=0))
+            error_head = fit_errors(X, costs / self.error_scale_, weights, penalty)
         self.n_iter_ = error_head.n_iter
         heads = (error_head.coef, error_head.intercept, price_head.coef, price_head.intercept)
         kind, scale = self.error_head, self.error_scale_
@@ -178,7 +188,10 @@ class PricedRouter(BaseRouter):
         alpha = self.alpha
         if self.price_alpha is not None:
             alpha = self.price_alpha
-        return ridge_heads(X, matrix, weights, alpha * weights.sum(axis=0)), np.zeros(p)
+        penalties = alpha * weights.sum(axis=0)
+        if self.weigh_features:
+            return weighed_heads(ridge_heads, X, matrix, weights, penalties), np.zeros(p)
+        return ridge_heads(X, matrix, weights, penalties), np.zeros(p)
 
     def expected_errors(self, X: Any) -> FloatArray:
         """Expected error (n_samples, n_experts) of each expert, without prices."""
@@ -251,7 +264,9 @@ def fit_heads(
             _held_out_prices, prices / units, folds, n_jobs, sample_weight
         )
         held_out_prices = np.maximum(held_out_prices, 0) * units
-    router = PricedRouter(alpha=alpha, price_weight=price_weight, price_alpha=price_alpha)
+    router = PricedRouter(
+        alpha=alpha, price_weight=price_weight, price_alpha=price_alpha, weigh_features=True
+    )
     unwarned(router.fit)(X, errors, sample_weight, prices)
     return HeadEstimates(router, held_out_errors, held_out_prices)
 
@@ -310,7 +325,9 @@ def _held_out_errors(
     known_weight = observed("errors", train_errors, weight[fold.train, 0])
     scale = max(1.0, float(np.nanmax(np.where(known_weight > 0, train_errors, 0))))
     with no_convergence_warnings():
-        heads = logistic_heads(fold.X[fold.train], train_errors / scale, known_weight, alpha)
+        heads = weighed_heads(
+            logistic_heads, fold.X[fold.train], train_errors / scale, known_weight, alpha
+        )
     log_odds = np.asarray(fold.X[fold.test] @ heads.coef.T) + heads.intercept
     estimates: FloatArray = scale * np.exp(-np.logaddexp(0, -log_odds))
     return estimates
@@ -322,7 +339,8 @@ def _held_out_prices(
     """Expected prices (n_held, n_experts) of the rows that a fold holds out."""
     known_weight = observed("prices", prices[fold.train], weight[fold.train, 0])
     penalties = alpha * known_weight.sum(axis=0)
-    heads = ridge_heads(fold.X[fold.train], prices[fold.train], known_weight, penalties)
+    X_train = fold.X[fold.train]
+    heads = weighed_heads(ridge_heads, X_train, prices[fold.train], known_weight, penalties)
     estimates: FloatArray = np.asarray(fold.X[fold.test] @ heads.coef.T) + heads.intercept
     return estimates
 
@@ -349,6 +367,42 @@ def observed(name: str, targets: FloatArray, sample_weight: FloatArray | None) -
             f"{unknown[0]} has none. Remove the column, or ask this expert.",
         )
     return known
+
+
+def weighed_heads(
+    fit: Callable[..., Heads], X: Any, targets: FloatArray, weights: FloatArray, penalty: Any
+) -> Heads:
+    """Heads for features that count by their correlation with the targets; their weights are for ``X``.
+
+    A penalty shrinks the weights of all features alike. Of many features that say nothing and a few that
+    say much, it then keeps too much of the former and too little of the latter.
+    """
+    scales = correlations(X, targets, weights).astype(X.dtype)
+    if hasattr(X, "tocsr"):
+        scaled = (X @ diags_array(scales)).tocsr()
+    else:
+        scaled = X * scales
+    heads = fit(scaled, targets, weights, penalty)
+    return replace(heads, coef=heads.coef * scales)
+
+
+def correlations(X: Any, targets: FloatArray, weights: FloatArray) -> FloatArray:
+    """Size (n_features,) of the correlations of each feature with the targets; mean square 1.
+
+    All ones if no feature is correlated with a target.
+    """
+    known_targets = np.where(weights > 0, targets, 0.0)
+    means = (weights * known_targets).sum(axis=0) / weights.sum(axis=0)
+    deviations = weights * (known_targets - means)
+    covariances = np.asarray(X.T @ deviations)
+    scaler = StandardScaler(with_mean=False).fit(X, sample_weight=weights.mean(axis=1))
+    spread = scaler.scale_
+    sizes = np.sqrt((covariances**2).sum(axis=1)) / spread
+    root_mean_square = np.sqrt((sizes**2).mean())
+    if root_mean_square == 0:
+        return np.ones(len(sizes))
+    scales: FloatArray = sizes / root_mean_square
+    return scales
 
 
 def ridge_heads(
