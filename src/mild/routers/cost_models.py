@@ -11,7 +11,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.sparse import diags_array
 from sklearn.linear_model import Ridge
-from sklearn.preprocessing import StandardScaler
 
 from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
 from mild.core.rounding import ESTIMATES, is_less
@@ -395,14 +394,29 @@ def correlations(X: Any, targets: FloatArray, weights: FloatArray) -> FloatArray
     means = (weights * known_targets).sum(axis=0) / weights.sum(axis=0)
     deviations = weights * (known_targets - means)
     covariances = np.asarray(X.T @ deviations)
-    scaler = StandardScaler(with_mean=False).fit(X, sample_weight=weights.mean(axis=1))
-    spread = scaler.scale_
-    sizes = np.sqrt((covariances**2).sum(axis=1)) / spread
+    spread = _spread(X, weights.mean(axis=1))
+    sizes = np.sqrt((covariances**2).sum(axis=1))
+    sizes = np.divide(sizes, spread, out=np.zeros(len(sizes)), where=spread > 0)
     root_mean_square = np.sqrt((sizes**2).mean())
     if root_mean_square == 0:
         return np.ones(len(sizes))
     scales: FloatArray = sizes / root_mean_square
     return scales
+
+
+def _spread(X: Any, weight: FloatArray) -> FloatArray:
+    """Weighted standard deviation (n_features,) of each feature; 0 if it is constant but for rounding."""
+    shares = weight / weight.sum()
+    means = np.asarray(X.T @ shares)
+    if hasattr(X, "tocsr"):
+        squares = X.multiply(X)
+    else:
+        squares = X * X
+    mean_squares = np.asarray(squares.T @ shares)
+    variances = mean_squares - means**2
+    is_constant = variances <= np.finfo(X.dtype).eps * mean_squares
+    spread: FloatArray = np.sqrt(np.where(is_constant, 0.0, variances))
+    return spread
 
 
 def ridge_heads(
