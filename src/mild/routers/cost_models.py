@@ -414,7 +414,7 @@ def _spread(X: Any, weight: FloatArray) -> FloatArray:
         squares = X * X
     mean_squares = np.asarray(squares.T @ shares)
     variances = mean_squares - means**2
-    is_constant = variances <= np.finfo(X.dtype).eps * mean_squares
+    is_constant = variances <= 100 * np.finfo(X.dtype).eps * mean_squares
     spread: FloatArray = np.sqrt(np.where(is_constant, 0.0, variances))
     return spread
 
