@@ -268,18 +268,14 @@ def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
 
 
 def _luck_of_best_expert(held_out: HeldOut) -> _Change:
-    """By how much the expert that is best on other folds is better, or worse, on a held-out fold.
-
-    This is no error of a comparison with the best expert, which is compared with itself.
-    """
+    """By how much the expert that is best on other folds is better, or worse, on a held-out fold."""
     changes = []
     sizes = []
     for fold in held_out.experts.folds:
         best = int(np.argmax(fold.quality))
         changes.append(float(fold.new_quality[best] - fold.quality[best]))
         sizes.append(fold.n_rows)
-    luck = _Change.of_folds(changes, np.zeros(len(changes)).tolist(), sizes)
-    return replace(luck, quality_error=0.0)
+    return _Change.of_folds(changes, np.zeros(len(changes)).tolist(), sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,11 +313,14 @@ def mix_of_quality(quality: FloatArray, dollars: FloatArray, asked_quality: floa
 
 @dataclass(frozen=True)
 class _Change:
-    """What is to be added to the figures of a choice, which was made on the rows they are from."""
+    """What is to be added to the figures of a choice, which was made on the rows they are from.
+
+    The dollars have a standard error of their own. How quality differs between folds is mostly the luck of
+    their rows, which the errors of the figures include.
+    """
 
     quality: float
     dollars: float
-    quality_error: float  # standard error
     dollars_error: float
 
     @classmethod
@@ -333,12 +332,10 @@ class _Change:
         A choice from all rows changes a little less, and that of the cheapest point by these figures a
         little more.
         """
-        root = math.sqrt(len(sizes))
         return cls(
             float(np.average(quality, weights=sizes)),
             float(np.average(dollars, weights=sizes)),
-            float(np.std(quality, ddof=1)) / root,
-            float(np.std(dollars, ddof=1)) / root,
+            float(np.std(dollars, ddof=1)) / math.sqrt(len(sizes)),
         )
 
 
@@ -397,14 +394,14 @@ class _Figures:
             share,
             self.quality + change.quality,
             1000 * (self.dollars + change.dollars),
-            math.hypot(self.quality_error, change.quality_error),
-            math.hypot(self.loss_error, change.quality_error),
+            self.quality_error,
+            self.loss_error,
             1000 * math.hypot(self.dollars_error, change.dollars_error),
             1000 * math.hypot(self.saving_error, change.dollars_error),
         )
 
 
-NO_CHANGE = _Change(0.0, 0.0, 0.0, 0.0)
+NO_CHANGE = _Change(0.0, 0.0, 0.0)
 
 
 def group_rows(values: FloatArray, groups: IntArray) -> FloatArray:
