@@ -145,8 +145,8 @@ class PricedRouter(BaseRouter):
         price_head, betas = self._price_head(X, prices, costs.shape, sample_weight)
         weights = observed("errors", costs, sample_weight)
         self.error_scale_ = 1.0
-        fit_errors = ridge_heads
-        penalty = self.alpha * weights.sum(axis=0)
+        fit_errors: Callable[..., Heads] = ridge_heads
+        penalty: FloatArray | float = self.alpha * weights.sum(axis=0)
         if self.error_head == "logistic":
             self.error_scale_ = max(1.0, float(np.nanmax(np.where(weights > 0, costs, 0))))
             fit_errors = logistic_heads
@@ -369,7 +369,11 @@ def observed(name: str, targets: FloatArray, sample_weight: FloatArray | None) -
 
 
 def weighed_heads(
-    fit: Callable[..., Heads], X: Any, targets: FloatArray, weights: FloatArray, penalty: Any
+    fit: Callable[..., Heads],
+    X: Any,
+    targets: FloatArray,
+    weights: FloatArray,
+    penalty: FloatArray | float,
 ) -> Heads:
     """Heads for features that count by their correlation with the targets; their weights are for ``X``.
 
