@@ -213,7 +213,7 @@ def test_features_keep_their_type(dtype):
         ({"search": mild.RouterCV}, "invalid_search"),
         ({"random_state": -1}, "invalid_random_state"),
         ({"groups": "nowhere"}, "invalid_groups"),
-        ({"search": mild.RouterCV(cv=1000)}, "invalid_cv"),
+        ({"search": mild.RouterCV(cv=2000)}, "invalid_cv"),
         ({"time": "nowhere"}, "invalid_time"),
         ({"price_weight": "50"}, "invalid_price_weight"),
         ({"keep_quality": 0.9, "price_weight": 50}, "invalid_price_weight"),
