@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.sparse import csr_matrix
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -10,7 +9,6 @@ from mild.routers.cost_models import (
     CostRegressionRouter,
     KNNRouter,
     PricedRouter,
-    correlations,
     fit_heads,
     same_features,
 )
@@ -168,41 +166,3 @@ def test_heads_with_weights_are_those_of_copied_rows():
     assert_allclose(found.errors[rows], twice.errors, atol=1e-3)
     plain = fit_heads(X, errors, prices, same_features(X, folds))
     assert np.abs(found.errors - plain.errors).max() > 0.01
-
-
-def with_noise(X, n_features=60):
-    """The features, and others that say nothing."""
-    noise = np.random.default_rng(9).normal(size=(len(X), n_features))
-    return np.hstack([X, noise])
-
-
-@pytest.mark.parametrize("head", ["logistic", "ridge"])
-def test_features_that_say_nothing_count_less_if_features_are_weighed(head):
-    X, errors, prices = problem(2400)
-    X = with_noise(X)
-
-    def squared_errors(**settings):
-        router = PricedRouter(head, alpha=0.1, **settings)
-        router.fit(X[:400], errors[:400], prices=prices[:400])
-        of_errors = (router.expected_errors(X[400:]) - errors[400:]) ** 2
-        of_prices = (router.expected_prices(X[400:]) - prices[400:]) ** 2
-        return of_errors.mean(), of_prices.mean()
-
-    weighed = squared_errors(weigh_features=True)
-    plain = squared_errors()
-    assert weighed[0] < plain[0]
-    assert weighed[1] < plain[1]
-
-
-def test_weighed_features_may_be_sparse_constant_or_in_other_units():
-    X, errors, prices = problem()
-    X = np.hstack([np.where(np.abs(X) > 1, X, 0.0), np.ones((len(X), 1))])
-    errors[:40, 1] = np.nan
-    dense = PricedRouter(weigh_features=True).fit(X, errors, prices=prices)
-    sparse = PricedRouter(weigh_features=True).fit(csr_matrix(X), errors, prices=prices)
-    assert_allclose(dense.expected_costs(X), sparse.expected_costs(csr_matrix(X)), atol=1e-4)
-    weights = (~np.isnan(errors)).astype(float)
-    assert_allclose(
-        correlations(1000 * X, errors, weights), correlations(X, errors, weights), atol=1e-9
-    )
-    assert_array_equal(correlations(X, np.zeros_like(prices), np.ones_like(prices)), 1.0)

@@ -154,6 +154,10 @@ class Target:
             # Between two points, errors are not exactly on a straight line.
             return replace(choice, met=True, likely=True)
         points = self._meeting(frontier, 0.0)
+        if not points and self.is_about_quality and self.max_dollars is not None:
+            # The budget is held, with the best quality.
+            budget = replace(self, keep_quality=None, max_quality_loss=None)
+            return self.choice_of(frontier, budget.choose(frontier).point)
         if not points:
             points = [frontier.point(index) for index in range(len(frontier))]
         shortfalls = [self.shortfall(frontier, point, quantile) for point in points]
@@ -215,7 +219,7 @@ class Target:
         """The cheapest of some points for a target of quality, the best for another one.
 
         Of equal points the first is taken. For a target of dollars, a cheaper point is as good as the best
-        one where its quality is lower by less than the standard error of the best one.
+        one where its quality is lower by less than a standard error.
         """
         dollars = tie_ranks([point.dollars for point in points])
         quality = tie_ranks([-point.quality for point in points])
@@ -223,9 +227,12 @@ class Target:
             order = np.lexsort((quality, dollars))
             return points[int(order[0])]
         best = points[int(np.lexsort((dollars, quality))[0])]
-        # The recorded error is that of a prediction, for two samples of queries.
-        least = best.quality - best.loss_error / math.sqrt(2)
-        good = [index for index, point in enumerate(points) if point.quality >= least - OUTCOMES]
+        good = []
+        for index, point in enumerate(points):
+            # The recorded error is that of a prediction, for two samples of queries.
+            error = max(best.loss_error, point.loss_error) / math.sqrt(2)
+            if point.quality >= best.quality - error - OUTCOMES:
+                good.append(index)
         return points[min(good, key=lambda index: (dollars[index], quality[index]))]
 
     @property
@@ -291,10 +298,12 @@ class Target:
             raise invalid(name, "needs the prices of the experts; the table has none.")
 
 
-def target_words(target: Target, choice: Choice) -> str:
+def target_words(target: Target, choice: Choice, best_expert: int) -> str:
     """How probable it is that the target is met on new queries, in a sentence."""
     if not choice.met:
         return "No setting is expected to meet the target: this is the nearest."
+    if choice.point.expert == best_expert and target.max_dollars is None:
+        return "Nothing cheaper is expected to meet the target."
     queries = "on the same number of new queries"
     probability = target.target_probability
     if probability <= TARGET_PROBABILITY:
@@ -402,8 +411,8 @@ def at_target(
     point = choice.point
     if not choice.met:
         raise InvalidInputError(
-            f"target {target.words} cannot be met on the held-out rows of the router; the nearest that can "
-            f"be reached is {point.words(expert_names)}, with {figures_in_words(point)}.",
+            f"target {target.words} is not expected to be met by any setting of the router; the nearest "
+            f"is {point.words(expert_names)}, with {figures_in_words(point)}.",
             parameter="target",
         )
     return policy_at(policy, frontier, point, target), target_info(
@@ -431,8 +440,8 @@ def target_info(
         met=choice.met,
         certified=None,
         best_expert=expert_names[frontier.best_expert],
-        sentence=f"Target {target.words}: {setting}, with {figures_in_words(point)} on held-out rows. "
-        + target_words(target, choice),
+        sentence=f"Target {target.words}: {setting}, with {figures_in_words(point)}. "
+        + target_words(target, choice, frontier.best_expert),
         probability=target.target_probability,
         likely=choice.likely,
         margins=choice.margins,
@@ -443,8 +452,9 @@ def target_info(
 
 
 def figures_in_words(point: OperatingPoint) -> str:
-    """Quality and dollars of a point, for a sentence."""
-    return f"quality {point.quality:.4f} and ${amount(point.dollars)} per 1,000 queries"
+    """Expected quality and dollars of a point, for a sentence."""
+    dollars = f"${amount(point.dollars)} per 1,000 queries"
+    return f"an expected quality of {point.quality:.4f} and {dollars}"
 
 
 def policy_at(policy: Policy, frontier: Frontier, point: OperatingPoint, target: Target) -> Policy:

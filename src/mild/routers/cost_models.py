@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.sparse import diags_array
 from sklearn.linear_model import Ridge
 
 from mild.core.arrays import FloatArray, IntArray, check_entries, float_matrix, invalid
@@ -108,8 +107,6 @@ class PricedRouter(BaseRouter):
         the largest error present, at least 1) or "ridge" (linear, cut off at 0)
     alpha : float, L2 strength of both heads, against the mean over the rows on which the expert was asked
     price_alpha : float, L2 strength of the price head; None for ``alpha``
-    weigh_features : whether a feature counts by how strongly it is correlated with the errors, and for the
-        price head with the prices, so that features which say nothing are penalised more
     price_weight : float, how much one unit of price counts in units of error
 
     Attributes
@@ -127,7 +124,6 @@ class PricedRouter(BaseRouter):
     alpha: float = 1e-3
     price_weight: float = 1.0
     price_alpha: float | None = None
-    weigh_features: bool = False
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, prices: Any = None) -> Self:
         """Learn from inputs X, errors y (without prices) and, if there are any, prices.
@@ -145,16 +141,11 @@ class PricedRouter(BaseRouter):
         price_head, betas = self._price_head(X, prices, costs.shape, sample_weight)
         weights = observed("errors", costs, sample_weight)
         self.error_scale_ = 1.0
-        fit_errors: Callable[..., Heads] = ridge_heads
-        penalty: FloatArray | float = self.alpha * weights.sum(axis=0)
         if self.error_head == "logistic":
             self.error_scale_ = max(1.0, float(np.nanmax(np.where(weights > 0, costs, 0))))
-            fit_errors = logistic_heads
-            penalty = self.alpha
-        if self.weigh_features:
-            error_head = weighed_heads(fit_errors, X, costs / self.error_scale_, weights, penalty)
+            error_head = logistic_heads(X, costs / self.error_scale_, weights, self.alpha)
         else:
-            error_head = fit_errors(X, costs / self.error_scale_, weights, penalty)
+            error_head = ridge_heads(X, costs, weights, self.alpha * weights.sum(axis=0))
         self.n_iter_ = error_head.n_iter
         heads = (error_head.coef, error_head.intercept, price_head.coef, price_head.intercept)
         kind, scale = self.error_head, self.error_scale_
@@ -187,10 +178,7 @@ class PricedRouter(BaseRouter):
         alpha = self.alpha
         if self.price_alpha is not None:
             alpha = self.price_alpha
-        penalties = alpha * weights.sum(axis=0)
-        if self.weigh_features:
-            return weighed_heads(ridge_heads, X, matrix, weights, penalties), np.zeros(p)
-        return ridge_heads(X, matrix, weights, penalties), np.zeros(p)
+        return ridge_heads(X, matrix, weights, alpha * weights.sum(axis=0)), np.zeros(p)
 
     def expected_errors(self, X: Any) -> FloatArray:
         """Expected error (n_samples, n_experts) of each expert, without prices."""
@@ -212,11 +200,13 @@ class FoldFeatures:
     """Features of all rows, as they are without the rows that a fold holds out.
 
     ``X`` (n_samples, n_features) was fitted on the rows ``train``; ``test`` are the held-out rows.
+    ``numbers`` are the columns of plain numbers, such as the length of a text.
     """
 
     X: Any
     train: IntArray
     test: IntArray
+    numbers: Sequence[int] = ()
 
 
 def same_features(X: Any, folds: Sequence[tuple[IntArray, IntArray]]) -> list[FoldFeatures]:
@@ -244,14 +234,27 @@ def fit_heads(
     price_weight: float = 0.0,
     n_jobs: int | None = None,
     sample_weight: FloatArray | None = None,
+    numbers: Sequence[int] = (),
 ) -> HeadEstimates:
     """Fit heads for errors and prices, each with the strength of the least squared held-out error.
+
+    The columns ``numbers`` count by how much they say about the errors, see ``number_scales``.
 
     How an estimate depends on the features comes from the other folds; its level, the mean error or price
     of each expert, comes from all rows. A fold whose training rows favour an expert by chance holds out
     rows that favour it less; with the level of the training rows, whole folds would go to other experts
     than all rows do.
     """
+    scaled_folds = []
+    for fold in folds:
+        train = fold.train
+        train_weight = None
+        if sample_weight is not None:
+            train_weight = sample_weight[train]
+        scales = number_scales(fold.X[train], errors[train], train_weight, fold.numbers)
+        scaled_folds.append(replace(fold, X=_scaled(fold.X, scales)))
+    scales = number_scales(X, errors, sample_weight, numbers)
+    folds = scaled_folds
     held_out_errors, alpha = _best_strength(_held_out_errors, errors, folds, n_jobs, sample_weight)
     if (prices == 0).all():
         held_out_prices = prices
@@ -263,11 +266,67 @@ def fit_heads(
             _held_out_prices, prices / units, folds, n_jobs, sample_weight
         )
         held_out_prices = np.maximum(held_out_prices, 0) * units
-    router = PricedRouter(
-        alpha=alpha, price_weight=price_weight, price_alpha=price_alpha, weigh_features=True
-    )
-    unwarned(router.fit)(X, errors, sample_weight, prices)
+    router = PricedRouter(alpha=alpha, price_weight=price_weight, price_alpha=price_alpha)
+    unwarned(router.fit)(_scaled(X, scales), errors, sample_weight, prices)
+    if scales is not None:
+        policy = router.policy_
+        router.policy_ = replace(
+            policy, error_coef=policy.error_coef * scales, price_coef=policy.price_coef * scales
+        )
     return HeadEstimates(router, held_out_errors, held_out_prices)
+
+
+def number_scales(
+    X: FloatArray,
+    errors: FloatArray,
+    sample_weight: FloatArray | None,
+    numbers: Sequence[int],
+) -> FloatArray | None:
+    """Factors (n_features,) by which features count; None if all count alike.
+
+    A penalty shrinks the weights of all features alike. Of a few plain numbers and many directions of the
+    text, it keeps too little of a number that says much: it counts by its correlation with the errors of
+    the experts, relative to the mean of the other features. These have one factor: which of them says how
+    much depends on their directions, and among equally strong ones rounding decides on these.
+    """
+    columns = np.array(numbers, np.intp)
+    others = np.setdiff1d(np.arange(X.shape[1]), columns)
+    if columns.size == 0 or others.size == 0:
+        return None
+    squares = _squared_correlations(X, errors, observed("errors", errors, sample_weight))
+    level = squares[others].mean()
+    if level == 0:
+        return None
+    scales = np.ones(X.shape[1], X.dtype)
+    scales[columns] = np.sqrt(squares[columns] / level)
+    return scales
+
+
+def _squared_correlations(X: FloatArray, targets: FloatArray, weights: FloatArray) -> FloatArray:
+    """Mean squared correlation (n_features,) of each feature with the targets; 0 for a constant one."""
+    shares = weights / weights.sum(axis=0)
+    known_targets = np.where(weights > 0, targets, 0.0)
+    deviations = known_targets - (shares * known_targets).sum(axis=0)
+    covariances = X.T @ (shares * deviations)
+    target_variances = (shares * deviations**2).sum(axis=0)
+    varies = target_variances > 0
+    if not varies.any():
+        return np.zeros(X.shape[1])
+    row_shares = shares.mean(axis=1)
+    centred = X - row_shares @ X
+    feature_variances = row_shares @ centred**2
+    least = np.finfo(X.dtype).eps * (row_shares @ X**2)
+    squares = (covariances[:, varies] ** 2 / target_variances[varies]).mean(axis=1)
+    correlations: FloatArray = np.zeros(X.shape[1])
+    np.divide(squares, feature_variances, out=correlations, where=feature_variances > least)
+    return correlations
+
+
+def _scaled(X: Any, scales: FloatArray | None) -> Any:
+    """Features, each times its factor."""
+    if scales is None:
+        return X
+    return X * scales
 
 
 def _best_strength(
@@ -324,9 +383,7 @@ def _held_out_errors(
     known_weight = observed("errors", train_errors, weight[fold.train, 0])
     scale = max(1.0, float(np.nanmax(np.where(known_weight > 0, train_errors, 0))))
     with no_convergence_warnings():
-        heads = weighed_heads(
-            logistic_heads, fold.X[fold.train], train_errors / scale, known_weight, alpha
-        )
+        heads = logistic_heads(fold.X[fold.train], train_errors / scale, known_weight, alpha)
     log_odds = np.asarray(fold.X[fold.test] @ heads.coef.T) + heads.intercept
     estimates: FloatArray = scale * np.exp(-np.logaddexp(0, -log_odds))
     return estimates
@@ -338,8 +395,7 @@ def _held_out_prices(
     """Expected prices (n_held, n_experts) of the rows that a fold holds out."""
     known_weight = observed("prices", prices[fold.train], weight[fold.train, 0])
     penalties = alpha * known_weight.sum(axis=0)
-    X_train = fold.X[fold.train]
-    heads = weighed_heads(ridge_heads, X_train, prices[fold.train], known_weight, penalties)
+    heads = ridge_heads(fold.X[fold.train], prices[fold.train], known_weight, penalties)
     estimates: FloatArray = np.asarray(fold.X[fold.test] @ heads.coef.T) + heads.intercept
     return estimates
 
@@ -366,61 +422,6 @@ def observed(name: str, targets: FloatArray, sample_weight: FloatArray | None) -
             f"{unknown[0]} has none. Remove the column, or ask this expert.",
         )
     return known
-
-
-def weighed_heads(
-    fit: Callable[..., Heads],
-    X: Any,
-    targets: FloatArray,
-    weights: FloatArray,
-    penalty: FloatArray | float,
-) -> Heads:
-    """Heads for features that count by their correlation with the targets; their weights are for ``X``.
-
-    A penalty shrinks the weights of all features alike. Of many features that say nothing and a few that
-    say much, it then keeps too much of the former and too little of the latter.
-    """
-    scales = correlations(X, targets, weights).astype(X.dtype)
-    if hasattr(X, "tocsr"):
-        scaled = (X @ diags_array(scales)).tocsr()
-    else:
-        scaled = X * scales
-    heads = fit(scaled, targets, weights, penalty)
-    return replace(heads, coef=heads.coef * scales)
-
-
-def correlations(X: Any, targets: FloatArray, weights: FloatArray) -> FloatArray:
-    """Size (n_features,) of the correlations of each feature with the targets; mean square 1.
-
-    All ones if no feature is correlated with a target.
-    """
-    known_targets = np.where(weights > 0, targets, 0.0)
-    means = (weights * known_targets).sum(axis=0) / weights.sum(axis=0)
-    deviations = weights * (known_targets - means)
-    covariances = np.asarray(X.T @ deviations)
-    spread = _spread(X, weights.mean(axis=1))
-    sizes = np.sqrt((covariances**2).sum(axis=1))
-    sizes = np.divide(sizes, spread, out=np.zeros(len(sizes)), where=spread > 0)
-    root_mean_square = np.sqrt((sizes**2).mean())
-    if root_mean_square == 0:
-        return np.ones(len(sizes))
-    scales: FloatArray = sizes / root_mean_square
-    return scales
-
-
-def _spread(X: Any, weight: FloatArray) -> FloatArray:
-    """Weighted standard deviation (n_features,) of each feature; 0 if it is constant but for rounding."""
-    shares = weight / weight.sum()
-    means = np.asarray(X.T @ shares)
-    if hasattr(X, "tocsr"):
-        squares = X.multiply(X)
-    else:
-        squares = X * X
-    mean_squares = np.asarray(squares.T @ shares)
-    variances = mean_squares - means**2
-    is_constant = variances <= 100 * np.finfo(X.dtype).eps * mean_squares
-    spread: FloatArray = np.sqrt(np.where(is_constant, 0.0, variances))
-    return spread
 
 
 def ridge_heads(

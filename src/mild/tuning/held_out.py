@@ -2,8 +2,8 @@
 
 A setting is chosen because it did well on some rows, so that on new queries it does worse. How much worse
 is measured without each fold: the same choice is made on the other rows, and judged on the rows of the
-fold. The mean difference is added to the figures of the settings that were found on all rows. Where the
-choice is the same without every fold, the difference is 0.
+fold. By how much quality changes is added to the quality of the settings that were found on all rows, and
+their dollars change in proportion. Where the choice is the same without every fold, nothing changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
-from mild.core.rounding import tie_ranks
+from mild.core.rounding import OUTCOMES, tie_ranks
 from mild.errors import InvalidInputError, TuningInterruptedWarning
 from mild.metrics.operating_points import (
     ALONE,
@@ -139,6 +139,13 @@ def cross_fit(
 
     Ctrl-C ends the work after the first kind, and keeps what is there.
     """
+    known = known_rows(rows)
+    if len(np.unique(rows.task.groups[known])) < 2:
+        raise InvalidInputError(
+            "a target needs held-out rows of at least two different queries in which the score and "
+            f"the price of every expert are known; got {int(known.sum())} rows.",
+            parameter="target",
+        )
     experts = SingleExperts().cross_fit(rows)
     fitted: list[HeldOutSettings] = []
     is_interrupted = False
@@ -149,19 +156,14 @@ def cross_fit(
             if not fitted:
                 raise
             is_interrupted = True
-            rule = "the search was stopped before a cascade was found; the best router is kept."
+            rule = (
+                "the search was stopped before all settings were fitted; the best so far is kept."
+            )
             warnings.warn(rule, TuningInterruptedWarning, stacklevel=3)
             break
         if settings.settings:
             fitted.append(settings)
-    held_out = HeldOut(rows, experts, fitted, can_mix, is_interrupted)
-    if held_out.n_groups < 2:
-        raise InvalidInputError(
-            "a target needs held-out rows of at least two different queries in which the score and "
-            f"the price of every expert are known; got {int(held_out.known.sum())} rows.",
-            parameter="target",
-        )
-    return held_out
+    return HeldOut(rows, experts, fitted, can_mix, is_interrupted)
 
 
 def calibration_frontier(
@@ -189,9 +191,12 @@ def calibration_frontier(
 
 def best_expert(held_out: HeldOut) -> int:
     """The expert of the highest mean quality; of equal ones the cheapest."""
-    quality = tie_ranks(-held_out.experts.quality)
-    dollars = tie_ranks(held_out.experts.dollars)
-    return int(np.lexsort((dollars, quality))[0])
+    return _best_of(held_out.experts.quality, held_out.experts.dollars)
+
+
+def _best_of(quality: FloatArray, dollars: FloatArray) -> int:
+    """Index of the highest quality; of equal ones that of the fewest dollars."""
+    return int(np.lexsort((tie_ranks(dollars), tie_ranks(-quality)))[0])
 
 
 def build_frontier(held_out: HeldOut) -> Frontier:
@@ -260,22 +265,22 @@ def _single_points(held_out: HeldOut, reference: int) -> list[OperatingPoint]:
         figures = _Figures.of(
             outcomes, held_out.groups, _Mix(expert, expert, 0.0), outcomes, reference
         )
-        change = path.change(figures.quality)
+        quality_change = path.change(figures.quality).quality
         if expert == reference:
-            change = _luck_of_best_expert(held_out)
-        points.append(figures.point(setting, setting, 0.0, replace(change, dollars=0.0)))
+            quality_change = _luck_of_best_expert(held_out)
+        points.append(figures.point(setting, setting, 0.0, _Change(quality_change)))
     return points
 
 
-def _luck_of_best_expert(held_out: HeldOut) -> _Change:
+def _luck_of_best_expert(held_out: HeldOut) -> float:
     """By how much the expert that is best on other folds is better, or worse, on a held-out fold."""
     changes = []
     sizes = []
     for fold in held_out.experts.folds:
-        best = int(np.argmax(fold.quality))
+        best = _best_of(fold.quality, fold.dollars)
         changes.append(float(fold.new_quality[best] - fold.quality[best]))
         sizes.append(fold.n_rows)
-    return _Change.of_folds(changes, np.zeros(len(changes)).tolist(), sizes)
+    return float(np.average(changes, weights=sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,30 +318,42 @@ def mix_of_quality(quality: FloatArray, dollars: FloatArray, asked_quality: floa
 
 @dataclass(frozen=True)
 class _Change:
-    """What is to be added to the figures of a choice, which was made on the rows they are from.
+    """How the figures of a choice, which was made on the rows they are from, change on new rows.
 
-    The dollars have a standard error of their own. How quality differs between folds is mostly the luck of
-    their rows, which the errors of the figures include.
+    Attributes
+    ----------
+    quality : what is added to the quality. How it differs between folds is mostly the luck of their rows,
+        which the errors of the figures include
+    dollars : factor of the dollars
+    dollars_error : standard error of that factor
     """
 
-    quality: float
-    dollars: float
-    dollars_error: float
+    quality: float = 0.0
+    dollars: float = 1.0
+    dollars_error: float = 0.0
 
     @classmethod
     def of_folds(
-        cls, quality: Sequence[float], dollars: Sequence[float], sizes: Sequence[int]
+        cls,
+        quality: Sequence[float],
+        dollars: Sequence[float],
+        new_dollars: Sequence[float],
+        sizes: Sequence[int],
     ) -> _Change:
-        """From the changes of choices that were made without each fold.
+        """From changes of quality, and dollars before and after, of choices made without each fold.
 
         A choice from all rows changes a little less, and that of the cheapest point by these figures a
         little more.
         """
-        return cls(
-            float(np.average(quality, weights=sizes)),
-            float(np.average(dollars, weights=sizes)),
-            float(np.std(dollars, ddof=1)) / math.sqrt(len(sizes)),
-        )
+        before = float(np.average(dollars, weights=sizes))
+        after = float(np.average(new_dollars, weights=sizes))
+        factor = 1.0
+        error = 0.0
+        if before > 0:
+            factor = after / before
+            changes = np.subtract(new_dollars, dollars) / before
+            error = float(np.std(changes, ddof=1)) / math.sqrt(len(sizes))
+        return cls(float(np.average(quality, weights=sizes)), factor, error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,15 +410,15 @@ class _Figures:
             second,
             share,
             self.quality + change.quality,
-            1000 * (self.dollars + change.dollars),
+            1000 * self.dollars * change.dollars,
             self.quality_error,
             self.loss_error,
-            1000 * math.hypot(self.dollars_error, change.dollars_error),
-            1000 * math.hypot(self.saving_error, change.dollars_error),
+            1000 * math.hypot(self.dollars_error, change.dollars_error * self.dollars),
+            1000 * math.hypot(self.saving_error, change.dollars_error * self.dollars),
         )
 
 
-NO_CHANGE = _Change(0.0, 0.0, 0.0)
+NO_CHANGE = _Change()
 
 
 def group_rows(values: FloatArray, groups: IntArray) -> FloatArray:
@@ -469,7 +486,7 @@ class _SettingPath:
         )
 
     def points(self, singles: Sequence[OperatingPoint]) -> list[OperatingPoint]:
-        """The points from the cheapest to the best setting.
+        """The points from the cheapest to the best setting, and on to the best expert if it is better.
 
         A single expert on the path has the figures that it has alone; ``singles`` are those points.
         """
@@ -488,6 +505,32 @@ class _SettingPath:
                 alone = singles[point.expert]
                 point = replace(alone, first=point.first, second=point.second, share=point.share)
             points.append(point)
+        best_expert = singles[self.settings[self.reference].index]
+        if self.held_out.can_mix and points[-1].quality < best_expert.quality - OUTCOMES:
+            points.extend(self._points_to_best_expert(hull[-1], points[-1], best_expert))
+        return points
+
+    def _points_to_best_expert(
+        self, last: int, last_point: OperatingPoint, best_expert: OperatingPoint
+    ) -> list[OperatingPoint]:
+        """Mixes of the best setting of the path and the best expert, which is better on new queries.
+
+        ``last`` is the place of that setting; expected figures of mixes are those of the two points, mixed.
+        """
+        points = []
+        for step in range(1, STEPS_BETWEEN + 1):
+            share = step / STEPS_BETWEEN
+            errors = self._point(_Mix(last, self.reference, share))
+            points.append(
+                replace(
+                    errors,
+                    quality=(1 - share) * last_point.quality + share * best_expert.quality,
+                    dollars=(1 - share) * last_point.dollars + share * best_expert.dollars,
+                )
+            )
+        points[-1] = replace(
+            best_expert, first=points[-1].first, second=points[-1].second, share=1.0
+        )
         return points
 
     def _point(self, mix: _Mix) -> OperatingPoint:
@@ -511,12 +554,14 @@ class _SettingPath:
         level = quality / max(self.reference_quality, 1e-12)
         n_experts = len(self.held_out.experts.settings)
         quality_changes = []
-        dollars_changes = []
+        dollars = []
+        new_dollars = []
         sizes = []
         for fold in self.folds:
             best_quality = float(fold.quality[-n_experts:].max())
             mix = mix_of_quality(fold.quality, fold.dollars, level * best_quality)
             quality_changes.append(float(mix.of(fold.new_quality) - mix.of(fold.quality)))
-            dollars_changes.append(float(mix.of(fold.new_dollars) - mix.of(fold.dollars)))
+            dollars.append(float(mix.of(fold.dollars)))
+            new_dollars.append(float(mix.of(fold.new_dollars)))
             sizes.append(fold.n_rows)
-        return _Change.of_folds(quality_changes, dollars_changes, sizes)
+        return _Change.of_folds(quality_changes, dollars, new_dollars, sizes)

@@ -11,6 +11,7 @@ from joblib import Parallel, delayed
 
 from mild.core.arrays import BoolArray, FloatArray, IntArray
 from mild.features import TextFeatures
+from mild.features.terms import NUMBER_NAMES
 from mild.policies import Policy
 from mild.policies.mix import with_scaling
 from mild.routers.cost_models import FoldFeatures
@@ -51,6 +52,7 @@ class TuningRows:
     X : (n_samples, n_features) features, scaled if they are no text
     folds : for each fold, the features of all rows as they are without the held-out ones
     scaling : how X was scaled; None for the features of texts
+    numbers : columns of X with plain numbers, such as the length of a text
     n_jobs : parallel workers
     progress : callable(done, total, message) for fits that take long
     """
@@ -59,6 +61,7 @@ class TuningRows:
     X: Any
     folds: list[FoldFeatures]
     scaling: Scaling | None
+    numbers: tuple[int, ...]
     n_jobs: int | None
     progress: Progress | None = None
 
@@ -90,12 +93,6 @@ class TuningRows:
             mask[fold.test] = True
         return mask
 
-    def scaled(self, X: Any) -> Any:
-        """Features of other rows, on the scale of X."""
-        if self.scaling is None:
-            return X
-        return self.scaling.apply(X)
-
 
 def tuning_rows(
     task: Task,
@@ -112,12 +109,18 @@ def tuning_rows(
         for train, test in folds:
             X = Scaling.of_rows(features[train]).apply(features)
             fold_features.append(FoldFeatures(X, train, test))
-        return TuningRows(task, scaling.apply(features), fold_features, scaling, n_jobs, progress)
+        X = scaling.apply(features)
+        return TuningRows(task, X, fold_features, scaling, (), n_jobs, progress)
     texts = contents(task.table, step)
     refitted = Parallel(n_jobs=n_jobs)(
         delayed(step.without_other_texts)(texts, features, train) for train, _ in folds
     )
+    is_number = np.isin(step.get_feature_names_out(), NUMBER_NAMES)
+    numbers = tuple(np.flatnonzero(is_number).tolist())
     fold_features = []
     for X, (train, test) in zip(refitted, folds, strict=True):
-        fold_features.append(FoldFeatures(X, train, test))
-    return TuningRows(task, features, fold_features, None, n_jobs, progress)
+        # There may be fewer directions before the numbers.
+        fewer = features.shape[1] - X.shape[1]
+        fold_numbers = [column - fewer for column in numbers]
+        fold_features.append(FoldFeatures(X, train, test, fold_numbers))
+    return TuningRows(task, features, fold_features, None, numbers, n_jobs, progress)

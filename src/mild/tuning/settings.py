@@ -75,7 +75,8 @@ class HeldOutSettings:
     settings : m settings
     policies : the policy of each, on features as the router reads them; empty where the heads decide
     quality, dollars : (m,) means by which they are chosen
-    outcomes : what they did on all rows (n_samples, m), each row left out of what decides it
+    outcomes : what they did on all rows (n_samples, m), each row left out of what decides it; cascades are
+        those of all rows, whose means ``quality`` and ``dollars`` leave each row out
     asked_shares : (m, n_experts) shares of the held-out rows in which each expert is asked
     folds : the same kind of settings without each fold
     """
@@ -387,7 +388,15 @@ def fit_price_heads(rows: TuningRows) -> HeadEstimates:
     assert table.prices is not None
     check_prices(table)
     weight = float(rows.task.terms.price_weight or 0.0)
-    return fit_heads(rows.X, 1 - table.scores, table.prices, rows.folds, weight, rows.n_jobs)
+    return fit_heads(
+        rows.X,
+        1 - table.scores,
+        table.prices,
+        rows.folds,
+        weight,
+        rows.n_jobs,
+        numbers=rows.numbers,
+    )
 
 
 def check_prices(table: OutcomeTable) -> None:

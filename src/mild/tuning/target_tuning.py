@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ from mild.tuning.settings import (
     SettingKind,
     TradeOffs,
     fit_price_heads,
+    group_weights,
 )
 from mild.tuning.tasks import Task, make_task, task_splits
 
@@ -152,6 +154,49 @@ def _calibration_split(request: TuneRequest) -> tuple[Task, Task]:
 
 
 @dataclass(frozen=True, eq=False)
+class JudgedPoint:
+    """An operating point, and what its two settings did on the rows that it is judged on.
+
+    Attributes
+    ----------
+    task : the rows
+    known : mask of those in which everything is known
+    outcomes : what the two settings did on the known rows
+    frontier, point : what to expect of the settings, and of the point, on new rows
+    rows_in_words : what kind of rows they are
+    """
+
+    task: Task
+    known: BoolArray
+    outcomes: Outcomes
+    frontier: Frontier
+    point: OperatingPoint
+    rows_in_words: str
+
+    @property
+    def costs(self) -> FloatArray:
+        """Costs (n_known,) of the point, with the mean that is expected on new rows.
+
+        Cascades were fitted on the rows themselves, and the point was chosen on them.
+        """
+        share = self.point.share
+        scores = self.outcomes.scores
+        assert scores is not None
+        weights = group_weights(self.task.groups[self.known])
+        quality = float(weights @ ((1 - share) * scores[:, 0] + share * scores[:, 1]))
+        costs = (1 - share) * self.outcomes.costs[:, 0] + share * self.outcomes.costs[:, 1]
+        shifted: FloatArray = costs + quality - self.point.quality
+        return shifted
+
+    def dollars_over(self, expert: int) -> float:
+        """By how much a query is expected to cost more than with always one expert."""
+        prices = self.task.table.prices
+        assert prices is not None
+        weights = group_weights(self.task.groups[self.known])
+        return self.point.dollars / 1000 - float(weights @ prices[self.known, expert])
+
+
+@dataclass(frozen=True, eq=False)
 class TargetFit:
     """The operating point that was chosen, and what it was chosen from."""
 
@@ -184,6 +229,8 @@ class TargetFit:
         if self.certified is not None:
             is_certified = self.certified.is_certified
             return Choice(self.point, is_certified, is_certified, {})
+        if self.request.search.objective is None:
+            return self.target.choose(self.frontier)
         return self.target.choice_of(self.frontier, self.point)
 
     def info(self) -> TargetInfo:
@@ -192,7 +239,7 @@ class TargetFit:
         if not self.target.wanted:
             objective = type(self.request.search.objective).__name__
             figures = figures_in_words(self.point)
-            sentence = f"{objective} takes {info.setting}, with {figures} on held-out rows."
+            sentence = f"{objective} takes {info.setting}, with {figures}."
             return replace(info, sentence=sentence, probability=None, likely=None, margins=None)
         if self.certified is None:
             return info
@@ -242,51 +289,53 @@ class TargetFit:
         texts = contents(task.table, step)
         return fit_novelty(step, texts, features, held_out, separate_means(task))
 
-    def verdict(self) -> Verdict:
-        """The verdict on the point: its cost against the best constant, and whether it meets the target."""
+    @cached_property
+    def judged(self) -> JudgedPoint:
+        """What the verdict is about: the point on held-out rows, or with a guarantee on calibration rows."""
         settings = [self.point.first, self.point.second]
         if self.limit is None:
-            task = self.rows.task
-            known = self.held_out.known
-            outcomes = self.held_out.outcomes_at(settings)
-            frontier = self.frontier
-            point = self.point
-            judged_on = "held-out rows"
-        else:
-            task = self.limit.calibration.task
-            known = all_known(task)
-            outcomes = self.limit.calibration.outcomes(self.tuned, settings).take(known)
-            experts = task.outcomes.take(known)
-            frontier = calibration_frontier(
-                outcomes, experts, task.groups[known], self.point, self.frontier.best_expert
+            return JudgedPoint(
+                self.rows.task,
+                self.held_out.known,
+                self.held_out.outcomes_at(settings),
+                self.frontier,
+                self.point,
+                "held-out rows",
             )
-            point = frontier.point(len(frontier) - 1)
-            judged_on = "calibration rows"
-        verdict = self._verdict_on_cost(task, outcomes, known)
-        if self.target.wanted:
-            verdict = replace(verdict, target=self._target_verdict(frontier, point, judged_on))
-        return replace(verdict, left_out=_left_out(task, known))
+        task = self.limit.calibration.task
+        known = all_known(task)
+        outcomes = self.limit.calibration.outcomes(self.tuned, settings).take(known)
+        experts = task.outcomes.take(known)
+        frontier = calibration_frontier(
+            outcomes, experts, task.groups[known], self.point, self.frontier.best_expert
+        )
+        point = frontier.point(len(frontier) - 1)
+        return JudgedPoint(task, known, outcomes, frontier, point, "calibration rows")
 
-    def _verdict_on_cost(self, task: Task, outcomes: Outcomes, known: BoolArray) -> Verdict:
+    def verdict(self) -> Verdict:
+        """The verdict on the point: its cost against the best constant, and whether it meets the target."""
+        judged = self.judged
+        verdict = self._verdict_on_cost(judged)
+        if self.target.wanted:
+            verdict = replace(verdict, target=self._target_verdict(judged))
+        return replace(verdict, left_out=_left_out(judged.task))
+
+    def _verdict_on_cost(self, judged: JudgedPoint) -> Verdict:
         """The mean cost of the point against that of the best constant, on the known rows."""
         names = self.expert_names
+        task = judged.task
+        known = judged.known
         constant = task.outcomes.take(known).best_constant()
-        share = self.point.share
-        own_costs = (1 - share) * outcomes.costs[:, 0] + share * outcomes.costs[:, 1]
-        assert outcomes.prices is not None
-        assert task.table.prices is not None
-        own_dollars = (1 - share) * outcomes.prices[:, 0] + share * outcomes.prices[:, 1]
-        dollars = float((own_dollars - task.table.prices[known, constant]).mean())
         verdict = verdict_of_choices(
-            np.column_stack([own_costs, task.costs[known, constant]]),
-            np.zeros(len(own_costs), np.intp),
+            np.column_stack([judged.costs, task.costs[known, constant]]),
+            np.zeros(int(known.sum()), np.intp),
             1,
             ["the router", names[constant]],
             groups=task.groups[known],
             counted=task.counted,
             confidence=self.request.search.confidence,
             random_state=self.request.random_state,
-            dollars=dollars,
+            dollars=judged.dollars_over(constant),
         )
         router = "the router"
         if self.point.uses_cascade:
@@ -298,10 +347,10 @@ class TargetFit:
             identical=self.point.expert == constant,
         )
 
-    def _target_verdict(
-        self, frontier: Frontier, point: OperatingPoint, judged_on: str
-    ) -> TargetVerdict:
+    def _target_verdict(self, judged: JudgedPoint) -> TargetVerdict:
         """What the point does of the target, with intervals for as many new queries."""
+        frontier = judged.frontier
+        point = judged.point
         confidence = self.request.search.confidence
         reference = frontier.best_expert
         share = float(self.held_out.asked_shares(self.point)[reference])
@@ -322,7 +371,7 @@ class TargetFit:
             reference_dollars_per_1000=frontier.reference.dollars,
             guarantee=self.target.guarantee,
             certified=is_certified,
-            judged_on=judged_on,
+            judged_on=judged.rows_in_words,
         )
 
     def result(self, router: Router, verdict: Verdict, text: str) -> TuneResult:
@@ -385,7 +434,7 @@ class TargetFit:
             rows.append(
                 {
                     "certainty": f"guarantee {self.target.guarantee:g}",
-                    **self._figures(self.point),
+                    **point_figures(self.judged.frontier, self.judged.point, self.expert_names),
                     "met": self.certified.is_certified,
                 }
             )
@@ -409,7 +458,7 @@ class TargetFit:
 
     def _single_expert(self) -> str | None:
         """The cheapest single expert near the target, in a sentence; None if only the best one is."""
-        if not self.target.wanted:
+        if not self.target.is_about_quality:
             return None
         frontier = self.frontier
         near = []
@@ -457,7 +506,7 @@ def all_known(task: Task) -> BoolArray:
     return known
 
 
-def _left_out(task: Task, known: BoolArray) -> str | None:
+def _left_out(task: Task) -> str | None:
     """Rows that were left out because something is not known, in a sentence; None if there are none."""
     n_left = int((~all_known(task)).sum())
     if not n_left:
