@@ -42,7 +42,7 @@ from mild.errors import InvalidInputError
 
 KEPT = Path(__file__).parent.parent / "results" / "halves.json"
 # No choice was made on these seeds: development used others.
-FIRST_SEED = 6000
+FIRST_SEED = 7000
 CAREFUL = 0.8
 # The target is met in p - 0.10 to p + 0.15 of the halves.
 BELOW = 0.10

@@ -322,14 +322,15 @@ class _Change:
 
     Attributes
     ----------
-    quality : what is added to the quality. How it differs between folds is mostly the luck of their rows,
-        which the errors of the figures include
+    quality : what is added to the quality
     dollars : factor of the dollars
-    dollars_error : standard error of that factor
+    quality_error : standard error of ``quality``, with the luck of the rows of the folds in it
+    dollars_error : standard error of ``dollars``
     """
 
     quality: float = 0.0
     dollars: float = 1.0
+    quality_error: float = 0.0
     dollars_error: float = 0.0
 
     @classmethod
@@ -345,6 +346,9 @@ class _Change:
         A choice from all rows changes a little less, and that of the cheapest point by these figures a
         little more.
         """
+        n_folds = len(sizes)
+        # The luck of a fold is that of its rows and of the other rows.
+        spread = float(np.std(quality, ddof=1)) * math.sqrt((n_folds - 1) / n_folds)
         before = float(np.average(dollars, weights=sizes))
         after = float(np.average(new_dollars, weights=sizes))
         factor = 1.0
@@ -352,8 +356,9 @@ class _Change:
         if before > 0:
             factor = after / before
             changes = np.subtract(new_dollars, dollars) / before
-            error = float(np.std(changes, ddof=1)) / math.sqrt(len(sizes))
-        return cls(float(np.average(quality, weights=sizes)), factor, error)
+            error = float(np.std(changes, ddof=1)) / math.sqrt(n_folds)
+        mean_change = float(np.average(quality, weights=sizes))
+        return cls(mean_change, factor, spread / math.sqrt(n_folds), error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -404,15 +409,21 @@ class _Figures:
     def point(
         self, first: Setting, second: Setting, share: float, change: _Change
     ) -> OperatingPoint:
-        """The operating point, with the change that is to be expected on new queries."""
+        """The operating point, with the change that is to be expected on new queries.
+
+        The errors of the figures, which are for two samples of rows, include the luck of the rows of a
+        fold. Only what folds differ by beyond it is an error of the change.
+        """
+        luck = self.quality_error**2 / 2
+        beyond_luck = math.sqrt(max(change.quality_error**2 - luck, 0.0))
         return OperatingPoint(
             first,
             second,
             share,
             self.quality + change.quality,
             1000 * self.dollars * change.dollars,
-            self.quality_error,
-            self.loss_error,
+            math.hypot(self.quality_error, beyond_luck),
+            math.hypot(self.loss_error, beyond_luck),
             1000 * math.hypot(self.dollars_error, change.dollars_error * self.dollars),
             1000 * math.hypot(self.saving_error, change.dollars_error * self.dollars),
         )

@@ -184,9 +184,14 @@ class JudgedPoint:
         assert scores is not None
         weights = group_weights(self.task.groups[self.known])
         quality = float(weights @ ((1 - share) * scores[:, 0] + share * scores[:, 1]))
-        costs = (1 - share) * self.outcomes.costs[:, 0] + share * self.outcomes.costs[:, 1]
-        shifted: FloatArray = costs + quality - self.point.quality
-        return shifted
+        costs: FloatArray = (1 - share) * self.outcomes.costs[:, 0] + share * self.outcomes.costs[
+            :, 1
+        ]
+        mean_cost = float(weights @ costs)
+        expected_cost = max(mean_cost + quality - self.point.quality, 0.0)
+        if mean_cost > 0:
+            return costs * (expected_cost / mean_cost)
+        return costs + expected_cost
 
     def dollars_over(self, expert: int) -> float:
         """By how much a query is expected to cost more than with always one expert."""
@@ -291,7 +296,7 @@ class TargetFit:
 
     @cached_property
     def judged(self) -> JudgedPoint:
-        """What the verdict is about: the point on held-out rows, or with a guarantee on calibration rows."""
+        """What the verdict is about: the point on held-out rows, with a guarantee on calibration rows."""
         settings = [self.point.first, self.point.second]
         if self.limit is None:
             return JudgedPoint(
