@@ -23,6 +23,7 @@ from answer_table_cases import answer_columns
 from mild.core.rounding import ESTIMATES
 from mild.data.datasets import load_outcomes
 from mild.features import HashingFeatures
+from mild.policies.mix import cascades_of
 from mild.routers.search import RouterCV
 
 UNITS = 2
@@ -159,16 +160,18 @@ def test_a_cascade_has_the_same_steps_and_thresholds(objective, perturb):
     options = {"cascade": 3, "search": RouterCV(families="regression"), **objective}
     expected = mild.tune(table, **options)
     assert expected.uses_cascade
-    policy = expected.router.policy
+    cascades = cascades_of(expected.router.policy)
     for seed in range(2):
         rng = np.random.default_rng(seed)
         scores = np.clip(noisy(table.scores, rng), 0, 1)
         perturb(seed)
         found = mild.tune(replace(table, scores=scores, prices=noisy(table.prices, rng)), **options)
-        assert found.router.policy.steps == policy.steps
-        assert found.router.policy.threshold == pytest.approx(policy.threshold, rel=1e-9)
-        X = found.router.text.vectorize(table.queries)
-        expected_run, run = (one.run(X, table.answers) for one in (policy, found.router.policy))
+        for cascade, again in zip(cascades, cascades_of(found.router.policy), strict=True):
+            assert again.steps == cascade.steps
+            assert again.threshold == pytest.approx(cascade.threshold, rel=1e-9)
+        X = found.router.features(table.queries)
+        expected_run = expected.router.cascade.run(X, table.answers)
+        run = found.router.cascade.run(X, table.answers)
         assert_array_equal(run.expert, expected_run.expert)
         assert_array_equal(run.step, expected_run.step)
 

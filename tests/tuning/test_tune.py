@@ -234,7 +234,7 @@ def test_bad_arguments_have_codes(parts, options, code):
     [
         ({"price_weight": "50"}, "price_weight must be a number; got '50'."),
         (
-            {"cv": 2000},
+            {"search": mild.RouterCV(cv=2000)},
             "cv must be at most the number of different queries, 1,050; got 2,000 folds.",
         ),
         (
@@ -382,7 +382,7 @@ def test_a_tuned_router_explains_its_choices_and_takes_other_prices(family, opti
 def test_where_one_expert_is_always_right_a_target_still_saves_dollars():
     columns = make_columns(80, noise=0.0, prices=True) | {"correct__cook": np.ones(80, int)}
     found = mild.tune(table_of(columns), keep_quality=0.8, **FAST)
-    assert found.target.as_dict()["saved"] > 0
+    assert found.verdict.target.dollars_saved.estimate > 0
 
 
 def test_a_verdict_is_in_dollars_where_every_expert_has_a_price():

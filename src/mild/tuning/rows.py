@@ -52,18 +52,18 @@ class TuningRows:
     X : (n_samples, n_features) features, scaled if they are no text
     folds : for each fold, the features of all rows as they are without the held-out ones
     scaling : how X was scaled; None for the features of texts
-    numbers : columns of X with plain numbers, such as the length of a text
     n_jobs : parallel workers
     progress : callable(done, total, message) for fits that take long
+    numbers : columns of X with plain numbers, such as the length of a text
     """
 
     task: Task
     X: Any
     folds: list[FoldFeatures]
     scaling: Scaling | None
-    numbers: tuple[int, ...]
     n_jobs: int | None
     progress: Progress | None = None
+    numbers: tuple[int, ...] = ()
 
     def each_part(self, fit: Callable[..., Any], message: str, *arguments: Any) -> list[Any]:
         """``fit(task, part, *arguments)`` on all rows, and then without each fold."""
@@ -109,8 +109,7 @@ def tuning_rows(
         for train, test in folds:
             X = Scaling.of_rows(features[train]).apply(features)
             fold_features.append(FoldFeatures(X, train, test))
-        X = scaling.apply(features)
-        return TuningRows(task, X, fold_features, scaling, (), n_jobs, progress)
+        return TuningRows(task, scaling.apply(features), fold_features, scaling, n_jobs, progress)
     texts = contents(task.table, step)
     refitted = Parallel(n_jobs=n_jobs)(
         delayed(step.without_other_texts)(texts, features, train) for train, _ in folds
@@ -123,4 +122,4 @@ def tuning_rows(
         fewer = features.shape[1] - X.shape[1]
         fold_numbers = [column - fewer for column in numbers]
         fold_features.append(FoldFeatures(X, train, test, fold_numbers))
-    return TuningRows(task, features, fold_features, None, numbers, n_jobs, progress)
+    return TuningRows(task, features, fold_features, None, n_jobs, progress, numbers)
