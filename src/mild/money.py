@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 
 # Dollars below this are rounding.
@@ -24,15 +25,35 @@ def amount(dollars: float, *, sign: bool = False) -> str:
     size = abs(dollars)
     if size < _NOTHING:
         return "0"
-    if size >= 1000:
-        text = f"{size:,.0f}"
-    elif size >= 0.1:
-        text = f"{size:.2f}"
-    else:
-        text = f"{size:.{1 - math.floor(math.log10(size))}f}"
+    text = f"{size:,.{_n_decimals(size)}f}"
     if dollars < 0:
         return f"-{text}"
     return f"+{text}" if sign else text
+
+
+def amounts(values: Sequence[float]) -> list[str]:
+    """Dollars as ``amount`` writes them, all with as many decimals as the first one that is not 0.
+
+    Examples
+    --------
+    >>> amounts([0.1, 0.09996, 0.104]), amounts([1.5, -0.0001, 3.0]), amounts([1234.5, 999.9, 1500.0])
+    (['0.10', '0.10', '0.10'], ['1.50', '0.00', '3.00'], ['1,234', '1,000', '1,500'])
+    """
+    digits = 0
+    for value in values:
+        if abs(value) >= _NOTHING:
+            digits = _n_decimals(abs(value))
+            break
+    return [f"{round(value, digits) + 0.0:,.{digits}f}" for value in values]
+
+
+def _n_decimals(size: float) -> int:
+    """Decimals of a positive amount: a small one has two significant digits."""
+    if size >= 1000:
+        return 0
+    if size >= 0.1:
+        return 2
+    return 1 - math.floor(math.log10(size))
 
 
 def decimals(value: float, digits: int = 4, *, sign: bool = False) -> str:

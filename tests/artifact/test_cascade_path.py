@@ -81,6 +81,12 @@ def test_experts_without_an_answer_disagree() -> None:
     assert silent[0].sentence(0.9) == "Asked small and medium: nobody has an answer."
 
 
+def test_what_may_follow_the_first_step_is_said_in_sentences() -> None:
+    possible = ROUTER.explain(EASY, answers=None).possible
+    silent = replace(possible[0], leading=None, agreed=(), accepted=False)
+    assert silent.sentence(0.9) == "If nobody has an answer, nothing is accepted."
+
+
 def test_a_hard_query_begins_with_the_last_step() -> None:
     router = cascade_router(start_error=0.7)
     found = router.explain(HARD, answers={"large": "7"})

@@ -62,7 +62,7 @@ def saved(tmp_path_factory):
 def test_show_says_what_a_ledger_holds(mild, ledger):
     done = mild("ledger", "show", ledger)
     assert done.code == 0
-    for words in ("requests", "50", "$0.05", "2027-01-15 08:00 UTC", "small", "12.5 ms", "100.0%"):
+    for words in ("requests", "50", "$0.05", "2027-01-15 08:00 UTC", "small", "12.5 ms", "100.0 %"):
         assert words in done.out
     part = json.loads(mild("ledger", "show", ledger, "--json", "--until", "2027-01-15T08:10").out)
     assert part["requests"] == 10

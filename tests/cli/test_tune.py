@@ -224,6 +224,31 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     assert target["sentence"] in mild("explain", out, COOKING).out.replace("\n", " ")
 
 
+@pytest.mark.parametrize("target", [["--max-dollars", "0.00001"], ["--keep-quality", "9"]])
+def test_no_certainty_is_claimed_where_no_setting_meets_the_target(mild, priced, tmp_path, target):
+    done = mild("tune", priced, "--out", tmp_path / "r", *QUICK, *target)
+    assert done.code == 0, done.err
+    words = " ".join(done.out.replace("│", " ").split())
+    assert "met with 50" not in words.replace("not met with 50", "")
+    rows = mild("tune", priced, "--out", tmp_path / "s", *QUICK, *target, "--json").json()
+    assert not any(row["met"] for row in rows["certainty"])
+    settings = {row["setting"] for row in rows["certainty"]}
+    if len(settings) == 1:
+        assert "The target is not met with 50 %, 80 % or 95 %: nearest is " in words
+    else:
+        assert words.count("not met: nearest is") == 3
+
+
+def test_rows_of_certainty_that_differ_are_a_table(mild, priced, tmp_path):
+    options = ["--keep-quality", "2", "--max-dollars", "2.2"]
+    done = mild("tune", priced, "--out", tmp_path / "r", *QUICK, *options)
+    rows = mild("tune", priced, "--out", tmp_path / "s", *QUICK, *options, "--json").json()
+    n_missed = sum(not row["met"] for row in rows["certainty"])
+    assert n_missed > 0
+    assert len({row["dollars_per_1000"] for row in rows["certainty"]}) > 1
+    assert done.out.count("not met:") == n_missed
+
+
 def test_a_target_has_a_margin_for_its_probability(mild, priced, tmp_path):
     found = {}
     for probability in ("0.6", "0.95"):
@@ -277,7 +302,7 @@ def test_a_cascade_is_tuned_saved_and_shown(mild, tmp_path):
     cascade = ["--keep-quality", "0.95", "--details", "--cascade", table]
     done = mild("tune", "--out", tmp_path / "c", *QUICK, *cascade)
     assert done.code == 0, done.err
-    assert "The cascade asks " in done.out
+    assert "the cascade asks " in done.out.lower()
     setting = load(tmp_path / "c").info.target.setting
     assert "cascade" in setting
     assert setting in " ".join(done.out.split())

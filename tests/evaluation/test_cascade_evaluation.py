@@ -16,6 +16,7 @@ from mild.data import OutcomeTable
 from mild.errors import InvalidInputError
 from mild.evaluation.evaluate import Evaluation
 from mild.report.page import render
+from mix_cases import mixed_cascades
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,21 @@ def test_the_steps_say_where_rows_end(
     assert_allclose(judged.figures.summary["shares"], [1 - ended, 0, ended])
     assert_allclose(found["calls"], 2 + ended)
     assert found["direct"]["headline"] == "The cascade pays"
+
+
+def test_the_steps_of_two_cascades_are_numbered_apart(test_table: OutcomeTable) -> None:
+    router = mixed_cascades()
+    document = json.loads(json.dumps(mild.evaluate(router, test_table).document()))
+    names = [step["name"] for step in document["cascade"]["steps"]]
+    n_first = len(router.cascades[0].steps)
+    assert names[0].startswith("first cascade, step 1: ")
+    assert names[n_first - 1].startswith(f"first cascade, step {n_first}: ")
+    assert names[n_first:] == ["second cascade, step 1: strong"]
+    page = render(document)
+    assert all(name in page for name in names)
+    for step in document["cascade"]["steps"]:
+        del step["name"]
+    assert "1. little" in render(document), "as an earlier version wrote them"
 
 
 def test_rows_with_an_unknown_outcome_of_an_expert_are_left_out(

@@ -41,8 +41,10 @@ def test_rows():
 
 @pytest.fixture(scope="module")
 def router():
-    # The target asks for less than the best expert does, so that by the loss routing does not pay.
-    return mild.tune(outcomes(300, 0), keep_quality=0.85, **FAST).router
+    # The target asks for less than the best expert does, so that by the loss routing does not pay. By a
+    # margin it is met for certain.
+    target = {"keep_quality": 0.85, "target_probability": 0.95}
+    return mild.tune(outcomes(300, 0), **target, **FAST).router
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +106,37 @@ def test_the_report_follows_the_target(judged):
     assert "quality kept" in page
     assert "dollars saved" in page
     assert "trade-off t" not in page
+
+
+def test_the_report_says_where_no_setting_meets_the_target(router, test_rows):
+    asked = replace(router.info.target, target={"keep_quality": 1.2})
+    strict = replace(router, info=replace(router.info, target=asked))
+    document = mild.evaluate(strict, test_rows).document()
+    assert not any(row["met"] for row in document["certainty"])
+    page = render(document)
+    assert "not met with 50 %, 80 % or 95 %: nearest is always strong" in page
+    assert '<th scope="col">certainty</th>' not in page, "one line in place of equal rows"
+    document["certainty"][0]["quality_kept"] = 0.9
+    assert render(document).count("not met: nearest is always strong") == 3
+
+
+def test_the_report_shows_what_the_guarantee_costs(test_rows):
+    found = mild.tune(outcomes(300, 0), max_quality_loss=0.2, guarantee=0.8, **FAST)
+    calibrated = found.verdict.target
+    assert calibrated.certified, "the test would be empty"
+    document = mild.evaluate(found.router, test_rows).document()
+    *_, row = document["certainty"]
+    assert len(document["certainty"]) == 4
+    assert (row["certainty"], row["met"]) == ("guarantee 0.8", True)
+    assert row["setting"] == found.target.setting
+    assert row["quality_kept"] == pytest.approx(calibrated.quality_kept.estimate)
+    assert row["dollars_per_1000"] == pytest.approx(calibrated.dollars_per_1000.estimate)
+    page = render(document)
+    assert '<th scope="row">guarantee 0.8</th>' in page
+    assert "those of the calibration rows" in page
+    # Another target of the same router has no guarantee.
+    other = found.router.with_target(keep_quality=0.9)
+    assert len(mild.evaluate(other, test_rows).document()["certainty"]) == 3
 
 
 def test_a_saved_evaluation_of_an_earlier_version_still_has_its_page(judged):

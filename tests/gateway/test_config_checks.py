@@ -10,6 +10,7 @@ import pytest
 
 from gateway.gateway_cases import cascade_router, knowing, priced_router, trading_router
 from mild.artifact import Router
+from mild.artifact.facts import mix_words
 from mild.endpoints.expert import Expert
 from mild.endpoints.secrets import Secret
 from mild.errors import InvalidInputError
@@ -283,9 +284,24 @@ def test_a_mix_is_described_and_a_price_weight_that_drops_it_is_told():
         )
         found = [(one.kind, one.text) for one in find_problems(settings, router)]
         notes = " ".join(text for kind, text in found if kind == "note")
-        assert "25 % of the queries: a router with price weight 9; 75 %" in notes
+        said = "25 % of the queries: a router with price weight 9; 75 %" in notes
+        assert said == (weight is None), "a mix that is dropped is not described"
         warned = any("drops the mix" in text for kind, text in found if kind == "warning")
         assert warned == (weight is not None)
+
+
+def test_the_mix_that_is_described_is_that_of_the_target():
+    saved = trading_router().with_target(keep_quality=0.85)
+    routing = RoutingSettings(target=TargetSettings(keep_quality=0.99))
+    served = saved.with_target(keep_quality=0.99)
+    assert saved.mix.share != served.mix.share
+    notes = texts(find_problems(settings("small", "large", routing=routing), saved), "note")
+    (said,) = [text for text in notes if "mixes two settings" in text]
+    assert mix_words(served.mix, served.expert_names) in said
+    # At this target the router has no mix.
+    routing = RoutingSettings(target=TargetSettings(max_dollars=4.0))
+    notes = texts(find_problems(settings("small", "large", routing=routing), saved), "note")
+    assert not any("mixes two settings" in text for text in notes)
 
 
 def test_what_a_cascade_does_not_use_is_told():

@@ -58,6 +58,14 @@ def test_the_rows_that_are_said_to_be_needed_certify():
     assert np.mean([found.n_certified for found in many]) > 0.7
 
 
+def test_no_number_is_said_where_the_formula_gives_no_more_rows_than_there_are():
+    # A variance of 0.25 and a gap of 0.08 give 180 rows. The order of these 200 is the worst one.
+    losses = np.sort(np.resize([-1.0, 1.0, 0, 0, 0, 0, 0, 0], (200, 1)), axis=0)[::-1]
+    found = certify(losses, limit=0.08)
+    assert found.n_certified == 0
+    assert found.rows_needed is None
+
+
 def test_never_worse_than_the_reference_is_certified_from_few_rows():
     assert certify(np.zeros((100, 1)), limit=0.05).n_certified == 1
     assert certify(np.zeros((10, 1)), limit=0.01).n_certified == 0

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mild.metrics import Verdict, target_of_choices
+from mild.report import target_lines
 
 NAMES = ["small", "large"]
 
@@ -49,6 +50,28 @@ def test_the_figures_by_hand():
     fields = json.loads(json.dumps(verdict(found).as_dict()))["target"]
     assert fields["quality_kept"]["estimate"] == found.quality_kept.estimate
     assert fields["reference"] == "large"
+
+
+def test_an_interval_does_not_go_beyond_what_is_possible():
+    scores, prices, chosen = case()
+    found = judge({"max_dollars": 1.0}, scores, prices, chosen)
+    wide = replace(found.dollars_saved, low=-0.262, estimate=0.399, high=1.06)
+    below = replace(found.dollars_per_1000, low=-0.5, estimate=3.0, high=6.5)
+    found = replace(found, dollars_saved=wide, dollars_per_1000=below)
+    assert "saves 39.9 % (-26.2 to 100.0) of its dollars" in found.words
+    assert "at $3.00 (0.00 to 6.50) per 1,000 queries" in found.words
+    fields = found.as_dict()
+    assert fields["dollars_saved"] == {"estimate": 0.399, "low": -0.262, "high": 1.0}
+    assert fields["dollars_per_1000"]["low"] == 0
+
+
+def test_the_ends_of_a_price_have_the_digits_of_its_estimate():
+    found = judge({"max_dollars": 1.0}, *case())
+    around = replace(found.dollars_per_1000, estimate=0.1, low=0.09996, high=0.104)
+    assert "at $0.10 (0.10 to 0.10) per" in replace(found, dollars_per_1000=around).words
+    lines = target_lines(replace(found, dollars_per_1000=around).as_dict())
+    (line,) = [line for line in lines if line["name"].startswith("dollars per")]
+    assert [line[end] for end in ("estimate", "low", "high")] == ["$0.10", "$0.10", "$0.10"]
 
 
 @pytest.mark.parametrize(

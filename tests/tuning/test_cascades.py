@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import mild
-from answer_table_cases import answer_columns, answer_table
+from answer_table_cases import answer_columns, answer_table, cascade_router
 from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
@@ -16,10 +16,12 @@ from mild.metrics.operating_points import Frontier
 from mild.policies import CascadePolicy, PricedPolicy
 from mild.policies.cascade import AgreementTable
 from mild.tuning import settings
+from mild.tuning.cascades import describe_cascade
 from mild.tuning.objectives import HoldLimit
 from mild.tuning.request import TuneRequest
 from mild.tuning.target_tuning import _calibration_split
 from mild.tuning.tasks import make_task
+from mix_cases import mixed_cascades
 
 NAMES = ["large", "small", "medium"]
 PRICES = {"large": 0.02, "small": 0.001, "medium": 0.002}
@@ -95,6 +97,19 @@ def test_the_figures_of_a_cascade_are_what_its_runs_paid(agreeing):
     assert agreeing.cascade["seconds"] == pytest.approx(seconds, rel=0.15)
     assert agreeing.cascade["other_seconds"] == pytest.approx(2.0)
     assert any("An answer takes" in sentence for sentence in agreeing.sentences)
+
+
+def test_of_two_cascades_the_share_of_each_is_said():
+    table = answer_table()
+    task = make_task(table, CostTerms())
+    (first, second) = describe_cascade(mixed_cascades(share=0.3), task, None, None, "strong")[
+        "sentences"
+    ]
+    assert first.startswith("70 % of the queries: the cascade asks ")
+    assert second == "30 % of the queries: always strong."
+    alone = cascade_router(table, gate="counts")
+    (sentence,) = describe_cascade(alone, task, None, None, "strong")["sentences"]
+    assert sentence.startswith("The cascade asks ")
 
 
 def test_the_quality_of_a_cascade_is_not_overstated_where_answers_are_nearly_all_alike(kept):

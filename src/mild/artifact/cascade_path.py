@@ -37,6 +37,8 @@ class CascadeStep:
         if self.said is not None:
             start, line = f"Asked {' and '.join(self.asked)}:", self.said.get(self.leading or "")
             answer = f"{' '.join(str(line).split())[:SHOWN]!r}, "
+        if self.leading is None and self.said is None:
+            return "If nobody has an answer, nothing is accepted."
         if self.leading is None:
             return f"{start} nobody has an answer."
         who = " and ".join(self.agreed)

@@ -176,7 +176,9 @@ class Explanation:
     def _novelty_words(self) -> tuple[str, ...]:
         if self.novelty is None:
             return ()
-        far = f"farther from the training queries than {self.novelty:.1%} of held-out queries"
+        far = (
+            f"farther from the training queries than {100 * self.novelty:.1f} % of held-out queries"
+        )
         if not self.novel:
             return (f"The query is {far}; it counts as novel above {100 * NOVEL:g} %.",)
         return (

@@ -150,10 +150,7 @@ def print_evaluation(report: Mapping[str, Any], title: str) -> None:
 
 def _print_steps(steps: Sequence[Mapping[str, Any]], quality: str) -> None:
     """Print the steps of a cascade, with the rows that end in each."""
-    rows = [
-        {**step, "name": f"{number}. {' + '.join(step['experts'])}", "loss": None}
-        for number, step in enumerate(steps, 1)
-    ]
+    rows = [{**step, "loss": None} for step in steps]
     print_choices(
         "steps of the cascade, and the rows that end there",
         "step",

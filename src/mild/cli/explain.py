@@ -53,7 +53,8 @@ def explain(
 ) -> None:
     """Show which expert gets a query, how close the decision was, and why; or describe the router.
 
-    Without a query: kind, experts, margins, settings, training data and sizes of the router.
+    Without a query: kind, experts, margins, settings, training data and size of the router; with --json
+    also its tensors.
 
     For a linear router on hashed text the evidence is exact: what words, pairs of words and numbers
     such as the length add to the lead over the runner-up. For other routers, words are left out one by
@@ -115,13 +116,6 @@ def _show_router(report: Mapping[str, Any], facts: Mapping[str, str]) -> None:
     indices = [str(index) for index in range(len(names))]
     columns = {"expert": names, "index": indices, "margin": margins}
     print_table("experts", best_experts_first(columns, report["best_first"]))
-    tensors = report["tensors"].values()
-    columns = {
-        "tensor": list(report["tensors"]),
-        "shape": [" x ".join(map(str, entry["shape"])) for entry in tensors],
-        "type": [entry["dtype"] for entry in tensors],
-    }
-    print_table("tensors", columns)
 
 
 def _json(text: str, kind: type, rule: str, parameter: str) -> Any:

@@ -186,8 +186,16 @@ def _show(found: TuneResult, folder: str | None, details: bool) -> None:
 
 def _show_certainty(found: TuneResult) -> None:
     """Print what more certainty of meeting the target costs."""
-    columns = {"met with": [row["certainty"] for row in found.certainty_rows]}
-    columns |= _figure_columns(found.certainty_rows)
+    from mild.report import certainty_sentence, certainty_setting
+
+    rows = found.certainty_rows
+    sentence = certainty_sentence(rows)
+    if sentence is not None:
+        say(sentence)
+        return
+    columns = {"certainty": [row["certainty"] for row in rows]}
+    columns |= _figure_columns(rows)
+    columns["setting"] = [certainty_setting(row) for row in rows]
     print_table("What certainty costs, on as many new queries", columns, left=("setting",))
 
 

@@ -124,9 +124,10 @@ class CascadeComparison:
     def figures(self, confidence: float, seed: int, has_target: bool) -> dict[str, Any]:
         """Figures of the cascade, JSON-ready.
 
-        ``steps`` has the rows that end in each, ``asked`` (n_experts,) the share of the rows in which each
-        expert is asked, ``calls`` the experts per query, and ``direct`` the verdict against the choices
-        without answers. Where the router has a target, that decides, and the losses are only compared.
+        ``steps`` has the name of each and the rows that end in it, ``asked`` (n_experts,) the share of the
+        rows in which each expert is asked, ``calls`` the experts per query, and ``direct`` the verdict
+        against the choices without answers. Where the router has a target, that decides, and the losses
+        are only compared.
         """
         asked = self.run.asked[self.rows]
         verdict = self.verdict(confidence, seed)
@@ -156,6 +157,7 @@ class CascadeComparison:
                 estimated = mean_known(probability[ends_here])
             lines.append(
                 {
+                    "name": self._step_name(number),
                     "experts": [self.expert_names[expert] for expert in experts],
                     "rows": int(ends_here.sum()),
                     "share": float(ends_here.mean()),
@@ -164,6 +166,15 @@ class CascadeComparison:
                 }
             )
         return lines
+
+    def _step_name(self, number: int) -> str:
+        """Number and experts of a step; of a mix of two cascades, also which of them it belongs to."""
+        experts = " + ".join(self.expert_names[expert] for expert in self.run.steps[number])
+        if self.run.is_second is None:
+            return f"{number + 1}. {experts}"
+        if number < self.run.n_first:
+            return f"first cascade, step {number + 1}: {experts}"
+        return f"second cascade, step {number - self.run.n_first + 1}: {experts}"
 
 
 def _cascade_means(outcomes: Outcomes, n_experts: int) -> dict[str, float | None]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from mild.artifact import Router, load
 from mild.artifact.frames import as_frame, default_library, html_table
+from mild.artifact.info import TargetInfo
 from mild.artifact.router import in_order_of
 from mild.artifact.sources import source_of
 from mild.artifact.targets import Target, certainty_rows
@@ -31,6 +32,7 @@ from mild.metrics.operating_points import Frontier
 from mild.policies import CascadePolicy, MixPolicy
 from mild.report import (
     EVALUATION_FILE,
+    GUARANTEE,
     check_report,
     optimism,
     report_title,
@@ -282,13 +284,16 @@ class Evaluation:
         }
 
     def _certainty(self) -> list[dict[str, Any]]:
-        """What more certainty of meeting the router's target costs; nothing without a target."""
+        """What more certainty of meeting the router's target costs, a row each; none without a target."""
         router = self.judged.router
         target = router.info.target
         if target is None or router.info.frontier is None:
             return []
         frontier = Frontier.from_dict(router.info.frontier, router.expert_names)
-        return certainty_rows(Target(**target.target), frontier, router.expert_names)
+        rows = certainty_rows(Target(**target.target), frontier, router.expert_names)
+        if target.guarantee is not None:
+            rows += _guarantee_rows(target, router.info.verdict)
+        return rows
 
     def _frontier(
         self, reported: ReportedRows, comparison: Mapping[str, Any] | None
@@ -550,6 +555,24 @@ def evaluate_fit(fitted: FittedData, random_state: int = 0) -> Evaluation:
     X = fitted.features
     judged_rows = JudgedRows(router, fitted.task.costs, X, router.predict(X), fitted.task)
     return Evaluation(judged_rows.figures(0.95, random_state), judged_rows, random_state)
+
+
+def _guarantee_rows(target: TargetInfo, verdict: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """What the setting with a guarantee did on the calibration rows, a row; none without a record."""
+    calibrated = (verdict or {}).get("target")
+    if calibrated is None or calibrated["certified"] is None:
+        return []
+    row = {
+        "certainty": f"{GUARANTEE} {target.guarantee:g}",
+        "setting": target.setting,
+        "quality": calibrated["quality"],
+        "met": calibrated["certified"],
+    }
+    for name in ("quality_kept", "dollars_per_1000", "dollars_saved"):
+        row[name] = None
+        if calibrated[name] is not None:
+            row[name] = calibrated[name]["estimate"]
+    return [row]
 
 
 def _is_nameless(router: Router) -> bool:

@@ -136,8 +136,9 @@ def find_problems(settings: Settings, router: Router | None = None) -> list[Conf
         findings += _name_findings(settings, router)
         findings += _fallback_findings(settings, router)
         findings += _ability_findings(settings, router.direct)
-        findings += _cascade_findings(settings, router)
-        findings += _mix_findings(settings, router)
+        served = _served_router(settings, router)
+        findings += _cascade_findings(settings, served)
+        findings += _mix_findings(settings, served)
         findings += _novelty_findings(settings, router)
         findings += _target_findings(settings, router)
     findings += _money_findings(settings)
@@ -148,6 +149,17 @@ def find_problems(settings: Settings, router: Router | None = None) -> list[Conf
     findings += map(_note, settings.notes)
     order = ("error", "warning", "note")
     return sorted(findings, key=lambda finding: order.index(finding.kind))
+
+
+def _served_router(settings: Settings, router: Router) -> Router:
+    """The router at the target of the settings; as it is saved if there is none, or none it can meet."""
+    if settings.routing.target is None:
+        return router
+    try:
+        return router.with_target(settings.routing.target.target)
+    except MildError:
+        # _target_findings says why.
+        return router
 
 
 def _name_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
@@ -291,16 +303,18 @@ def _cascade_findings(settings: Settings, router: Router) -> Iterator[ConfigFind
 
 
 def _mix_findings(settings: Settings, router: Router) -> Iterator[ConfigFinding]:
+    """Which settings the model mild mixes, or that it does not mix them any more."""
     if router.mix is None:
+        return
+    if settings.routing.price_weight is not None and router.cascade is None:
+        yield _warning(
+            "routing.price_weight drops the mix of the router: its share was chosen for other prices."
+        )
         return
     yield _note(
         f"the model mild mixes two settings: {mix_words(router.mix, router.expert_names)}. The models "
         "router-mild-<t> have no mix."
     )
-    if settings.routing.price_weight is not None and router.cascade is None:
-        yield _warning(
-            "routing.price_weight drops the mix of the router: its share was chosen for other prices."
-        )
 
 
 def _session_findings(settings: Settings) -> Iterator[ConfigFinding]:

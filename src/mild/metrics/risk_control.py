@@ -32,7 +32,7 @@ class Certificate:
     limit, guarantee : as given
     n : calibration rows
     rows_needed : about how many rows would certify the next setting, inf if its mean loss is not below the
-        limit; None if all settings are certified
+        limit; None if all settings are certified, or if so many rows were there already
     """
 
     n_certified: int
@@ -120,13 +120,17 @@ def _n_before_first_false(rejected: BoolArray) -> int:
     return int(np.argmin(rejected))
 
 
-def _rows_needed(losses: FloatArray, gap: float, level: float) -> float:
+def _rows_needed(losses: FloatArray, gap: float, level: float) -> float | None:
     """About how many rows would certify a setting with such losses (n,); inf if none would.
 
-    With the gap from the mean loss up to the limit this is ``2 variance log(1 / level) / gap^2``.
+    With the gap from the mean loss up to the limit this is ``2 variance log(1 / level) / gap^2``. None if
+    that is n or less: the formula is too rough to say how many more rows than n are needed.
     """
     n = len(losses)
     if gap <= 0:
         return math.inf
     variance = max(float(losses.var()), 1 / n)
-    return max(n + 1.0, math.ceil(2 * variance * math.log(1 / level) / gap**2))
+    n_needed = math.ceil(2 * variance * math.log(1 / level) / gap**2)
+    if n_needed <= n:
+        return None
+    return float(n_needed)

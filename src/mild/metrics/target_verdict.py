@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from mild.core.rounding import OUTCOMES
 from mild.metrics.interval import Interval
 from mild.metrics.intervals import difference_intervals, linearised_rows
 from mild.metrics.outcomes import all_priced
-from mild.money import amount, decimals, plain_number
+from mild.money import amounts, decimals, plain_number
 
 
 class AskedFigure(NamedTuple):
@@ -80,6 +80,13 @@ class TargetVerdict:
     guarantee: float | None = None
     certified: bool | None = None
     judged_on: str = "these rows"
+
+    def __post_init__(self) -> None:
+        # An interval by a normal distribution knows no bounds, but nobody is paid for asking.
+        if self.dollars_saved is not None:
+            object.__setattr__(self, "dollars_saved", _at_most(self.dollars_saved, 1.0))
+        if self.dollars_per_1000 is not None:
+            object.__setattr__(self, "dollars_per_1000", _at_least(self.dollars_per_1000, 0.0))
 
     def spare(self, name: str) -> Margin | None:
         """By how much one of the targets is met; None if the figure is not known."""
@@ -236,10 +243,25 @@ def _negated(interval: Interval) -> Interval:
     )
 
 
+def _at_most(interval: Interval, bound: float) -> Interval:
+    """The interval without what is above a bound."""
+    return replace(
+        interval,
+        estimate=min(interval.estimate, bound),
+        low=min(interval.low, bound),
+        high=min(interval.high, bound),
+    )
+
+
+def _at_least(interval: Interval, bound: float) -> Interval:
+    """The interval without what is below a bound."""
+    return _negated(_at_most(_negated(interval), -bound))
+
+
 def _price_words(dollars: Interval) -> str:
     """Dollars per 1,000 queries, and their interval."""
-    limits = f"{amount(dollars.low)} to {amount(dollars.high)}"
-    return f"${amount(dollars.estimate)} ({limits}) per 1,000 queries"
+    estimate, low, high = amounts([dollars.estimate, dollars.low, dollars.high])
+    return f"${estimate} ({low} to {high}) per 1,000 queries"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

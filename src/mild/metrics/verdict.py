@@ -135,7 +135,7 @@ of the difference -0.0300 to -0.0100, 500 rows).
         """Groups with which a gain of this size would be decided.
 
         It is ``n_groups * ((high - estimate) / estimate)^2``; None if it is decided, if there is no gain,
-        with a target, and where more splits are needed first.
+        with a target, where more splits are needed first, and where there are as many groups already.
         """
         if self.target is not None or self.pays is not None or self._few_splits:
             return None
@@ -143,7 +143,10 @@ of the difference -0.0300 to -0.0100, 500 rows).
         if not self.estimate < 0 or math.isinf(reach):
             return None
         n_needed = math.ceil(self.n_groups * (reach / self.estimate) ** 2 - 1e-9)
-        return max(n_needed, self.n_groups + 1, FEWEST_GROUPS)
+        n_needed = max(n_needed, FEWEST_GROUPS)
+        if n_needed <= self.n_groups:
+            return None
+        return n_needed
 
     @property
     def headline(self) -> str:

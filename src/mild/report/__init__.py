@@ -1,5 +1,6 @@
 """One HTML page on a router that needs no network: does it pay, where, and which experts does it ask?"""
 
+from mild.report.certainty import GUARANTEE, certainty_sentence, certainty_setting
 from mild.report.document import (
     EVALUATION_FILE,
     SCHEMA,
@@ -14,7 +15,10 @@ from mild.report.page import check_report, render, target_lines, write_report
 
 __all__ = [
     "EVALUATION_FILE",
+    "GUARANTEE",
     "SCHEMA",
+    "certainty_sentence",
+    "certainty_setting",
     "check_report",
     "optimism",
     "read_comparison",

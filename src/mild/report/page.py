@@ -22,7 +22,8 @@ from mild.errors import DataFileError
 from mild.metrics.outcomes import TIES
 from mild.metrics.target_verdict import ASKED
 from mild.metrics.verdict import STARTS
-from mild.money import amount, decimals
+from mild.money import amount, amounts, decimals
+from mild.report.certainty import certainty_sentence, certainty_setting
 from mild.report.charts import (
     AXES,
     RING,
@@ -195,6 +196,8 @@ def _environment() -> jinja2.Environment:
         "polygon": polygon,
         "ring": RING,
         "asks": _asks,
+        "certainty_sentence": certainty_sentence,
+        "certainty_setting": certainty_setting,
         "reference_of": _reference,
         "saved_words": saved_words,
     }
@@ -245,6 +248,13 @@ def _figure(name: str, value: float) -> str:
     return write(value)
 
 
+def _figures(name: str, values: Sequence[float]) -> list[str]:
+    """A figure of a target and the ends of its interval, with as many digits as the first one."""
+    if ASKED[name].attribute != "dollars_per_1000":
+        return [_figure(name, value) for value in values]
+    return [f"${text}".replace("$-", "−$") for text in amounts(values)]
+
+
 def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
     """Quality kept, dollars saved, and what else a ``TargetVerdict.as_dict()`` was asked for, as text.
 
@@ -266,7 +276,7 @@ def target_lines(target: Mapping[str, Any] | None) -> list[dict[str, str]]:
         lines.append(
             {
                 "name": title,
-                **{end: _figure(name, figure[end]) for end in ends},
+                **dict(zip(ends, _figures(name, [figure[end] for end in ends]), strict=True)),
                 "limit": "" if limit is None else f"{bound} {_figure(name, limit)}",
             }
         )
@@ -287,6 +297,7 @@ def _bars(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         if target[key] is None:
             continue
         ends = [target[key][end] for end in ("estimate", "low", "high")]
+        texts = _figures(name, ends)
         bar = forest([[end - limit for end in ends]], 20)
         side = bar["rows"][0]["side"]
         if sign > 0:
@@ -299,8 +310,8 @@ def _bars(document: Mapping[str, Any]) -> list[dict[str, Any]]:
                 **bar,
                 "sides": sides[::-sign],
                 "hints": hints if sign < 0 else ("← missed", "met →"),
-                "ends": None if ends[1] == ends[2] else [_figure(name, end) for end in ends[1:]],
-                "text": f"{title} {_figure(name, ends[0])}",
+                "ends": None if ends[1] == ends[2] else texts[1:],
+                "text": f"{title} {texts[0]}",
                 "caption": f"{start} The line is what was asked for: {bound}.",
             }
         )

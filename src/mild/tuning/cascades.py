@@ -175,9 +175,15 @@ def describe_cascade(
     names = task.table.expert_names
     sentences = []
     steps = []
-    for cascade in router.cascades:
-        path = cascade_words(cascade, names)
-        sentences.append(f"The cascade {path}.")
+    for cascade, share in zip(router.cascades, _shares_of_cascades(router), strict=True):
+        path = f"the cascade {cascade_words(cascade, names)}"
+        if len(cascade.order) == 1:
+            path = f"always {names[cascade.order[0]]}"
+        start = ""
+        if share < 1:
+            start = f"{100 * share:.3g} % of the queries: "
+        sentence = f"{start}{path}."
+        sentences.append(sentence[:1].upper() + sentence[1:])
         steps.append([[names[k] for k in step] for step in cascade.steps])
     if seconds is not None and other_seconds is not None:
         sentences.append(
@@ -189,6 +195,13 @@ def describe_cascade(
         "other_seconds": other_seconds,
         "sentences": sentences,
     }
+
+
+def _shares_of_cascades(router: Router) -> list[float]:
+    """Share of the queries that each of a router's cascades gets."""
+    if router.mix is None:
+        return [1.0] * len(router.cascades)
+    return [1 - router.mix.share, router.mix.share]
 
 
 def unused_answers(task: Task, seed: int, least_share: float = 1.0) -> dict[str, Any] | None:

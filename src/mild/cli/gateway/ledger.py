@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, print_facts, print_table
+from mild.cli.console import emit, fixed, note, percent, print_facts, print_table
 
 Ledger = Annotated[
     str,
@@ -128,16 +128,12 @@ def _show_summary(found: dict[str, Any]) -> None:
         }
         print_table("experts", columns)
     if recent["rows"]:
-        explored, others = (
-            "–" if recent[name] is None else f"{recent[name]:.1%}"
-            for name in ("explored_share", "not_preferred_share")
-        )
         facts = {
             "latency, median": f"{fixed(recent['latency_ms_p50'], 1)} ms",
             "latency, 95th percentile": f"{fixed(recent['latency_ms_p95'], 1)} ms",
             "routed": f"{recent['routed']:,}",
-            "of these, drawn with exploration on": explored,
-            "of these, not to the router's first choice": others,
+            "of these, drawn with exploration on": percent(recent["explored_share"]),
+            "of these, not to the router's first choice": percent(recent["not_preferred_share"]),
             "with their text": f"{recent['with_text']:,}",
             "pinned to a session's expert": f"{recent['pinned']:,}",
         }

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from mild.cli import options as o
-from mild.cli.console import emit, fixed, note, print_facts, print_table, say
+from mild.cli.console import emit, fixed, note, percent, print_facts, print_table, say
 from mild.cli.gateway.ledger import Ledger, Since, Until
 from mild.errors import counted
 
@@ -90,17 +90,17 @@ def _show_replay(found: Mapping[str, Any]) -> None:
         shares, overlap = found["shares"], found["overlap"]
         columns = {
             "expert": list(shares),
-            "as logged": [f"{entry['logged']:.1%}" for entry in shares.values()],
-            "new router": [f"{entry['new']:.1%}" for entry in shares.values()],
+            "as logged": [percent(entry["logged"]) for entry in shares.values()],
+            "new router": [percent(entry["new"]) for entry in shares.values()],
         }
         print_table("shares of the requests", columns)
         weight = f"{overlap['mean_weight']:.3f} ± {overlap['weight_error']:.3f}"
         facts = {
             "requests used": f"{found['rows']:,}",
             "draws": f"{overlap['draws']:,}",
-            "draws possible under the new router": f"{overlap['agreement']:.1%}",
+            "draws possible under the new router": percent(overlap["agreement"]),
             "effective number of draws": f"{overlap['effective']:,.0f}",
-            "largest weight, share of the sum": f"{overlap['largest_share']:.2%}",
+            "largest weight, share of the sum": f"{100 * overlap['largest_share']:.2f} %",
             "mean weight (1 is expected)": weight,
         }
         print_facts("overlap with the log", "quantity", facts)

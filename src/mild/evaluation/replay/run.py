@@ -496,9 +496,9 @@ def judge(
     if overlap["changed"] and overlap["changed_draws"] < ENOUGH_CHANGED:
         return _not_clear(
             "too_few",
-            f"too few draws. The new router decides {overlap['changed']:.1%} of the requests differently, "
-            f"and only {counted(overlap['changed_draws'], 'draw shows', 'draws show')} what that costs "
-            f"({ENOUGH_CHANGED} are needed). Explore more or longer.",
+            f"too few draws. The new router decides {100 * overlap['changed']:.1f} % of the requests "
+            f"differently, and only {counted(overlap['changed_draws'], 'draw shows', 'draws show')} what "
+            f"that costs ({ENOUGH_CHANGED} are needed). Explore more or longer.",
         )
     if gap.decided:
         return _clear_difference(gap, unit)
@@ -511,7 +511,7 @@ def _not_clear(reason: str, words: str) -> ReplayJudgement:
 
 def _unseen(overlap: Mapping[str, Any]) -> ReplayJudgement:
     """The new router asks experts of which the log has no answer."""
-    names = ", ".join(f"{name} ({share:.1%})" for name, share in overlap["unseen"].items())
+    names = ", ".join(f"{name} ({100 * share:.1f} %)" for name, share in overlap["unseen"].items())
     remedy = "The log does not say what they would have cost; add them to the gateway and explore."
     if overlap["unknown"]:
         remedy = (
