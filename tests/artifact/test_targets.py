@@ -395,3 +395,18 @@ def test_a_router_of_vectors_has_no_mix():
         choice = Target(max_dollars=dollars).choose(again)
         assert not choice.point.is_mix
         assert choice.point.dollars <= dollars
+
+
+def test_for_a_limit_of_dollars_the_error_of_the_cheaper_point_counts_too():
+    """The best expert has no error beside itself; one that is hardly worse and much cheaper has one."""
+    frontier = frontier_of([(0.90, 0.1), (0.901, 9.0)], [(trade_off(1.0), 0.7, 0.05)])
+    loss_error = np.where(frontier.quality == 0.901, 0.0, 0.01)
+    choice = Target(max_dollars=9.5).choose(replace(frontier, loss_error=loss_error))
+    assert choice.point.expert == 0
+
+
+def test_more_certainty_is_not_recommended_for_always_the_best_expert():
+    router = trading_router(("small", "large"))
+    best = router.with_target(keep_quality=1.0).info.target
+    if best.expert == best.best_expert:
+        assert best.sentence.endswith("Nothing cheaper is expected to meet the target.")

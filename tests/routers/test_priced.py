@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -10,6 +12,7 @@ from mild.routers.cost_models import (
     KNNRouter,
     PricedRouter,
     fit_heads,
+    number_scales,
     same_features,
 )
 from mild.routers.linear import LinearRouter
@@ -166,3 +169,48 @@ def test_heads_with_weights_are_those_of_copied_rows():
     assert_allclose(found.errors[rows], twice.errors, atol=1e-3)
     plain = fit_heads(X, errors, prices, same_features(X, folds))
     assert np.abs(found.errors - plain.errors).max() > 0.01
+
+
+def number_table(n=600, directions=80):
+    """One number says who errs; the directions of the text say nothing."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(n, directions + 2)).astype(np.float32)
+    chance = 1 / (1 + np.exp(-np.outer(X[:, -1], [2.0, 0.5])))
+    return X, (rng.random((n, 2)) < chance).astype(float)
+
+
+def test_a_number_that_says_much_counts_more():
+    X, errors = number_table()
+    numbers = [80, 81]
+    scales = number_scales(X, errors, None, numbers)
+    assert_array_equal(scales[:80], 1)
+    assert scales[81] > 4
+    assert scales[80] < 3
+    assert number_scales(X, errors, None, ()) is None
+    assert number_scales(X[:, numbers], errors, None, [0, 1]) is None
+    assert number_scales(X, np.ones_like(errors), None, numbers) is None
+
+
+def test_a_rotation_of_the_other_features_and_units_of_the_errors_change_nothing():
+    X, errors = number_table()
+    rotation, _ = np.linalg.qr(np.random.default_rng(4).normal(size=(80, 80)))
+    turned = X.copy()
+    turned[:, :80] = X[:, :80] @ rotation
+    numbers = [80, 81]
+    scales = number_scales(X, errors, None, numbers)
+    # Of features whose variances are nearly equal.
+    assert_allclose(number_scales(turned, errors, None, numbers), scales, rtol=0.02)
+    assert_allclose(number_scales(X, errors * [1, 0.01], None, numbers), scales, rtol=1e-5)
+
+
+def test_heads_with_numbers_estimate_better_and_the_saved_ones_are_for_plain_features():
+    X, errors = number_table()
+    prices = np.full(errors.shape, 0.1)
+    rows = np.arange(len(X))
+    folds = [(rows[rows % 3 != k], rows[rows % 3 == k]) for k in range(3)]
+    plain = fit_heads(X, errors, prices, same_features(X, folds))
+    parts = [replace(fold, numbers=(80, 81)) for fold in same_features(X, folds)]
+    found = fit_heads(X, errors, prices, parts, numbers=(80, 81))
+    assert ((found.errors - errors) ** 2).mean() < ((plain.errors - errors) ** 2).mean() - 0.001
+    # On the rows of the fit, its estimates are near those of held-out rows.
+    assert np.abs(found.router.expected_errors(X) - found.errors).mean() < 0.1

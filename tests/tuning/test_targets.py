@@ -276,3 +276,72 @@ def test_a_guarantee_is_certified_or_the_best_expert_is_asked():
         assert result.certainty_rows[-1]["certainty"] == f"guarantee {guarantee:g}"
         assert result.verdict.n_groups == 200
         assert any("rows kept for calibration" in note for note in result.notes)
+        # The line has the figures of the calibration rows, as the verdict has.
+        kept = result.verdict.target.quality_kept.estimate
+        assert result.certainty_rows[-1]["quality_kept"] == pytest.approx(kept)
+
+
+def equal_table(seed):
+    """Two experts that are equally good, one a hundred times as dear; the texts say nothing."""
+    rng = np.random.default_rng(seed)
+    n = 200
+    return mild.read_outcomes(
+        pa.table(
+            {
+                "prompt": [f"question {i} about {rng.integers(9)}" for i in range(n)],
+                "correct__cheap": (rng.random(n) < 0.9).astype(float),
+                "correct__dear": (rng.random(n) < 0.9).astype(float),
+                "cost__cheap": np.full(n, 0.0001),
+                "cost__dear": np.full(n, 0.01),
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_point_costs_less_than_the_cheapest_expert(seed):
+    table = equal_table(seed)
+    found = mild.tune(table, keep_quality=0.98, search=SEARCH)
+    assert min(found.router.info.frontier["dollars"]) >= 0.1 - 1e-9
+    for row in found.certainty_rows:
+        assert row["dollars_saved"] <= 1
+
+
+def test_mixes_lead_on_to_the_best_expert(tuned):
+    """A little more quality costs a little more, up to that of the best expert."""
+    for name in ("quality", "cascade"):
+        router = tuned(name).router
+        dollars = []
+        for share in np.linspace(0.9, 1.0, 21):
+            dollars.append(router.with_target(keep_quality=share).info.target.dollars_per_1000)
+        frontier = Frontier.from_dict(router.info.frontier, router.expert_names)
+        steps = np.diff(dollars) / frontier.reference.dollars
+        assert steps.min() >= -1e-9
+        assert steps.max() < 0.35, name
+
+
+def test_a_budget_is_held_where_a_quality_cannot_be_had_for_it():
+    found = mild.tune(graded_table(), keep_quality=0.99, max_dollars=2.0, search=SEARCH)
+    assert not found.target.met
+    assert found.target.dollars_per_1000 <= 2.0 + 1e-9
+
+
+def test_a_limit_of_dollars_names_no_single_expert():
+    found = mild.tune(graded_table(), max_dollars=4.0, search=SEARCH)
+    assert found.single_expert is None
+
+
+def test_rows_in_which_no_expert_is_known_beside_another_are_refused():
+    table = graded_table()
+    scores = table.scores.copy()
+    scores[::2, 0] = np.nan
+    scores[1::2, 1] = np.nan
+    with pytest.raises(InvalidInputError, match="score and the price of every expert are known"):
+        mild.tune(replace(table, scores=scores), keep_quality=0.9, search=SEARCH)
+
+
+@pytest.mark.parametrize("name", ["quality", "cascade"])
+def test_the_verdict_on_the_cost_has_the_figures_of_the_target(tuned, name):
+    result = tuned(name)
+    cost = result.as_dict()["verdict"]["router_cost"]
+    assert cost == pytest.approx(1 - result.target.quality, abs=1e-9)

@@ -309,7 +309,8 @@ def _squared_correlations(X: FloatArray, targets: FloatArray, weights: FloatArra
     deviations = known_targets - (shares * known_targets).sum(axis=0)
     covariances = X.T @ (shares * deviations)
     target_variances = (shares * deviations**2).sum(axis=0)
-    varies = target_variances > 0
+    rounding = np.finfo(np.float64).eps * (shares * known_targets**2).sum(axis=0)
+    varies = target_variances > rounding
     if not varies.any():
         return np.zeros(X.shape[1])
     row_shares = shares.mean(axis=1)
