@@ -12,7 +12,8 @@ from numpy.testing import assert_array_equal
 
 from frontier_cases import EXPERT_NAMES, frontier_of, small_frontier, trade_off
 from gateway.gateway_cases import priced_router, trading_router
-from mild.artifact.targets import Target, policy_at
+from mild.artifact import load
+from mild.artifact.targets import Target, policy_at, target_info
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.metrics.operating_points import CASCADE, COLUMNS, Frontier, Setting
 from mild.policies import CascadePolicy, MixPolicy, PricedPolicy, TradeoffPolicy
@@ -328,6 +329,43 @@ def test_a_router_without_a_record_is_refused():
     assert empty.value.parameter == "target"
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda router: router.with_prices(price_weight=3.0), "for other prices"),
+        (lambda router: router.with_prices([0.0, 0.5]), "for other prices"),
+        (lambda router: router.without("small"), "with expert small"),
+        (lambda router: router.without(1).with_prices(price_weight=3.0), "with expert large"),
+    ],
+)
+def test_settings_of_other_prices_or_experts_are_not_used(change, reason, tmp_path):
+    router = trading_router().with_target(max_dollars=4.0)
+    changed = change(router)
+    assert changed.info.frontier is None
+    for refusing in (changed, load(changed.save(tmp_path / "router"))):
+        with pytest.raises(
+            UnsupportedError, match=f"were recorded {reason}. Use the router that"
+        ) as refused:
+            refusing.with_target(max_dollars=2.5)
+        assert refused.value.code == "invalid_target"
+    assert router.with_target(max_dollars=2.5).info.target.met, "the router itself is as before"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"keep_quality": 0.95}, "got keep_quality 0.95."),
+        ({"max_quality_loss": 0.1, "max_dollars": 2}, "got max_quality_loss 0.1, max_dollars 2."),
+        ({}, "got no target."),
+    ],
+)
+def test_what_a_guarantee_comes_with_is_said_in_words(given, words):
+    with pytest.raises(InvalidInputError) as refused:
+        Target(**given, guarantee=0.9)
+    assert str(refused.value).endswith(words)
+    assert refused.value.code == "invalid_guarantee"
+
+
 @pytest.mark.parametrize("value", ["2", True, [2.0], np.True_])
 def test_a_target_that_is_no_number_is_refused(value):
     with pytest.raises(InvalidInputError) as refused:
@@ -406,7 +444,8 @@ def test_for_a_limit_of_dollars_the_error_of_the_cheaper_point_counts_too():
 
 
 def test_more_certainty_is_not_recommended_for_always_the_best_expert():
-    router = trading_router(("small", "large"))
-    best = router.with_target(keep_quality=1.0).info.target
-    if best.expert == best.best_expert:
-        assert best.sentence.endswith("Nothing cheaper is expected to meet the target.")
+    frontier = noisy_frontier(loss_error=0.1, quality_error=0.1)
+    target = Target(keep_quality=1.0, target_probability=0.8)
+    info = target_info(target, frontier, target.choose(frontier), EXPERT_NAMES)
+    assert info.expert == info.best_expert
+    assert info.sentence.endswith("Nothing cheaper is expected to meet the target.")

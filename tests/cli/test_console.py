@@ -268,3 +268,23 @@ def test_keyword_arguments_in_messages_become_options_of_the_command(message, sh
         assert console.with_options(message) == shown
     finally:
         console._known_options.reset(token)
+
+
+def test_parameters_in_an_error_are_named_as_options_of_the_command():
+    def verb(keep_quality: float = 0.0, random_state: int = 0) -> None:
+        raise InvalidInputError(
+            "guarantee must come with max_quality_loss, not with keep_quality 0.9 (column "
+            "'keep_quality', keep_quality.csv)."
+        )
+
+    done = invoke(verb)
+    words = "not with --keep-quality 0.9 (column 'keep_quality', keep_quality.csv)"
+    assert done.stderr == f"error: guarantee must come with max_quality_loss, {words}.\n"
+
+
+def test_an_option_of_tune_is_named_as_one_by_other_commands():
+    def verb(keep_quality: float = 0.0) -> None:
+        console.note("for more certainty, set target_probability=0.8.")
+
+    done = invoke(verb)
+    assert done.stderr == "note: for more certainty, set --target-probability 0.8 of mild tune.\n"

@@ -199,11 +199,30 @@ def priced(tmp_path):
     return write_outcomes(make_columns(160, noise=0.05, prices=True), tmp_path / "priced.parquet")
 
 
+def test_errors_about_targets_name_options(mild, priced, tmp_path):
+    words = ["tune", priced, "--out", tmp_path / "r"]
+    alone = mild(*words, "--guarantee", "0.9", "--keep-quality", "0.95")
+    assert "error: --guarantee must come with --max-quality-loss between 0 and 1" in alone.err
+    assert alone.err.endswith("got --keep-quality 0.95.\n")
+    both = mild(*words, "--keep-quality", "0.95", "--price-weight", "20")
+    assert "got --keep-quality 0.95 as well" in both.err
+    unused = mild(*words, "--target-probability", "0.8")
+    assert "error: --target-probability must be given together with a target" in unused.err
+    assert "{" not in alone.err + both.err + unused.err
+    assert not (tmp_path / "r").exists()
+
+
 def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     out = tmp_path / "r"
     done = mild("tune", priced, "--out", out, *QUICK, "--keep-quality", "2")
     assert done.code == 0, done.err
-    assert "expected to be met on the same number of new queries; for more certainty" in done.out
+    more_certain = "for more certainty, set --target-probability 0.8"
+    assert f"expected to be met on the same number of new queries; {more_certain}." in done.out
+    assert done.err.count("not used with a target: families") == 1
+    for words in ([], ["boil the salt"]):
+        explained = " ".join(mild("explain", out, *words).out.replace("│", " ").split())
+        assert f"{more_certain} of mild tune." in explained
+        assert "target_probability" not in explained
     target = load(out).info.notes["target"]
     assert target["met"] is True
     # A mix of two settings has as much quality as was asked for.
@@ -221,7 +240,8 @@ def test_a_target_is_solved_saved_and_shown(mild, priced, tmp_path):
     other = mild("explain", out, COOKING, "--price-weight", "1e9", "--json").json()
     assert "target" not in other
     assert other["expert"] == "adder"
-    assert target["sentence"] in mild("explain", out, COOKING).out.replace("\n", " ")
+    setting, _, _ = target["sentence"].partition("; for more certainty")
+    assert setting in mild("explain", out, COOKING).out.replace("\n", " ")
 
 
 @pytest.mark.parametrize("target", [["--max-dollars", "0.00001"], ["--keep-quality", "9"]])

@@ -16,7 +16,9 @@ from mild.policies import (
     LinearCostPolicy,
     MixPolicy,
     PricedPolicy,
+    TradeoffPolicy,
     cascade_of,
+    tradeoff_of,
 )
 from mild.policies.cascade import AgreementTable
 from mild.policies.mix import text_draw
@@ -211,3 +213,62 @@ def test_what_cannot_be_mixed_is_refused():
         MixPolicy(mix, linear(1), 0.5, "s")
     with pytest.raises(UnsupportedError, match="mix two cascades"):
         cascade([[0, 1]], direct=mix)
+
+
+def tuned_mix():
+    """Two trade-offs of one tuned router, which holds heads and a further router."""
+    heads = priced(1.0)
+    tuned = TradeoffPolicy(heads, heads, routers=[linear(5)])
+    first = tuned.decided_by(heads.with_prices(price_weight=9.0))
+    return MixPolicy(first, tuned.decided_by(always(1)), 0.4, "s")
+
+
+def tuned_mix_of_cascades():
+    """Two cascades of one tuned router, which holds both of them as settings."""
+    heads = priced(1.0)
+    cascades = [cascade([[0], [1]], direct=heads), cascade([[0], [2]], direct=heads)]
+    tuned = TradeoffPolicy(heads, heads, cascades)
+    first, second = (setting.with_direct(tuned) for setting in cascades)
+    return MixPolicy(first, second, 0.4, "s")
+
+
+@pytest.mark.parametrize("make", [tuned_mix, tuned_mix_of_cascades])
+def test_heads_and_settings_of_a_tuned_router_are_saved_once(make):
+    mix = make()
+    settings, tensors = mix.state()
+    of_second = {name for name in tensors if name.startswith("1.")}
+    # Not those of the heads ("1.0.0.error_coef" and the like) and of the other settings.
+    assert not any(name.startswith(("1.0.0.", "1.0.2.")) for name in of_second)
+    assert "tradeoff" not in {part["kind"] for part in settings["parts"][1:]}
+    loaded = MixPolicy.from_state(settings, tensors)
+    drawn = mix.with_draws(X, TEXTS)
+    assert_array_equal(loaded.predict(drawn), mix.predict(drawn))
+    assert_array_equal(loaded.decision_function(drawn), mix.decision_function(drawn))
+    assert loaded.parts == mix.parts
+    first, second = tradeoff_of(loaded.first), tradeoff_of(loaded.second)
+    assert second.heads is first.heads
+    assert (len(second.cascades), len(second.routers)) == (len(first.cascades), len(first.routers))
+    assert_array_equal(second.predict(X), tradeoff_of(mix.second).predict(X))
+    # Saved again, it is the same.
+    again_settings, again_tensors = loaded.state()
+    assert again_settings == settings
+    assert set(again_tensors) == set(tensors)
+
+
+def test_parts_with_different_heads_are_saved_whole():
+    first, second = TradeoffPolicy(priced(1.0), linear(1)), TradeoffPolicy(priced(1.0), linear(2))
+    settings, tensors = MixPolicy(first, second, 0.4, "s").state()
+    loaded = MixPolicy.from_state(settings, tensors)
+    assert_array_equal(loaded.second.heads.coef, second.heads.coef)
+    assert_array_equal(loaded.first.heads.coef, first.heads.coef)
+
+
+def test_a_policy_is_shown_in_one_line_without_its_arrays():
+    assert repr(priced(1.0)) == "PricedPolicy(3 features, 3 experts)"
+    shown = repr(tuned_mix())
+    trade_off = "TradeoffPolicy(PricedPolicy(3 features, 3 experts))"
+    single = "TradeoffPolicy(ConstantPolicy(3 features, 3 experts))"
+    assert shown == f"MixPolicy(first={trade_off}, second={single}, share=0.4, salt='s')"
+    for policy in (tuned_mix_of_cascades(), cascade([[0], [1]]), linear(1)):
+        assert "\n" not in repr(policy)
+        assert "array" not in repr(policy)

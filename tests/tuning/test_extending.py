@@ -175,3 +175,34 @@ def test_an_objective_beside_a_target_and_a_table_without_prices_are_refused(tab
     with pytest.raises(InvalidInputError, match="needs the prices of the experts") as refused:
         mild.tune(replace(table, prices=None), search=search)
     assert refused.value.code == "invalid_objective"
+
+
+class Chooser:
+    """It has no ``choose``."""
+
+
+class Unfitted:
+    """A router without parameters, which cannot be copied for every fold."""
+
+    def fit(self, X, y):
+        return self
+
+
+@pytest.mark.parametrize("objective", [Chooser(), LowestTailLatency, "cheapest"])
+@pytest.mark.parametrize("function", [mild.tune, mild.compare])
+def test_an_objective_that_cannot_choose_is_refused_at_once(objective, function):
+    # The rows would be refused, too, but the search is checked first.
+    with pytest.raises(InvalidInputError, match="method choose") as refused:
+        function("no such file", search=mild.RouterCV(objective=objective))
+    assert refused.value.code == "invalid_objective"
+
+
+@pytest.mark.parametrize(
+    "candidates",
+    [[Chooser()], [NearestRowRouter(), Unfitted()], [NearestRowRouter], NearestRowRouter(), "knn"],
+)
+@pytest.mark.parametrize("function", [mild.tune, mild.compare])
+def test_candidates_that_are_no_routers_are_refused_at_once(candidates, function):
+    with pytest.raises(InvalidInputError, match="with fit and get_params") as refused:
+        function("no such file", search=mild.RouterCV(candidates=candidates))
+    assert refused.value.code == "invalid_candidates"

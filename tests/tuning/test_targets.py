@@ -345,3 +345,30 @@ def test_the_verdict_on_the_cost_has_the_figures_of_the_target(tuned, name):
     result = tuned(name)
     cost = result.as_dict()["verdict"]["router_cost"]
     assert cost == pytest.approx(1 - result.target.quality, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("goal", "words"),
+    [
+        ({}, "got 0.8 and no target"),
+        ({"price_weight": 20}, "got 0.8 and no target"),
+        ({"max_quality_loss": 0.1, "guarantee": 0.9}, "got 0.8 and guarantee 0.9"),
+    ],
+)
+def test_a_probability_without_a_target_or_with_a_guarantee_is_refused(goal, words):
+    with pytest.raises(InvalidInputError, match=words) as refused:
+        mild.tune("no such file", target_probability=0.8, **goal)
+    assert refused.value.code == "invalid_target_probability"
+
+
+def test_settings_of_the_search_that_a_target_does_not_use_are_noted_once(tuned):
+    (note,) = [note for note in tuned("quality").notes if "not used with a target" in note]
+    assert "not used with a target: alphas, margin_factors, families." in note
+
+
+def test_settings_that_a_target_uses_are_not_noted():
+    search = mild.RouterCV(cv=3, n_jobs=1, confidence=0.9)
+    result = mild.tune(graded_table(), keep_quality=0.9, search=search)
+    assert not any("not used" in note for note in result.notes)
+    cost = mild.tune(graded_table(), search=SEARCH)
+    assert not any("not used" in note for note in cost.notes)

@@ -161,6 +161,7 @@ _NOTES_KEY = "notes"
 _NOTES = (
     "query", "constant", "mean_scores", *_PARTS,
     "frontier", "price_head", "verdict", "standard_errors", "hashes_complete", "dropped_mix",
+    "dropped_frontier",
 )  # fmt: skip
 
 
@@ -189,6 +190,8 @@ class RouterInfo:
     calibration: CalibrationInfo | None = None
     verdict: Mapping[str, Any] | None = None  # whether routing pays
     dropped_mix: str | None = None  # the mix that new prices replaced, in words
+    # For what the frontier was recorded that is not kept, such as "for other prices"
+    dropped_frontier: str | None = None
     other: Mapping[str, Any] = field(default_factory=dict)  # notes that this version does not know
     data: DataInfo | None = None
     estimator: EstimatorInfo | None = None
@@ -247,6 +250,15 @@ class RouterInfo:
         merged = RouterInfo.from_notes({**(self.notes or {}), **notes})
         names = [*_NOTES, "other"]
         return replace(self, **{name: getattr(merged, name) for name in names})
+
+    def without_frontier(self, recorded: str) -> RouterInfo:
+        """The same without what the settings do; ``recorded`` says for what it was recorded.
+
+        Without a frontier it stays as it is.
+        """
+        if self.frontier is None:
+            return self
+        return replace(self, frontier=None, dropped_frontier=recorded)
 
     @property
     def price_weight(self) -> float | None:

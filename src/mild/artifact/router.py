@@ -777,7 +777,9 @@ class Router:
         # says how its costs are meant, too, and stays.
         target = self.info.target
         kept = target if target is not None and target.expert is not None else None
-        return replace(left, info=replace(self.info, target=kept, verdict=None))
+        info = replace(self.info, target=kept, verdict=None)
+        name = self.expert_names[index]
+        return replace(left, info=info.without_frontier(f"with expert {name}"))
 
     def _with_experts(self, experts: IntArray, policy: Policy) -> Router:
         """The router with a policy of these experts, by index."""
@@ -863,6 +865,7 @@ class Router:
     def _info_at_prices(self, betas: Sequence[float] | None, price_weight: float) -> RouterInfo:
         """What is known about the router under new prices."""
         info = replace(self.info, target=None, verdict=None, shares=None)
+        info = info.without_frontier("for other prices")
         if betas is None:
             cost = CostInfo.of_dollars(float(price_weight))
         else:
@@ -917,6 +920,12 @@ class Router:
         asked = Target(**wanted) if target is None else target
         if not isinstance(asked, Target):
             raise invalid("target", f"must be named, such as max_dollars=2; got {asked!r}.")
+        if self.info.dropped_frontier is not None:
+            raise UnsupportedError(
+                "this router cannot be set to a target: its settings were recorded "
+                f"{self.info.dropped_frontier}. Use the router that tune saved.",
+                parameter="target",
+            )
         policy, solved = at_target(self.policy, self.info, self.expert_names, asked)
         # Calibration and verdict are those of the router as it was saved.
         info = replace(self.info, target=solved, verdict=None)

@@ -112,7 +112,7 @@ class Target:
             raise invalid(
                 "guarantee",
                 "must come with max_quality_loss between 0 and 1, and with no other target; got "
-                f"{self.wanted or 'no target'}.",
+                f"{self.words or 'no target'}.",
             )
 
     @property

@@ -68,6 +68,10 @@ COMMAND_OF = {
 # mild.read_outcomes(FILE, scores=NAMES), and overwrite=True or where='split=*' elsewhere in a message.
 CALL = re.compile(rf"\bmild\.({'|'.join(COMMAND_OF)})\([A-Z]+, ([^)]*)\)")
 KEYWORD = re.compile(r"(?<![\w.'\"-])([a-z][a-z_]*)=('[^']*'|[\w.]*\w)")
+# keep_quality as a word of a message, but not in quotes or in code.
+PARAMETER_NAME = re.compile(r"(?<![\w.'\"`/-])[a-z]+(?:_[a-z]+)+(?![\w'\"`=(/-]|\.\w)")
+# Options of mild tune that sentences of a saved router name, whichever command prints them.
+OPTIONS_OF_TUNE = ("--target-probability",)
 # Between words, but not between a number and its unit or mark.
 BETWEEN_WORDS = re.compile(r"(?<!\*) (?!%)")
 # Names wrap within a word only where a column would be wider than this.
@@ -172,7 +176,7 @@ class MildCommand(typer.core.TyperCommand):
         of_array = name in ARRAYS and not isinstance(error, DataFileError)
         known = any(option in parameter.opts for parameter in self.params)
         message = error.message_about(option) if known and not of_array else str(error)
-        return with_options(message)
+        return _with_option_names(with_options(message))
 
 
 def with_options(message: str) -> str:
@@ -195,9 +199,24 @@ def _command_of_call(match: re.Match[str]) -> str:
 
 def _option_of_keyword(match: re.Match[str], known: Collection[str]) -> str:
     option = _as_option(match[1], match[2])
-    if option.partition(" ")[0] in known:
+    name = option.partition(" ")[0]
+    if name in known:
         return option
+    if name in OPTIONS_OF_TUNE:
+        return f"{option} of mild tune"
     return match[0]
+
+
+def _with_option_names(message: str) -> str:
+    """An error of the library with options in place of parameters that are options of the command."""
+
+    def option_of_name(match: re.Match[str]) -> str:
+        option = OPTION_OF.get(match[0], f"--{match[0].replace('_', '-')}")
+        if option in _known_options.get():
+            return option
+        return match[0]
+
+    return PARAMETER_NAME.sub(option_of_name, message)
 
 
 def _as_option(name: str, value: str) -> str:

@@ -20,6 +20,7 @@ from mild.cli.console import (
     print_facts,
     print_table,
     say,
+    with_options,
 )
 from mild.errors import OptionError
 
@@ -89,9 +90,11 @@ def explain(
         note("the query is empty: there is nothing to route by.", "warning")
     target = router.info.target
     result = {"query": text, **found.as_dict()}
+    target_sentence = None
     if target is not None:
         result["target"] = target.as_dict()
-    emit(result, as_json, lambda: _show(found, None if target is None else target.sentence))
+        target_sentence = with_options(target.sentence)
+    emit(result, as_json, lambda: _show(found, target_sentence))
 
 
 def _describe(folder: Path, as_json: bool) -> None:
@@ -108,7 +111,10 @@ def _describe(folder: Path, as_json: bool) -> None:
 
 def _show_router(report: Mapping[str, Any], facts: Mapping[str, str]) -> None:
     size = f"{sum(report['bytes'].values()):,} bytes"
-    print_facts(report["folder"], "router", {**facts, "size": size}, left=True)
+    shown = {**facts, "size": size}
+    if "target" in facts:
+        shown["target"] = with_options(facts["target"])
+    print_facts(report["folder"], "router", shown, left=True)
     names = report["experts"]
     margins = ["–"] * len(names)
     if report["margins"] is not None:

@@ -67,7 +67,7 @@ class SearchOptions:
         Option(
             metavar="NAMES",
             help="Kinds of routers: linear, regression, knn, clusters, mlp, stack, several with commas, or "
-            "all. Default: all but mlp.",
+            "all. Default: all but mlp. With a target no families are searched, and this has no effect.",
         ),
     ] = None
     jobs: Annotated[

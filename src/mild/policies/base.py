@@ -67,6 +67,10 @@ class Policy(ABC):
             cls.kind = kind
             POLICIES[kind] = cls
 
+    def __repr__(self) -> str:
+        # Without the arrays, which are long.
+        return f"{type(self).__name__}({self.n_features} features, {self.n_experts} experts)"
+
     @property
     def n_columns(self) -> int:
         """Columns of an input: the features, and for a mix the draw of the text."""
@@ -323,7 +327,7 @@ class ScorePolicy(Policy):
         return Decoder(margins, settings["decision"], surrogate, loaded_ranks(tensors))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CostPolicy(Policy):
     """Chooses the least expected cost; among costs that tie up to rounding, the lowest rank.
 

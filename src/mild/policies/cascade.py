@@ -189,7 +189,7 @@ class AgreementTable:
         return lead, np.where(np.isfinite(score), score, 0.0)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CascadePolicy(Policy, kind="cascade"):
     """Asks experts step by step, and accepts the leading answer once it is probably right.
 

@@ -85,6 +85,9 @@ class InnerPolicy(WrapperPolicy):
     def __post_init__(self) -> None:
         self.n_features, self.n_experts = self.inner.n_features, self.inner.n_experts
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inner!r})"
+
     @property
     def deciding(self) -> Policy:
         return self.inner
@@ -116,7 +119,7 @@ class InnerPolicy(WrapperPolicy):
         return self._around(self.inner.with_ranks(ranks))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StandardizedPolicy(InnerPolicy, kind="standardized"):
     """``(x - mean) / scale`` before another policy."""
 
@@ -156,7 +159,7 @@ class StandardizedPolicy(InnerPolicy, kind="standardized"):
         return cls(tensors["mean"], tensors["scale"], inner)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
     """Decides as ``inner``; under other prices as ``heads``, which estimate error and price apart.
 
@@ -211,7 +214,7 @@ class TradeoffPolicy(InnerPolicy, kind="tradeoff"):
         return cls(inner, heads, cascades, routers)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class StackPolicy(WrapperPolicy, kind="stack"):
     """A final policy whose features are the concatenated distributions of several policies."""
 
@@ -250,7 +253,7 @@ class StackPolicy(WrapperPolicy, kind="stack"):
         return cls(members, final)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class BlendPolicy(CostPolicy, kind="blend"):
     """A weighted sum of several policies' estimates of differences in cost.
 
@@ -311,7 +314,7 @@ class BlendPolicy(CostPolicy, kind="blend"):
         return cls(unnested(settings, tensors), *own, ranks=loaded_ranks(tensors))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MixedPolicy(LinearCostPolicy, kind="mixed"):
     """``E[c_k | x] = coef_k . e(x) + intercept_k`` with ``e(x)`` the expected costs of ``inner``."""
 

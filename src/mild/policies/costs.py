@@ -22,7 +22,7 @@ ROUNDED_UNITS = 8
 SPARE = 32
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConstantPolicy(CostPolicy, kind="constant"):
     """Always the same expert: ``named``, or that of least mean cost.
 
@@ -70,7 +70,7 @@ class ConstantPolicy(CostPolicy, kind="constant"):
         return replace(self, mean_costs=self.mean_costs[experts], named=named, ranks=ranks)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LinearCostPolicy(CostPolicy, kind="linear_costs"):
     """``E[c_k | x] = coef_k . x + intercept_k``."""
 
@@ -99,7 +99,7 @@ class LinearCostPolicy(CostPolicy, kind="linear_costs"):
         return replace(self, coef=coef, intercept=intercept, ranks=self._ranks_of(experts))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ClusterPolicy(CostPolicy, kind="clusters"):
     """``E[c_k | x] = sum_g P(g | x) costs_gk``, ``P(. | x)`` the softmax of ``coef x + intercept``."""
 
@@ -132,7 +132,7 @@ class ClusterPolicy(CostPolicy, kind="clusters"):
         return replace(self, costs=self.costs[:, experts], ranks=self._ranks_of(experts))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PricedPolicy(CostPolicy, kind="priced"):
     """Separate heads for error and price: ``error_k(x) + price_weight * (price_k(x) + beta_k)``.
 
@@ -220,7 +220,7 @@ class Distances(NamedTuple):
         return Distances(self.values[rows], self.level, self.norms[rows])
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class NearestPolicy(CostPolicy, kind="nearest"):
     """Mean cost of each expert over the nearest stored inputs, by Euclidean distance.
 

@@ -39,7 +39,7 @@ def text_draw(text: str, salt: str) -> float:
     return int.from_bytes(digest, "big") / 2**DRAW_BITS
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MixPolicy(Policy, kind="mix"):
     """Decides some queries by one policy and the others by another one.
 
@@ -96,6 +96,10 @@ class MixPolicy(Policy, kind="mix"):
                 "second",
                 f"must compare answers as first does; got {' and '.join(sorted(kinds))}.",
             )
+
+    def __repr__(self) -> str:
+        parts = f"first={self.first!r}, second={self.second!r}"
+        return f"MixPolicy({parts}, share={self.share:g}, salt={self.salt!r})"
 
     @property
     def n_columns(self) -> int:
@@ -332,12 +336,24 @@ class MixPolicy(Policy, kind="mix"):
         )
 
     def state(self) -> tuple[Settings, Tensors]:
-        settings, tensors = nested([self.first, self.second])
+        settings, tensors = nested([self.first, self._second_without_settings()])
         return {"share": float(self.share), "salt": self.salt, **settings}, tensors
+
+    def _second_without_settings(self) -> Policy:
+        """The second part without the heads and settings of a tuned router that the first part has, too."""
+        tuned = tradeoff_of(self.first)
+        own = tradeoff_of(self.second)
+        if tuned is None or own is None or not _same_state(tuned, own.decided_by(tuned.inner)):
+            return self.second
+        return _with_direct(self.second, own.inner)
 
     @classmethod
     def from_state(cls, settings: Mapping[str, Any], tensors: Mapping[str, FloatArray]) -> Self:
         first, second = unnested(settings, tensors)
+        tuned = tradeoff_of(first)
+        if tuned is not None and tradeoff_of(second) is None:
+            # Heads and settings are kept once, in the first part.
+            second = _with_direct(second, tuned.decided_by(_direct(second)))
         mix = cls(first, second, settings["share"], settings["salt"])
         # Usually two cascades have one policy that decides without answers, which is kept once.
         if mix.cascades and _same_state(mix.cascades[0].direct, mix.cascades[1].direct):
@@ -372,11 +388,24 @@ def tradeoff_of(policy: Policy) -> TradeoffPolicy | None:
     """The part of a tuned router's policy that holds its heads and settings; None if it has none."""
     if isinstance(policy, MixPolicy):
         policy = policy.first
-    if isinstance(policy, CascadePolicy):
-        policy = policy.direct
-    if isinstance(policy, TradeoffPolicy):
-        return policy
+    direct = _direct(policy)
+    if isinstance(direct, TradeoffPolicy):
+        return direct
     return None
+
+
+def _direct(policy: Policy) -> Policy:
+    """What decides without answers: of a cascade the policy beside it, otherwise the policy itself."""
+    if isinstance(policy, CascadePolicy):
+        return policy.direct
+    return policy
+
+
+def _with_direct(policy: Policy, direct: Policy) -> Policy:
+    """A cascade with another policy that decides without answers; otherwise that policy."""
+    if isinstance(policy, CascadePolicy):
+        return policy.with_direct(direct)
+    return direct
 
 
 def with_scaling(policy: Policy, mean: FloatArray, scale: FloatArray) -> Policy:

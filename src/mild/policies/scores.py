@@ -17,7 +17,7 @@ STEP = 1e-3
 TINY = 1e-300
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LinearPolicy(ScorePolicy, kind="linear"):
     """``f(x, k) = coef_k . x + intercept_k``."""
 
@@ -65,7 +65,7 @@ class LinearPolicy(ScorePolicy, kind="linear"):
         return LinearPolicy(self.coef[experts], self.intercept[experts], decoder)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PerceptronPolicy(ScorePolicy, kind="perceptron"):
     """A ReLU network: ``x -> relu(W_1 x + b_1) -> ... -> W_L h + b_L``."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 FAMILIES = "auto"
 #: Experts that a cascade asks about one query, at most, by default.
 MAX_CALLS = 4
+# Settings of a search that count with a target, too, or that do not change what is found.
+USED_WITH_TARGET = (
+    "candidates", "objective", "cv", "confidence", "n_jobs", "progress", "random_state", "memory",
+)  # fmt: skip
 
 
 def unfitted_search(search: RouterCV | None) -> RouterCV:
@@ -28,8 +34,56 @@ def unfitted_search(search: RouterCV | None) -> RouterCV:
     if not isinstance(search, RouterCV):
         raise invalid("search", f"must be a RouterCV, or None; got {search!r}.")
     check_folds(search.cv)
+    _check_objective(search.objective)
+    _check_candidates(search.candidates)
     copied: RouterCV = clone(search)
     return copied
+
+
+def _check_objective(objective: Any) -> None:
+    """Refuse an objective that cannot choose; None is that of the target, or the lowest cost."""
+    if objective is None:
+        return
+    if isinstance(objective, type) or not callable(getattr(objective, "choose", None)):
+        raise invalid(
+            "objective",
+            f"must be an object with a method choose(held_out); got {objective!r:.200}.",
+        )
+
+
+def _check_candidates(candidates: Any) -> None:
+    """Refuse candidates that are not unfitted routers."""
+    rule = "must be a list of unfitted routers, such as [KNNRouter(3)], with fit and get_params"
+    if isinstance(candidates, (str, Mapping)) or not isinstance(candidates, Iterable):
+        raise invalid("candidates", f"{rule}; got {candidates!r:.200}.")
+    for candidate in candidates:
+        can_be_fitted = callable(getattr(candidate, "fit", None))
+        has_parameters = callable(getattr(candidate, "get_params", None))
+        if isinstance(candidate, type) or not (can_be_fitted and has_parameters):
+            raise invalid("candidates", f"{rule}; one of them is {candidate!r:.200}.")
+
+
+def unused_with_target(search: RouterCV | None) -> list[str]:
+    """Settings that were given to a search and do nothing with a target: no families are searched.
+
+    >>> from mild.routers import RouterCV
+    >>> unused_with_target(RouterCV(families="linear", cv=3, safe=True))
+    ['families', 'safe']
+    """
+    from mild.routers import RouterCV
+
+    if search is None:
+        return []
+    given = search.get_params(deep=False)
+    defaults = RouterCV().get_params(deep=False)
+    unused = []
+    for field in fields(RouterCV):
+        name = field.name
+        # Values may be arrays, which have no single truth value when they are compared.
+        is_given = repr(given[name]) != repr(defaults[name])
+        if is_given and name not in USED_WITH_TARGET:
+            unused.append(name)
+    return unused
 
 
 def search_for_tune(

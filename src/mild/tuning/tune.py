@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mild.artifact.targets import Target
@@ -16,7 +16,7 @@ from mild.tuning.cascades import checked_answers
 from mild.tuning.lowest_cost import constant_result, tune_for_cost
 from mild.tuning.request import TuneRequest
 from mild.tuning.result import TuneResult
-from mild.tuning.searches import most_calls, search_for_tune
+from mild.tuning.searches import most_calls, search_for_tune, unused_with_target
 from mild.tuning.settings import check_prices
 from mild.tuning.target_tuning import tune_for_target
 from mild.tuning.tasks import Progress, check_rows, make_task
@@ -63,7 +63,7 @@ def tune(
     max_dollars : most dollars per 1,000 queries, at the highest quality
     target_probability : probability with which these targets are to be met on the same number of new rows,
         an estimate. At 0.5 they are expected to be met; for more certainty the setting meets them on the
-        held-out rows by a margin
+        held-out rows by a margin. It needs a target, and is not for a guarantee
     guarantee : probability with which ``max_quality_loss`` holds: 0.9. Half of the rows are kept for its
         calibration
     beta, price_weight, latency_weight : terms of the cost, as in ``mild.fit``
@@ -75,8 +75,10 @@ def tune(
     time : column of times; each fold is judged by routers that were fitted on the past
     search : RouterCV that says what is tried and how it is judged, such as
         ``RouterCV(LinearRouter(loss="tdef"), families="linear", cv=10)``. Without ``families`` it tries all
-        but the network; without ``n_jobs`` it uses all cores if the table has 800 rows or more. ``cv`` is a
-        number of folds; ``random_state`` and ``progress`` are those of ``tune``. None for ``RouterCV()``
+        but the network; with a target no families are searched, and ``notes`` of the result name settings
+        that have no effect. Without ``n_jobs`` it uses all cores if the table has 800 rows or more.
+        ``cv`` is a number of folds; ``random_state`` and ``progress`` are those of ``tune``. None for
+        ``RouterCV()``
     random_state : seed of the random numbers
     progress : callable(done, total, message) or None
 
@@ -119,6 +121,9 @@ def tune(
     if task.left_out is not None:
         request.notes.append(task.left_out)
     if has_target:
+        unused = unused_with_target(search)
+        if unused:
+            request.notes.append(_unused_words(unused))
         return tune_for_target(request)
     if task.constant_expert is not None:
         return constant_result(request)
@@ -127,6 +132,7 @@ def tune(
 
 def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
     """Refuse a target together with terms of the cost, or with an objective: each chooses the setting."""
+    _check_probability(target)
     if not target.wanted:
         return
     for name, value in terms.as_dict().items():
@@ -142,6 +148,33 @@ def _check_one_goal(target: Target, terms: CostTerms, objective: Any) -> None:
             f"must not be given together with a target; got {target.words} as well. Each of them chooses "
             "the setting: give one of them.",
         )
+
+
+def _check_probability(target: Target) -> None:
+    """Refuse a probability of meeting a target where there is none, or where a guarantee has its own."""
+    probability = target.target_probability
+    if probability == TARGET_PROBABILITY:
+        return
+    if target.guarantee is not None:
+        raise invalid(
+            "target_probability",
+            "must not be given together with guarantee, which is a probability itself; got "
+            f"{probability:g} and guarantee {target.guarantee:g}. Give one of them.",
+        )
+    if not target.wanted:
+        raise invalid(
+            "target_probability",
+            f"must be given together with a target; got {probability:g} and no target. Give keep_quality, "
+            "max_quality_loss or max_dollars, too.",
+        )
+
+
+def _unused_words(names: Sequence[str]) -> str:
+    """Settings of a search that a target does not use, in a sentence."""
+    return (
+        f"Settings of the search that are not used with a target: {', '.join(names)}. A target is met by "
+        "single experts, trade-offs between error and dollars, cascades and candidates of the search."
+    )
 
 
 def _check_table(table: OutcomeTable, target: Target, objective: Any, max_calls: int) -> None:
