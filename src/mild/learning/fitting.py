@@ -18,6 +18,7 @@ from mild.learning.rows import LoggedOutcomes
 from mild.metrics import expert_shares
 from mild.money import plain_number
 from mild.policies import PricedPolicy
+from mild.policies.mix import tradeoff_of
 from mild.routers.pooled_heads import Cells, PooledHeads, pooled_heads
 from mild.tuning.fitting import contents
 
@@ -181,7 +182,13 @@ def learned_router(
         dropped_mix=dropped_mix(router),
         price_head="dollars" if policy.price_coef.any() or policy.price_intercept.any() else None,
     )
-    whole: Any = policy if router.cascade is None else router.cascade.with_direct(policy)
+    whole: Any = policy
+    tuned = tradeoff_of(router.policy)
+    if tuned is not None:
+        # It can be set to other targets, as before.
+        whole = replace(tuned, inner=policy, heads=policy)
+    if router.cascade is not None:
+        whole = router.cascade.with_direct(whole)
     return replace(router, policy=whole, calibration=None, info=info)
 
 
