@@ -153,7 +153,7 @@ def cross_fit(
         try:
             settings = kind.cross_fit(rows)
         except KeyboardInterrupt:
-            if not fitted:
+            if kind is kinds[0]:
                 raise
             is_interrupted = True
             rule = (
