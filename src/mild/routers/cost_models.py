@@ -245,17 +245,10 @@ def fit_heads(
     rows that favour it less; with the level of the training rows, whole folds would go to other experts
     than all rows do.
     """
-    scaled_folds = []
-    for fold in folds:
-        train = fold.train
-        train_weight = None
-        if sample_weight is not None:
-            train_weight = sample_weight[train]
-        scales = number_scales(fold.X[train], errors[train], train_weight, fold.numbers)
-        scaled_folds.append(replace(fold, X=_scaled(fold.X, scales)))
-    scales = number_scales(X, errors, sample_weight, numbers)
-    folds = scaled_folds
-    held_out_errors, alpha = _best_strength(_held_out_errors, errors, folds, n_jobs, sample_weight)
+    scaled_folds = [_with_scaled_numbers(fold, errors, sample_weight) for fold in folds]
+    held_out_errors, alpha = _best_strength(
+        _held_out_errors, errors, scaled_folds, n_jobs, sample_weight
+    )
     if (prices == 0).all():
         held_out_prices = prices
         price_alpha = alpha
@@ -263,12 +256,14 @@ def fit_heads(
         # Experts may differ in price by factors of a thousand: each counts in units of its own mean.
         units = np.maximum(np.nanmean(prices, axis=0), np.finfo(float).tiny)
         held_out_prices, price_alpha = _best_strength(
-            _held_out_prices, prices / units, folds, n_jobs, sample_weight
+            _held_out_prices, prices / units, scaled_folds, n_jobs, sample_weight
         )
         held_out_prices = np.maximum(held_out_prices, 0) * units
     router = PricedRouter(alpha=alpha, price_weight=price_weight, price_alpha=price_alpha)
+    scales = number_scales(X, errors, sample_weight, numbers)
     unwarned(router.fit)(_scaled(X, scales), errors, sample_weight, prices)
     if scales is not None:
+        # The weights are for features as they are.
         policy = router.policy_
         router.policy_ = replace(
             policy, error_coef=policy.error_coef * scales, price_coef=policy.price_coef * scales
@@ -321,6 +316,17 @@ def _squared_correlations(X: FloatArray, targets: FloatArray, weights: FloatArra
     correlations: FloatArray = np.zeros(X.shape[1])
     np.divide(squares, feature_variances, out=correlations, where=feature_variances > least)
     return correlations
+
+
+def _with_scaled_numbers(
+    fold: FoldFeatures, errors: FloatArray, sample_weight: FloatArray | None
+) -> FoldFeatures:
+    """A fold whose numbers count by what they say about the errors of its training rows."""
+    train_weight = None
+    if sample_weight is not None:
+        train_weight = sample_weight[fold.train]
+    scales = number_scales(fold.X[fold.train], errors[fold.train], train_weight, fold.numbers)
+    return replace(fold, X=_scaled(fold.X, scales))
 
 
 def _scaled(X: Any, scales: FloatArray | None) -> Any:
