@@ -260,7 +260,7 @@ def test_no_certainty_is_claimed_where_no_setting_meets_the_target(mild, priced,
 
 
 def test_rows_of_certainty_that_differ_are_a_table(mild, priced, tmp_path):
-    options = ["--keep-quality", "2", "--max-dollars", "2.2"]
+    options = ["--keep-quality", "2.4", "--max-dollars", "2.2"]
     done = mild("tune", priced, "--out", tmp_path / "r", *QUICK, *options)
     rows = mild("tune", priced, "--out", tmp_path / "s", *QUICK, *options, "--json").json()
     n_missed = sum(not row["met"] for row in rows["certainty"])

@@ -120,7 +120,7 @@ def test_the_saved_router_decides_as_the_verdict_was_judged(results, outcomes):
     # It is expected to be met, no more: the interval includes the limit.
     assert found.verdict.pays is None
     assert found.verdict.target.open == ["quality kept"]
-    assert found.verdict.target.dollars_saved.low > 0.2
+    assert found.verdict.target.dollars_saved.low > 0
     assert found.verdict.estimate > 0, "the loss, which nobody asked for, is higher"
     assert not found.routes_as_constant
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mild.core.arrays import FloatArray, IntArray
-from mild.core.rounding import OUTCOMES
+from mild.core.rounding import OUTCOMES, tie_ranks
 from mild.errors import ArtifactError
 from mild.metrics.interval import Interval
 
@@ -380,7 +380,7 @@ def concave_hull(quality: FloatArray, dollars: FloatArray) -> list[int]:
     >>> concave_hull(np.array([0.5, 0.6, 0.9, 0.8]), np.array([1.0, 2.0, 3.0, 4.0]))
     [0, 2]
     """
-    order = np.lexsort((-quality, dollars))
+    order = np.lexsort((tie_ranks(-quality), tie_ranks(dollars)))
     hull: list[int] = []
     for candidate in order.tolist():
         if hull and quality[candidate] <= quality[hull[-1]] + OUTCOMES:
