@@ -156,7 +156,9 @@ def test_an_objective_of_ones_own_says_what_was_taken(table):
     assert result.choice == "objective"
     assert result.as_dict()["target"]["setting"] == result.decides_as
     sentence = result.sentences[1]
-    assert sentence.startswith(f"LowestTailLatency takes {result.decides_as}, with an expected quality of ")
+    assert sentence.startswith(
+        f"LowestTailLatency takes {result.decides_as}, with an expected quality of "
+    )
     assert not any("arget" in sentence for sentence in result.sentences[:1])
     assert result.certainty_rows == ()
     assert result.router.info.target is None

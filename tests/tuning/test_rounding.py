@@ -118,7 +118,7 @@ def perturb(monkeypatch):
 def test_a_search_finds_the_same_router(name, objective, perturb):
     train, test = TABLES[name].split(random_state=0)
     expected = mild.tune(train, **OBJECTIVES[objective])
-    plain = expected.router.policy.decide(expected.router.text.vectorize(test.queries))
+    plain = expected.router.policy.decide(expected.router.features(test.queries))
     rng = np.random.default_rng(0)
     scores = np.clip(noisy(train.scores, rng), 0, 1)
     other = replace(train, scores=scores, prices=noisy(train.prices, rng))
@@ -130,7 +130,7 @@ def test_a_search_finds_the_same_router(name, objective, perturb):
     if expected.target is not None:
         assert found.target.t == expected.target.t
         assert found.target.expert == expected.target.expert
-    decisions = found.router.policy.decide(found.router.text.vectorize(test.queries))
+    decisions = found.router.policy.decide(found.router.features(test.queries))
     sure = is_sure(plain)
     assert_array_equal(decisions.chosen[sure], plain.chosen[sure])
 
@@ -202,12 +202,17 @@ import mild
 from mild.data.datasets import load_outcomes
 train, test = load_outcomes().split(random_state=0)
 found = mild.tune(train, **json.loads(sys.argv[1]))
+figures = []
+for row in found.rows:
+    if row.get("family") != "linear":
+        names = [name for name in ("mean_cost", "quality", "dollars_per_1000") if name in row]
+        figures.append([f"{row[name]:.6g}" for name in names])
 json.dump(
     {
         "family": found.family,
         "params": found.params,
         "t": None if found.target is None else found.target.t,
-        "mean_cost": [f"{row['mean_cost']:.9g}" for row in found.rows if row["family"] != "linear"],
+        "figures": figures,
         "chosen": found.router.route(test.queries),
     },
     sys.stdout,
