@@ -59,6 +59,7 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="mild-postgres-", dir="/tmp"))
         self.data = self.folder / "data"
         self.port = free_port()
+        self._held_port = None
         self._as = {}
         if os.getuid() == 0:
             somebody = pwd.getpwnam("nobody")
@@ -76,10 +77,23 @@ class Server:
         self.start()
 
     def start(self):
+        self._release_port()
         self._run("pg_ctl", "-D", self.data, "-w", "-l", self.folder / "log", "start")
 
     def stop(self, how="fast"):
         self._run("pg_ctl", "-D", self.data, "-w", "-m", how, "stop")
+        self._hold_port()
+
+    def _hold_port(self):
+        """Keep the port of a stopped server from other processes: nobody listens, so it refuses."""
+        self._held_port = socket.socket()
+        self._held_port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._held_port.bind(("127.0.0.1", self.port))
+
+    def _release_port(self):
+        if self._held_port is not None:
+            self._held_port.close()
+            self._held_port = None
 
     def restart(self, away=0.0, how="immediate"):
         self.stop(how)
@@ -128,6 +142,7 @@ class Server:
             connection.execute("DROP SCHEMA IF EXISTS mild CASCADE")
 
     def close(self):
+        self._release_port()
         subprocess.run(
             [programs() / "pg_ctl", "-D", self.data, "-m", "immediate", "stop"],
             cwd="/",
