@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CLIENTS := .venv-clients
 TOOLS := .venv-tools
 LOWEST := gateway,collect,plot,excel,otel,postgres,onnx
-LOWEST_TESTS := tests/core tests/metrics tests/policies tests/artifact tests/data tests/tuning tests/evaluation tests/gateway/test_config.py tests/gateway/server tests/cli/test_fit.py
+LOWEST_TESTS := tests/core tests/metrics tests/policies tests/artifact tests/data tests/tuning tests/evaluation gateway/tests/test_config.py gateway/tests/server tests/cli/test_fit.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
@@ -47,20 +47,20 @@ serve-real: $(VENV)/.real
 	$(BIN)/python scripts/serve_real.py
 
 test-real: $(VENV)/.test $(VENV)/.real
-	$(BIN)/python -m pytest -q tests/collect/test_real_model.py tests/gateway/test_real_model.py
+	$(BIN)/python -m pytest -q gateway/tests/collect/test_real_model.py gateway/tests/test_real_model.py
 
 # Clients pin versions of each other, so they have an environment of their own; those for node need npm.
-$(CLIENTS)/.installed: pyproject.toml tests/clients/requirements.txt tests/clients/package.json
+$(CLIENTS)/.installed: pyproject.toml gateway/tests/clients/requirements.txt gateway/tests/clients/package.json
 	$(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--editable ".[gateway,litellm]" --requirement tests/clients/requirements.txt
+		--editable ".[gateway,litellm]" --requirement gateway/tests/clients/requirements.txt
 	mkdir -p $(CLIENTS)/node
-	cp tests/clients/package.json $(CLIENTS)/node/
+	cp gateway/tests/clients/package.json $(CLIENTS)/node/
 	if command -v npm > /dev/null; then cd $(CLIENTS)/node && npm install --no-audit --no-fund; fi
 	touch $@
 
 test-clients: $(CLIENTS)/.installed
-	$(CLIENTS)/bin/python -m pytest -q -rs tests/clients --confcutdir tests/clients -W ignore
+	$(CLIENTS)/bin/python -m pytest -q -rs gateway/tests/clients --confcutdir gateway/tests/clients -W ignore
 
 demo: $(VENV)/.demo
 	$(BIN)/mild demo

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent
 USERS = [
     ROOT / "src" / "mild" / name
     for name in (
-        "artifact/reading.py", "artifact/router.py", "data/outcome_table.py", "evaluation/evaluate.py",
+        "artifact/reading.py", "artifact/router.py", "artifact/versions.py", "data/outcome_table.py", "evaluation/evaluate.py",
         "tuning/add_expert.py", "tuning/result.py", "tuning/tune.py",
     )
 ]  # fmt: skip

@@ -46,7 +46,7 @@ async def _run(count: int, seed: int) -> tuple[Fuzz, Upstream, float, float, lis
             command = [
                 sys.executable,
                 "-m",
-                "mild.gateway.server",
+                "mild_gateway.server",
                 json.dumps({"config": str(path)}),
             ]
             with started(command, port, os.sched_getaffinity(0)) as (pid, _):

@@ -44,7 +44,7 @@ from benchmarks.gateway_files import (
 )
 from benchmarks.measure import Report, environment
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
+sys.path.append(str(Path(__file__).parent.parent / "gateway" / "tests"))
 
 CONNECTIONS = 32
 # What is asked: connections, requests, streamed.
@@ -187,9 +187,9 @@ class _Setup:
 
     def _gateway(self, name: str, store: str, router: str = "router") -> tuple[list[str], int]:
         """Command and port of a gateway whose store has the key."""
-        from mild.gateway.access import AccessStore
-        from mild.gateway.access.keys import Key, digest_of, hint_of
-        from mild.gateway.config import read_settings
+        from mild_gateway.access import AccessStore
+        from mild_gateway.access.keys import Key, digest_of, hint_of
+        from mild_gateway.config import read_settings
 
         folder, port = self._folder / name, free_port()
         folder.mkdir()
@@ -205,7 +205,7 @@ class _Setup:
         keys.add_key(Key("bench", digest, hint, time.time(), budget_month=10**18))
         keys.close()
         options = json.dumps({"config": str(file)})
-        return [sys.executable, "-m", "mild.gateway.server", options], port
+        return [sys.executable, "-m", "mild_gateway.server", options], port
 
 
 def _measure(

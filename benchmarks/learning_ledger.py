@@ -22,19 +22,19 @@ import numpy as np
 
 import mild
 from benchmarks.measure import Report
-from mild.artifact import Router
-from mild.gateway.database.engine import open_database
-from mild.gateway.demo import demo_router
-from mild.gateway.ledger.feedback import feedback
-from mild.gateway.ledger.records import Record, as_row, decisions
-from mild.gateway.stored_features import features_tag, pack_features
+from mild.artifact import Router, features_tag
+from mild_gateway.database.engine import open_database
+from mild_gateway.demo import demo_router
+from mild_gateway.ledger.feedback import feedback
+from mild_gateway.ledger.records import Record, as_row, decisions
+from mild_gateway.selection.stored_features import pack_features
 
 MINUTES, GIB = 5.0, 2.0
 EXPLORE = 0.2
 BLOCK = 10_000
 VOCABULARY = 20_000
 READ = (
-    "import sys, mild; from mild.learning.rows import read_logged; "
+    "import sys, mild; from mild_gateway.learning.rows import read_logged; "
     "print(read_logged(sys.argv[2], mild.load(sys.argv[1])))"
 )
 LEARN = "import sys; from mild.cli.app import build_app; build_app()(sys.argv[1:])"

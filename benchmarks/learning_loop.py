@@ -28,11 +28,11 @@ from mild.artifact import Router
 from mild.artifact.info import RouterInfo
 from mild.core.arrays import FloatArray
 from mild.features import make_features
-from mild.gateway.selection.exploration import AutoExploration
-from mild.learning.fitting import CostWeights, KnownRows, fit_candidate
-from mild.learning.learn import Learning, TriedRouter
-from mild.learning.rows import LoggedOutcomes
 from mild.policies import ConstantPolicy
+from mild.tuning import LoggedOutcomes
+from mild.tuning.logged_outcomes import CostWeights, KnownRows, fit_candidate
+from mild_gateway.learning.learn import Learning, TriedRouter
+from mild_gateway.selection.exploration import AutoExploration
 
 KEPT = Path(__file__).parent.parent / "results" / "learning_loop.json"
 TABLE = Path("routing", "mmlupro_29models.parquet")

@@ -31,7 +31,7 @@ from benchmarks.gateway_files import (
 from benchmarks.gateway_parts import QUESTION, USAGE
 from benchmarks.measure import Report, environment
 
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
+sys.path.append(str(Path(__file__).parent.parent / "gateway" / "tests"))
 
 REPLICAS, CLIENTS, REQUESTS = 2, 20, 10_000
 EXPERTS = ("small", "large")
@@ -128,7 +128,7 @@ def _measure(
         for _ in range(REPLICAS):
             port = free_port()
             options = json.dumps({"config": str(file), "port": port})
-            command = [sys.executable, "-m", "mild.gateway.server", options]
+            command = [sys.executable, "-m", "mild_gateway.server", options]
             pids.append(stack.enter_context(started(command, port, cores))[0])
             ports.append(port)
         asyncio.run(_drive(run, ports, requests, kill))
@@ -195,12 +195,12 @@ def _check(run: Run, status: int, body: dict[str, Any]) -> None:
 
 
 def _read_back(run: Run, place: str, file: Path) -> None:
-    from mild.gateway.access import AccessStore
-    from mild.gateway.access.dollars import dollars_of
-    from mild.gateway.access.periods import periods_at
-    from mild.gateway.access.store import Account
-    from mild.gateway.config import read_settings
-    from mild.gateway.ledger import read_blocks
+    from mild_gateway.access import AccessStore
+    from mild_gateway.access.dollars import dollars_of
+    from mild_gateway.access.periods import periods_at
+    from mild_gateway.access.store import Account
+    from mild_gateway.config import read_settings
+    from mild_gateway.ledger import read_blocks
 
     settings = read_settings(file)
     store = AccessStore(settings.store)

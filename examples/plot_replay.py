@@ -2,7 +2,7 @@
 # Replay traffic with a new router
 
 A gateway that explores asks every expert sometimes and writes down how likely its choice was.
-From such a ledger, `mild.replay` estimates what another router would have cost on the same traffic.
+From such a ledger, `mild_gateway.replay` estimates what another router would have cost on the same traffic.
 """
 
 # %%
@@ -19,9 +19,10 @@ import numpy as np
 import pandas as pd
 
 import mild
+import mild_gateway
 from mild.data.datasets import load_outcomes
-from mild.gateway.config import LedgerSettings
-from mild.gateway.ledger import LedgerWriter, Record
+from mild_gateway.config import LedgerSettings
+from mild_gateway.ledger import LedgerWriter, Record
 
 train, traffic = load_outcomes().split(test_size=0.7, random_state=0)
 serving = mild.fit(train.take(range(100)), price_weight=50)
@@ -52,7 +53,7 @@ writer.close()
 # %%
 # ## Replay
 
-found = mild.replay(ledger, new, feedback=pd.DataFrame(feedback), price_weight=50)
+found = mild_gateway.replay(ledger, new, feedback=pd.DataFrame(feedback), price_weight=50)
 found
 
 # %%

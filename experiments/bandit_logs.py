@@ -43,15 +43,14 @@ from typer import Argument, Option
 from experiments.console import main
 from mild.artifact import Router, load
 from mild.artifact.files import replacing
-from mild.core.propensities import CERTAIN, is_preferred
 from mild.data.queries import QUERY_NAMES
 from mild.data.tables import naming, numbers, read_table
 from mild.errors import DataFileError, OutputExistsError, check_option, counted, listed
-from mild.evaluation.replay import read_judged
-from mild.evaluation.replay.log import LoggedRow, read_draws
-from mild.evaluation.replay.run import check_price_weight, collect_rows, replay_rows
-from mild.gateway.ledger import ledger_reader
-from mild.gateway.ledger.reading import ledger_location, read_experts
+from mild.evaluation.replay import LoggedRow, check_price_weight, collect_rows, replay_rows
+from mild_gateway.ledger import ledger_reader
+from mild_gateway.ledger.draws import read_draws, read_judged
+from mild_gateway.ledger.propensities import CERTAIN, is_preferred
+from mild_gateway.ledger.reading import ledger_location, read_experts
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 

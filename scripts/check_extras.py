@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # Modules that an extra is for, or statements that use it. "" is an installation without extras.
 USES = {
     "": "import mild.cli.app, mild.tuning.tune, mild.evaluation.comparison, mild.report, mild.distributed",
-    "collect": "import mild.collect, mild.endpoints.client",
+    "collect": "import mild_gateway.collect, mild_gateway.experts.client",
     "excel": "import mild.data.tables, openpyxl",
-    "gateway": "import mild.gateway.server.app, mild.gateway.demo.serving, mild.learning",
+    "gateway": "import mild_gateway.server.app, mild_gateway.demo.serving, mild_gateway.learning",
     "hub": "import mild.artifact.hub, huggingface_hub",
-    "litellm": "import mild.gateway.litellm_plugin",
+    "litellm": "import mild_gateway.litellm_plugin",
     "neural": "import mild.nn, mild.routers.neural.network",
     "onnx": "import mild.features.onnx, onnxruntime, tokenizers",
     "otel": "import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http.trace_exporter",

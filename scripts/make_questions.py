@@ -17,7 +17,7 @@ from random import Random
 from typing import NamedTuple, TypedDict
 
 from mild.errors import InvalidInputError
-from mild.gateway.demo.answers import read_facts
+from mild_gateway.demo.answers import read_facts
 
 
 class Question(NamedTuple):

@@ -138,8 +138,8 @@ def _first_paragraph(kind: Any) -> str:
 
 def gateway_settings() -> str:
     """The tables of mild.toml."""
-    from mild.collect.config import COLLECT
-    from mild.gateway.config import Settings
+    from mild_gateway.collect.config import COLLECT
+    from mild_gateway.config import Settings
 
     parts = ["## Top level {#top-level}", _settings_table(Settings)]
     tables = {
@@ -162,7 +162,7 @@ def gateway_settings() -> str:
 
 def prompt_settings() -> str:
     """The table [prompts] of experts.toml."""
-    from mild.collect.prompts import Prompts
+    from mild_gateway.collect.prompts import Prompts
 
     return _settings_table(Prompts)
 
@@ -174,7 +174,7 @@ def metrics() -> str:
     """Every metric of the gateway, read from its own page."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    from mild.gateway.metrics import Metrics
+    from mild_gateway.metrics import Metrics
 
     line = {period: {"spent": 1.0, "budget": 2.0} for period in ("day", "month")}
     page = Metrics(["EXPERT"], lambda: {"all": line, "keys": {}}).render().decode()
@@ -199,7 +199,7 @@ def metrics() -> str:
 
 def ledger_columns() -> dict[str, dict[str, tuple[str, str]]]:
     """Type and meaning of every column, by table."""
-    from mild.gateway.ledger import feedback, records, store
+    from mild_gateway.ledger import feedback, records, store
 
     docs = {
         "decisions": attribute_docs(records.Record) | {"id": "Number of the row."},
@@ -290,7 +290,7 @@ def _schema_table(document: Mapping[str, Any], schema: Mapping[str, Any]) -> str
 
 def translated_fields() -> str:
     """What becomes of each field of a request that is translated."""
-    from mild.endpoints.translation.fields import FIELDS
+    from mild_gateway.experts.translation.fields import FIELDS
 
     whose = {"/messages": " to an OpenAI expert", "/responses": ""}
     rows = [
@@ -324,7 +324,7 @@ def library_errors() -> str:
 
 def gateway_errors() -> str:
     """Codes with which the gateway refuses a request."""
-    from mild.gateway.error_codes import ERROR_CODES
+    from mild_gateway.error_codes import ERROR_CODES
 
     rows = [[one.status, f"`{one.code}`", one.cause, one.remedy] for one in ERROR_CODES]
     return make_table(["status", "code", "cause", "remedy"], rows)

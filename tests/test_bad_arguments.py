@@ -136,9 +136,7 @@ def test_a_router_refuses(router, tmp_path):
         (mild.read_outcomes, "qurey", "query"),
         (mild.compare, "n_splts", "n_splits"),
         (mild.evaluate, "confidnce", "confidence"),
-        (mild.replay, "feedbak", "feedback"),
         (mild.save, "overwrit", "overwrite"),
-        (mild.collect_outcomes, "max_spent", "max_spend"),
         (mild.OutcomeTable.split, "tset_size", "test_size"),
         (mild.OutcomeTable.costs, "price_wieght", "price_weight"),
         (mild.OutcomeTable.describe, "bta", "beta"),
@@ -150,15 +148,9 @@ def test_misspelled_arguments_are_recognised_everywhere(call, name, meant):
     assert caught.value.code == f"invalid_{name}"
 
 
-@pytest.mark.parametrize("call", [mild.read_outcomes, mild.compare, mild.evaluate, mild.replay])
+@pytest.mark.parametrize("call", [mild.read_outcomes, mild.compare, mild.evaluate])
 def test_missing_arguments_have_a_code(call):
     assert code_of(call) == "invalid_arguments"
-
-
-def test_replay_refuses(router, tmp_path):
-    assert code_of(mild.replay, None) == "invalid_arguments"
-    assert code_of(mild.replay, None, router) == "invalid_ledger"
-    assert code_of(mild.replay, tmp_path / "ledger.sqlite", None) == "invalid_router"
 
 
 @pytest.mark.parametrize("rows", [[1000], [-1], [0.5], ["a"], [[0]], 3, None, [True, False]])
@@ -209,14 +201,3 @@ def test_names_are_a_list(router, tmp_path):
     code = code_of(mild.save, router, tmp_path / "router", expert_names="abc")
     assert code == "invalid_expert_names"
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("name", "value"), [("limit", "a"), ("limit", 0), ("max_spend", "a")])
-def test_collect_refuses(tmp_path, name, value):
-    experts = tmp_path / "experts.toml"
-    experts.write_text('[experts.a]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n')
-    questions = pa.table({"question": ["2 + 2?"], "answer": ["4"]})
-    out = tmp_path / "log.parquet"
-    code = code_of(mild.collect_outcomes, questions, experts, out, **{name: value})
-    assert code == f"invalid_{name}"
-    assert list(tmp_path.iterdir()) == [experts]

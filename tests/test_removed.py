@@ -20,8 +20,8 @@ import mild.metrics
 import mild.routers
 from mild.cli.app import build_app
 from mild.errors import InvalidInputError, MildError, OptionError, RemovedNameError, check_arguments
-from mild.gateway.config import read_settings
 from mild.removed import REMOVED, Removed, removal_message
+from mild_gateway.config import read_settings
 
 MIGRATION = Path(__file__).parents[1] / "docs" / "development" / "migration.md"
 HOMES = (mild, mild.routers, mild.data, mild.metrics, mild.features, mild.artifact)

@@ -17,23 +17,23 @@ import pyarrow as pa
 
 from experiments.planning import cells as cells_to_ask
 from mild.artifact.frames import as_frame, default_library, html_table, library_of
-from mild.collect import Collected, collect_outcomes
-from mild.collect.collector import check_prices
-from mild.collect.config import find_experts
-from mild.collect.prompts import bare_prompt
-from mild.collect.questions import Question, Questions, read_questions
-from mild.collect.session import ledger_path
 from mild.core.arrays import FloatArray, IntArray, check_integer, invalid
 from mild.data import OutcomeTable, read_outcomes, write_columns
 from mild.data.cost_terms import CostTerms
 from mild.data.tables import naming, read_table, short
-from mild.endpoints.expert import Expert
-from mild.endpoints.prices import Usage, estimate_tokens
 from mild.errors import DataFileError, InvalidInputError, OptionError, counted, listed
 from mild.features import TextFeatures
 from mild.money import amount
 from mild.routers.pooled_heads import Cells, pooled_heads
 from mild.tuning.fitting import make_step
+from mild_gateway.collect import Collected, collect_outcomes
+from mild_gateway.collect.collector import check_prices
+from mild_gateway.collect.config import find_experts
+from mild_gateway.collect.prompts import bare_prompt
+from mild_gateway.collect.questions import Question, Questions, read_questions
+from mild_gateway.collect.session import ledger_path
+from mild_gateway.experts.expert import Expert
+from mild_gateway.experts.prices import Usage, estimate_tokens
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -169,7 +169,7 @@ def make_plan(
     table : OutcomeTable, or whatever ``mild.read_outcomes`` takes; outcomes that are missing can be bought
     experts : TOML file of ``mild collect``, or a list of ``Expert``, with prices
     spend : dollars, expected; ``collect_outcomes(max_spend=...)`` sets a limit
-    queries : more queries, of which no outcome is known: questions of ``mild.collect_outcomes``
+    queries : more queries, of which no outcome is known: questions of ``mild_gateway.collect_outcomes``
     beta, price_weight, latency_weight : the cost of a choice, as in ``mild.tune``
     text : features, as in ``mild.fit``
     random_state : seed
@@ -182,7 +182,7 @@ def make_plan(
     --------
     >>> import pyarrow as pa
     >>> from mild.data.datasets import load_outcomes
-    >>> from mild.endpoints.expert import Expert
+    >>> from mild_gateway.experts.expert import Expert
     >>> table = load_outcomes()
     >>> known = table.take(range(40))
     >>> asked = [Expert(name, command=(name,), price_per_query=0.01) for name in table.expert_names]
@@ -319,7 +319,7 @@ def collect_planned(
     Parameters
     ----------
     plan : ``LabelPlan``, or a file or frame of one
-    questions, experts, out, ledger : as in ``mild.collect_outcomes``
+    questions, experts, out, ledger : as in ``mild_gateway.collect_outcomes``
     """
     asked = read_questions(questions)
     path = ledger_path(ledger, out)

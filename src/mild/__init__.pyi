@@ -4,7 +4,6 @@ from mild._version import __version__ as __version__
 from mild.artifact import Router as Router
 from mild.artifact import load as load
 from mild.artifact.versions import versions as versions
-from mild.collect import collect_outcomes as collect_outcomes
 from mild.core.costs import cost_matrix as cost_matrix
 from mild.core.costs import reward_distribution as reward_distribution
 from mild.core.costs import rewards as rewards
@@ -17,9 +16,6 @@ from mild.data import OutcomeTable as OutcomeTable
 from mild.data import read_outcomes as read_outcomes
 from mild.evaluation.comparison import compare as compare
 from mild.evaluation.evaluate import evaluate as evaluate
-from mild.gateway.ledger.importing import import_feedback as import_feedback
-from mild.gateway.ledger.replaying import replay as replay
-from mild.learning.learn import learn as learn
 from mild.metrics import Verdict as Verdict
 from mild.metrics import deferral_loss as deferral_loss
 from mild.routers import CascadeRouter as CascadeRouter

@@ -40,10 +40,13 @@ __all__ = [
     "RemovedNameError",
     "TuningInterruptedWarning",
     "UnsupportedError",
+    "check_arguments",
     "check_option",
+    "counted",
     "install_hint",
     "listed",
     "missing_name",
+    "removal_message",
 ]
 
 #: Code -> cause and remedy, of codes that do not name a parameter.
@@ -66,6 +69,8 @@ CODES = {
     "hub_refused": ("The Hub refused access.", "Log in with `hf auth login`, or give a token."),
     "hub_unreachable": ("The Hub cannot be reached.", "Check the network, or load a local copy."),
     "hub_failed": ("The Hub answered with an error.", "Try again later."),
+    "broken_command": ("A command of another package cannot be loaded.", "Update that package."),
+    "version_mismatch": ("mild-gateway and mild-learn differ in version.", "Install the same version."),
     "removed": ("A command, parameter, name or value is gone.", "Use what the message says."),
 }  # fmt: skip
 P = ParamSpec("P")
@@ -280,7 +285,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def install_hint(extra: str) -> str:
+def install_hint(extra: str, distribution_name: str = "mild-learn") -> str:
     """The command that installs an extra from where mild itself was installed, such as a checkout."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
@@ -288,10 +293,14 @@ def install_hint(extra: str) -> str:
 
     checkout = Path(__file__).parents[2]
     if (checkout / "pyproject.toml").is_file():
+        if distribution_name == "mild-gateway":
+            return f"pip install '{checkout}/gateway[{extra}]'"
+        if extra == "gateway":
+            return f"pip install '{checkout}/gateway'"
         return f"pip install '{checkout}[{extra}]'"
     try:
-        source = json.loads(distribution("mild-learn").read_text("direct_url.json") or "{}")
+        source = json.loads(distribution(distribution_name).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
         source = {}
     address = f" @ {source['url']}" if source.get("url") else ""
-    return f"pip install 'mild-learn[{extra}]{address}'"
+    return f"pip install '{distribution_name}[{extra}]{address}'"

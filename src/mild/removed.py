@@ -99,6 +99,16 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "name",
+        "mild.collect",
+        "Use `mild_gateway.collect`; `pip install mild-gateway`.",
+    ),
+    Removed(
+        "name",
+        "mild.collect_outcomes",
+        "Use `mild_gateway.collect_outcomes`; `pip install mild-gateway`.",
+    ),
+    Removed(
+        "name",
         "mild.core.bounds",
         "Use `experiments.theory.bounds`, from a checkout of the repository.",
     ),
@@ -129,6 +139,31 @@ REMOVED: tuple[Removed, ...] = (
     ),
     Removed(
         "name",
+        "mild.endpoints",
+        "Use `mild_gateway.experts`; `pip install mild-gateway`.",
+    ),
+    Removed(
+        "name",
+        "mild.gateway",
+        "Use `mild_gateway`; `pip install mild-gateway`.",
+    ),
+    Removed(
+        "name",
+        "mild.import_feedback",
+        "Use `mild_gateway.import_feedback`; `pip install mild-gateway`.",
+    ),
+    Removed(
+        "name",
+        "mild.learn",
+        "Use `mild_gateway.learn`; `pip install mild-gateway`.",
+    ),
+    Removed(
+        "name",
+        "mild.learning",
+        "Use `mild_gateway.learning`; `pip install mild-gateway`.",
+    ),
+    Removed(
+        "name",
         "mild.mlflow",
         "Log the folder of the router with `mlflow.pyfunc`; the guide to registries has a recipe.",
     ),
@@ -136,6 +171,11 @@ REMOVED: tuple[Removed, ...] = (
         "name",
         "mild.plan",
         "Use `experiments.planning.make_plan`, from a checkout of the repository.",
+    ),
+    Removed(
+        "name",
+        "mild.replay",
+        "Use `mild_gateway.replay`; `pip install mild-gateway`.",
     ),
     Removed(
         "name",
@@ -420,6 +460,12 @@ REMOVED: tuple[Removed, ...] = (
         "--plan",
         "Use `python -m experiments.planning collect`, from a checkout of the repository.",
         where=("collect",),
+    ),
+    Removed(
+        "option",
+        "--port",
+        "A running gateway takes the version with `mild reload --port PORT`.",
+        where=("versions",),
     ),
     Removed(
         "option",

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from gateway.gateway_cases import priced_router, scored_router
 from mild.data import as_frame
 from mild.errors import InvalidInputError
 from mild.routers import RouterCV
+from small_router_cases import priced_router, scored_router
 
 LIBRARIES = ("pandas", "polars", "pyarrow")
 TEXTS = ["one", "two", "three"]

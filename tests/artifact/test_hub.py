@@ -16,9 +16,9 @@ from fake_hub import TOKEN, running_hub
 from mild.artifact import write_version
 from mild.errors import MildError
 from mild.features import OnnxFeatures, StaticFeatures
-from mild.gateway.demo import demo_router
 from mild.policies import ConstantPolicy
 from onnx_cases import build_features
+from saved_router_cases import saved_router
 from transformer_cases import build_tokenizer
 
 huggingface_hub = pytest.importorskip("huggingface_hub")
@@ -29,7 +29,7 @@ TEXTS = [EASY, HARD, "Who wrote Faust?"]
 
 @pytest.fixture(scope="module")
 def router():
-    return demo_router()
+    return saved_router()
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.gateway_cases import priced_router
 from mild.artifact import RouterInfo, load
 from mild.artifact.info import CostInfo, SharesInfo
 from mild.errors import InvalidInputError, UnsupportedError
+from small_router_cases import priced_router
 
 
 def test_nothing_said_changes_nothing(folders):

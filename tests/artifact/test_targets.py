@@ -11,13 +11,13 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from frontier_cases import EXPERT_NAMES, frontier_of, small_frontier, trade_off
-from gateway.gateway_cases import priced_router, trading_router
 from mild.artifact import load
 from mild.artifact.targets import Target, policy_at, target_info
 from mild.errors import ArtifactError, InvalidInputError, UnsupportedError
 from mild.metrics.operating_points import CASCADE, COLUMNS, Frontier, Setting
 from mild.policies import CascadePolicy, MixPolicy, PricedPolicy, TradeoffPolicy
 from mild.policies.cascade import AgreementTable
+from small_router_cases import priced_router, trading_router
 
 PROBABILITIES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import subprocess
 import sys
 
@@ -10,7 +9,7 @@ import pytest
 import typer
 
 from mild.cli.app import build_app
-from mild.cli.function_help import find_parameter, load_function
+from mild.cli.function_help import find_parameter
 
 # Options whose form on the command line is not that of the parameter: EXPERT=COST, numbers with commas,
 # JSON, a file in place of its content, a number in place of True, a field in place of columns.
@@ -103,14 +102,6 @@ def test_a_new_default_of_the_function_is_the_default_of_the_command(monkeypatch
     assert "Default: 0.5." in mild("evaluate", "--help").out
     mild("evaluate", logs.new, "--router", folder, "--confidence", "0.8", "--keep-seen")
     assert (given["confidence"], given["keep_seen"]) == (0.8, True)
-
-
-def test_a_gateway_has_the_default_of_the_library():
-    from mild.gateway.config import TargetSettings
-
-    function = load_function("mild.tuning.tune:tune")
-    default = inspect.signature(function).parameters["target_probability"].default
-    assert TargetSettings().target_probability == default
 
 
 def test_parsing_imports_no_numpy():

@@ -12,7 +12,7 @@ import mild
 from compatibility.running import FOLDER, mild_command
 from mild.artifact import RouterInfo, rollback, write_version
 from mild.errors import ArtifactError
-from mild.gateway.demo import demo_router
+from saved_router_cases import saved_router
 
 REASON = "it was written by mild 0.9.0, and this version reads routers of mild 0.10 only"
 SENTENCE = f"{REASON}; train it again with `mild tune` or `mild fit`, or use mild 0.9."
@@ -48,7 +48,7 @@ def test_loading_is_refused(old):
 
 
 def test_saving_to_the_folder_is_refused(old):
-    router = demo_router()
+    router = saved_router()
     message = refused(lambda: router.save(old, overwrite=True))
     assert message.endswith(f"{REASON}; choose another folder.")
     refused(lambda: router.save_pretrained(old, overwrite=True))
@@ -56,7 +56,7 @@ def test_saving_to_the_folder_is_refused(old):
 
 
 def test_writing_a_version_is_refused(old):
-    assert SENTENCE in refused(lambda: write_version(old, demo_router(), why="a trial"))
+    assert SENTENCE in refused(lambda: write_version(old, saved_router(), why="a trial"))
     assert SENTENCE in refused(lambda: rollback(old, 1 if (old / "versions").exists() else 2))
 
 
@@ -89,7 +89,7 @@ def test_commands_say_it_in_one_line(old, words):
 
 
 def test_a_damaged_router_may_be_replaced(tmp_path):
-    router = demo_router()
+    router = saved_router()
     folder = router.save(tmp_path / "router")
     (folder / "router.json").write_text("{")
     router.save(folder, overwrite=True)

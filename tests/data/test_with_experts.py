@@ -8,9 +8,9 @@ import pytest
 
 from mild.data import read_outcomes
 from mild.errors import InvalidInputError
-from mild.gateway.demo import demo_router
 from mild.tuning.training_rows import with_router_experts
 from outcome_cases import EXPERTS, make_columns
+from small_router_cases import priced_router
 
 
 def test_experts_are_selected_and_stay_sorted():
@@ -39,7 +39,7 @@ def test_names_must_be_a_list_of_at_least_one(names):
 
 
 def test_a_table_without_an_expert_of_a_router_names_the_router():
-    router = demo_router()
+    router = priced_router()
     table = read_outcomes(pa.table(make_columns(10)))
     experts = ", ".join(router.expert_names)
     message = f"the router was trained on {experts}; the table has no {experts}, only adder"

@@ -12,10 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 import mild
 from mild.data.datasets import load_outcomes
 from mild.errors import DegenerateDataWarning, InvalidInputError, UnsupportedError
-from mild.gateway.selection.exploration import standard_errors
 from mild.policies.adding import mix
 from mild.routers.search import RouterCV
 from mild.tuning.add_expert import add_expert
+from mild_gateway.selection.exploration import standard_errors
 
 NEW = "rules"
 

@@ -6,20 +6,31 @@ NumPy only: neither scikit-learn nor scipy nor torch is imported.
 
 from typing import NoReturn
 
-from mild.artifact.fingerprints import fingerprint
+from mild.artifact.expert_names import match_expert
+from mild.artifact.explanation import Explanation
+from mild.artifact.facts import mix_words
+from mild.artifact.fingerprints import features_tag, fingerprint
 from mild.artifact.info import RouterInfo
-from mild.artifact.reading import load
+from mild.artifact.reading import load, load_candidate
 from mild.artifact.router import NextStep, Router
-from mild.artifact.versions import read_versions, rollback, serve_version, write_version
+from mild.artifact.targets import Target
+from mild.artifact.versions import Versions, read_versions, rollback, serve_version, write_version
 from mild.artifact.writing import save
 from mild.errors import missing_name
 
 __all__ = [
+    "Explanation",
     "NextStep",
     "Router",
     "RouterInfo",
+    "Target",
+    "Versions",
+    "features_tag",
     "fingerprint",
     "load",
+    "load_candidate",
+    "match_expert",
+    "mix_words",
     "read_versions",
     "rollback",
     "save",

@@ -1,13 +1,16 @@
-"""Fingerprint of the training data."""
+"""Fingerprints of the training data, and of a fitted text step."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import numpy as np
 
 from mild.errors import InvalidInputError
+from mild.features import TextFeatures
+from mild.policies import MixPolicy
 
 # Rows per block: a large X is hashed without a second copy of it.
 BLOCK = 16_384
@@ -52,3 +55,18 @@ def fingerprint(X: Any, costs: Any) -> str:
         add("columns", matrix.indices.astype(np.int64))
         add("values", matrix.data)
     return digest.hexdigest()
+
+
+def features_tag(step: TextFeatures, mix: MixPolicy | None = None) -> str:
+    """A short name of a fitted text step: that of another step differs.
+
+    Where a mix adds the draws of the texts to the features, a ``+`` and a name of its salt follow.
+    """
+    settings, tensors = step.state()
+    digest = hashlib.sha256(json.dumps([step.kind, settings], sort_keys=True, default=str).encode())
+    for name in sorted(tensors):
+        digest.update(name.encode() + np.ascontiguousarray(tensors[name]).tobytes())
+    tag: str = digest.hexdigest()[:12]
+    if mix is None:
+        return tag
+    return f"{tag}+{hashlib.sha256(mix.salt.encode()).hexdigest()[:8]}"

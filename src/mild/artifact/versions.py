@@ -145,9 +145,8 @@ def read_versions(folder: str | os.PathLike[str]) -> Versions:
     --------
     >>> import tempfile
     >>> import mild
-    >>> from mild.gateway.demo import demo_router
     >>> with tempfile.TemporaryDirectory() as parent:
-    ...     folder = demo_router().save(parent + "/router")
+    ...     folder = router.save(parent + "/router")
     ...     [(one.version, one.why) for one in mild.versions(folder).versions]
     [(1, 'as it was saved')]
     """
@@ -265,10 +264,9 @@ def rollback(
     Examples
     --------
     >>> import tempfile
-    >>> from mild.gateway.demo import demo_router
     >>> with tempfile.TemporaryDirectory() as parent:
-    ...     folder = demo_router().save(f"{parent}/router")
-    ...     number = write_version(folder, demo_router(), why="a trial")
+    ...     folder = router.save(f"{parent}/router")
+    ...     number = write_version(folder, router, why="a trial")
     ...     number, rollback(folder).serving
     (2, 1)
     """

@@ -6,7 +6,11 @@ import errno
 import os
 import sys
 
-__all__ = ["main"]
+from mild.lazy_names import attach_stub
+
+# What a command of another distribution is made of.
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+__all__ = ["main", *__all__]
 
 # What writing to a full disk gives.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
 
 from mild.cli.add_expert import add_expert
-from mild.cli.collect import collect
 from mild.cli.compare import compare
 from mild.cli.console import MildCommand, MildGroup
 from mild.cli.data import convert, data, describe, split
@@ -16,25 +17,18 @@ from mild.cli.demo import demo
 from mild.cli.evaluate import evaluate
 from mild.cli.explain import explain
 from mild.cli.fit import fit
-from mild.cli.gateway import feedback, keys, ledger
-from mild.cli.gateway.check import check
-from mild.cli.gateway.learn import learn
-from mild.cli.gateway.replay import replay
-from mild.cli.gateway.serve import reload, serve
-from mild.cli.gateway.versions import versions
 from mild.cli.report import report
 from mild.cli.route import route
 from mild.cli.tune import tune
+from mild.cli.versions import versions
+from mild.errors import MildError
 
 COMMANDS: list[Callable[..., None]] = [
     fit, tune, add_expert, evaluate, compare, report, explain, demo, route,
-    collect, serve, check, reload, replay, learn, versions,
+    versions,
 ]  # fmt: skip
 # A group's docstring is its help.
 GROUPS: dict[Callable[[], None], dict[str, Callable[..., None]]] = {
-    keys.keys: {"add": keys.add, "list": keys.list_keys, "revoke": keys.revoke},
-    ledger.ledger: {"show": ledger.show, "export": ledger.export},
-    feedback.feedback: {"import": feedback.import_table},
     data: {"describe": describe, "convert": convert, "split": split},
 }
 SETTINGS: dict[str, Any] = {
@@ -46,21 +40,61 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True)
+class CommandGroup:
+    """Commands under a common name, such as ``mild keys``; an entry point names one, or a function.
+
+    Attributes
+    ----------
+    group : a function whose name and docstring are those of the group
+    commands : name -> function
+    """
+
+    group: Callable[[], None]
+    commands: Mapping[str, Callable[..., None]]
+
+
+def _add_entry(app: typer.Typer, entry: EntryPoint) -> None:
+    """A command of another distribution; one that cannot be loaded is named, and the others work."""
+    try:
+        found = entry.load()
+    except Exception as error:
+        origin = entry.dist.name if entry.dist is not None else entry.value
+        sentence = f"the command {entry.name} of {origin} cannot be loaded: {error}"
+
+        def refuse() -> None:
+            raise MildError(sentence, code="broken_command")
+
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+        app.command(
+            entry.name, cls=MildCommand, hidden=True, help=sentence, context_settings=anything
+        )(refuse)
+        return
+    if isinstance(found, CommandGroup):
+        app.add_typer(build_group(found.group, found.commands))
+    else:
+        app.command(entry.name, cls=MildCommand)(found)
+
+
 def build_app() -> typer.Typer:
     app = typer.Typer(name="mild", add_completion=False, **SETTINGS)
     app.callback()(_mild)
     for command in COMMANDS:
         app.command(command.__name__.replace("_", "-"), cls=MildCommand)(command)
     for group in GROUPS:
-        app.add_typer(build_group(group))
+        app.add_typer(build_group(group, GROUPS[group]))
+    for entry in entry_points(group="mild.commands"):
+        _add_entry(app, entry)
     return app
 
 
-def build_group(group: Callable[[], None]) -> typer.Typer:
+def build_group(
+    group: Callable[[], None], commands: Mapping[str, Callable[..., None]]
+) -> typer.Typer:
     """One group of commands, such as ``mild data``."""
     app = typer.Typer(name=group.__name__, **SETTINGS)
     app.callback()(group)
-    for name, command in GROUPS[group].items():
+    for name, command in commands.items():
         app.command(name, cls=MildCommand)(command)
     return app
 

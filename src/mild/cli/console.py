@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -25,7 +26,9 @@ from mild.errors import (
     DataFileError,
     MildError,
     MildWarning,
+    MissingExtraError,
     OutputExistsError,
+    install_hint,
 )
 from mild.money import decimals
 from mild.removed import removal_message
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
 
 # Exit code of a program that was ended by Ctrl-C.
 INTERRUPTED = 130
+# Commands that mild-gateway adds.
+GATEWAY_COMMANDS = (
+    "collect", "serve", "check", "reload", "replay", "learn", "keys", "ledger", "feedback",
+)  # fmt: skip
 # What is left after Ctrl-C, where something is.
 LEFT_BY_INTERRUPT = {
     "compare": "no split had finished.",
@@ -239,6 +246,11 @@ class MildGroup(typer.core.TyperGroup):
         message = removal_message("command", command)
         if message is not None:
             raise _removed(message, "--json" in args)
+        if command in GATEWAY_COMMANDS and args[0] not in self.commands:
+            hint = install_hint("gateway")
+            text = f"mild {command} is part of mild-gateway, which is not installed; run: {hint}."
+            result = {"error": text, "code": MissingExtraError.code}
+            raise _failure("error", text, result, 1, "--json" in args)
         return super().resolve_command(ctx, args)
 
 
@@ -481,3 +493,10 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int, str], None] | None]:
 
     with Live(Group(bar, line), console=console, transient=True):
         yield advance
+
+
+def shown_moment(seconds: float | None) -> str:
+    """A time for people; a dash for none."""
+    if seconds is None:
+        return "–"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -186,8 +186,8 @@ def _ask_gateway(steps: _Steps) -> None:
 
     from mild.errors import InvalidInputError
 
-    if find_spec("uvicorn") is None or find_spec("aiohttp") is None:
-        hint = f"the gateway needs packages that are not installed: {install_hint('gateway')}"
+    if find_spec("mild_gateway") is None:
+        hint = f"the gateway is not installed: {install_hint('gateway')}"
         note(f"{hint}; this step is skipped.")
         return
     command = ["mild", "serve", "--demo", "--port", "0"]

@@ -1,9 +1,8 @@
-"""The mathematics: costs, margins, surrogates, losses and decisions."""
+"""The mathematics: costs, margins, surrogates, losses and decisions.
 
-from typing import NoReturn
+The stub beside this file, ``__init__.pyi``, lists what other distributions may import.
+"""
 
-from mild.errors import missing_name
+from mild.lazy_names import attach_stub
 
-
-def __getattr__(name: str) -> NoReturn:
-    raise missing_name("mild.core", name)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -31,11 +31,14 @@ from mild.metrics.routing import (
     summary,
     worst_recall,
 )
+from mild.metrics.sequential import MeanTest
 from mild.metrics.target_verdict import TargetVerdict, target_of_choices
 from mild.metrics.verdict import Verdict, count_judged, verdict_of_choices
+from mild.money import decimals
 
 __all__ = [
     "Interval",
+    "MeanTest",
     "TargetVerdict",
     "Verdict",
     "balanced_deferral_loss",
@@ -46,6 +49,7 @@ __all__ = [
     "common_rows",
     "constant_losses",
     "count_judged",
+    "decimals",
     "deferral_loss",
     "difference_intervals",
     "expert_recall",

@@ -16,8 +16,6 @@ from mild.data.datasets import outcomes_file
 from mild.distributed.streaming import route_stream
 from mild.errors import ArtifactError, UnsupportedError
 from mild.features import HashingFeatures
-from mild.gateway.config import RoutingSettings
-from mild.gateway.selection.selector import ExpertSelector
 from mild.routers.calibration import Calibration
 from mild.routers.cost_models import CostRegressionRouter, KNNRouter, PricedRouter
 from mild.routers.linear import LinearRouter
@@ -28,7 +26,6 @@ from outcome_cases import EXPERTS, make_columns
 from text_router_cases import save_task
 
 FAR = ["Zwölf Boxkämpfer jagen Viktor quer", "SELECT id FROM users WHERE age > 30;"]
-ROUTING = RoutingSettings()
 ROUTERS = {
     "regression": CostRegressionRouter,
     "knn": KNNRouter,
@@ -93,7 +90,6 @@ def test_a_query_has_one_estimate_wherever_it_is_shown(fitted, name, weight):
             {name: table[f"expected_cost__{name}"][i] for name in EXPERTS},
             router.explain(text).expected_costs,
             router.explain(text).values,
-            dict(zip(EXPERTS, ExpertSelector(router, ROUTING).score(text).costs, strict=True)),
         ]
         for one in found:
             assert one == pytest.approx(wanted, rel=1e-4, abs=1e-5)

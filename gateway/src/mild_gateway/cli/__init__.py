@@ -1,0 +1,1 @@
+"""The commands that mild-gateway adds to ``mild``, one file each; pyproject.toml names them."""

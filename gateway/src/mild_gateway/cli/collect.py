@@ -1,0 +1,135 @@
+"""``mild collect``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from mild.cli import (
+    INTERRUPTED,
+    AsJson,
+    Overwrite,
+    emit,
+    fixed,
+    given,
+    note,
+    print_table,
+    progress_bar,
+    say,
+    takes_options,
+)
+
+
+@takes_options("mild_gateway.collect:collect_outcomes", names={"experts": "names"})
+def collect(
+    *,
+    questions: Annotated[
+        Path,
+        Argument(help="Questions with answers: .parquet, .csv or .jsonl.", metavar="QUESTIONS"),
+    ],
+    experts_file: Annotated[
+        Path, Argument(help="TOML file that names the experts.", metavar="EXPERTS")
+    ],
+    out: Annotated[Path, Option("--out", "-o", help="Table to write: .parquet, .csv or .jsonl.")],
+    experts: Annotated[str | None, Option()] = None,
+    limit: Annotated[int | None, Option(min=1)] = None,
+    max_spend: Annotated[float | None, Option()] = None,
+    ledger: Annotated[Path | None, Option()] = None,
+    score: Annotated[str | None, Option()] = None,
+    tolerance: Annotated[float | None, Option(min=0.0)] = None,
+    scorer: Annotated[str | None, Option()] = None,
+    scorer_timeout: Annotated[float | None, Option(min=0.1)] = None,
+    query: Annotated[str | None, Option()] = None,
+    answer: Annotated[str | None, Option()] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print what would be asked and the highest price, and stop.")
+    ] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask experts questions with known answers, and write a table of outcomes.
+
+    QUESTIONS has a column query (or prompt, question), a column answer, and perhaps options as columns
+    A, B, C, D or as a list. EXPERTS names OpenAI-compatible endpoints and programs:
+
+    \b
+      [experts.small]
+      base_url = "https://api.example.com/v1"
+      model = "small-model"
+      api_key_env = "EXAMPLE_KEY"
+      price_in = 0.15      # dollars per million tokens
+      price_out = 0.60
+      samples = 2          # ask twice: the experts small and small#2
+      [experts.rules]
+      command = "python rules.py"
+
+    Every answer is first written to a ledger: a run that was stopped resumes, and no answered question
+    is asked again. Ctrl-C waits for the requests in flight and writes the table.
+
+    \b
+    Example:
+      mild collect questions.jsonl experts.toml --out outcomes.parquet --max-spend 5
+    """
+    from mild_gateway.collect import collect_outcomes, plan_outcomes, read_questions
+
+    asked = read_questions(questions, query, answer, score, scorer is not None).first(limit)
+    note(asked.explanation)
+    if dry_run:
+        found = plan_outcomes(asked, experts_file, out, names=experts, ledger=ledger, scorer=scorer)
+        emit(found, as_json, lambda: _show_plan(found))
+        return
+    with progress_bar("asking") as progress:
+        done = collect_outcomes(
+            asked,
+            experts_file,
+            out,
+            names=experts,
+            max_spend=max_spend,
+            ledger=ledger,
+            scorer=scorer,
+            overwrite=overwrite,
+            progress=progress,
+            on_stop=lambda flying: note(
+                f"waiting for {flying} answers in flight; press Ctrl-C again to drop them.",
+                "interrupted",
+            ),
+            **given(tolerance=tolerance, scorer_timeout=scorer_timeout),
+        )
+    result = done.as_dict()
+    emit(result, as_json, lambda: _show_collected(result))
+    for kind, sentence in done.notes:
+        note(sentence, kind)
+    if done.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _show_collected(result: dict[str, Any]) -> None:
+    runs = result["experts"].values()
+    columns = {
+        "expert": list(result["experts"]),
+        **{key: [str(run[key]) for run in runs] for key in ("asked", "answered", "failed")},
+        "spend": [_spend(run["spent"]) for run in runs],
+        "accuracy": [fixed(run["accuracy"], 3) for run in runs],
+        "latency": [f"{fixed(run['median_latency_ms'], 0)} ms" for run in runs],
+    }
+    print_table(f"{result['questions']} questions", columns)
+    say(f"Spent {_spend(result['spent'])} in this run.")
+    say(f"Written to {result['table']}; answers in {result['ledger']}.")
+
+
+def _show_plan(plan: dict[str, Any]) -> None:
+    rows = plan["experts"].values()
+    columns = {
+        "expert": list(plan["experts"]),
+        "to ask": [str(row["to_ask"]) for row in rows],
+        "known": [str(row["known"]) for row in rows],
+        "at most": [_spend(row["cost_at_most"]) for row in rows],
+    }
+    print_table(f"{plan['questions']} questions", columns)
+
+
+def _spend(value: float | None) -> str:
+    return "–" if value is None else f"${value:.4f}"

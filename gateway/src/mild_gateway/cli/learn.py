@@ -1,0 +1,94 @@
+"""``mild learn``"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from typer import Option
+
+from mild.cli import AsJson, RouterArgument, emit, given, note, say, takes_options
+from mild.errors import counted
+from mild_gateway.cli.feedback import LEDGER
+from mild_gateway.cli.ledger import Since, Until
+from mild_gateway.cli.reloading import tell_gateway, used
+
+#: Exit codes besides 0, for a router that was promoted or would be, and 1, for an error.
+NOT_PROMOTED, TOO_FEW = 3, 4
+Accept = StrEnum("Accept", ("better", "cheaper"))
+PortOrNone = Annotated[
+    int | None,
+    Option(min=1, max=65535, help="Port of the gateway here. Default: that of mild.toml, or 6060."),
+]
+
+
+@takes_options("mild_gateway.learning.learn:learn", "mild_gateway.ledger.replaying:replay")
+def learn(
+    *,
+    folder: RouterArgument,
+    ledger: Annotated[str, LEDGER] = "mild.toml",
+    table: Annotated[str | None, Option(metavar="TABLE")] = None,
+    accept: Annotated[Accept | None, Option()] = None,
+    trust_feedback: Annotated[bool | None, Option("--trust-feedback")] = None,
+    all_versions: Annotated[bool | None, Option("--all-versions")] = None,
+    min_judged: Annotated[int | None, Option(min=1, metavar="N")] = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Judge, but write nothing and reload nothing.")
+    ] = False,
+    port: PortOrNone = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a new version of a router from a gateway's ledger, and promote it if it is surely better.
+
+    Judged answers train the new router, weighted by the probability of their expert; the newest rows, which
+    neither router saw, judge it. A promoted version serves from now on, and the old one is kept (mild
+    versions --rollback). The gateway is reloaded if one runs here.
+
+    \b
+    Exit codes, for cron:
+      0   promoted; with --dry-run, it would be
+      1   an error; 2 for a wrong option
+      3   not promoted: not surely better
+      4   too few judged answers
+
+    \b
+    Example:
+      mild learn router --ledger ledger.sqlite --table log.parquet --dry-run
+      mild learn router --ledger mild.toml --json >> learn.jsonl
+    """
+    from mild_gateway.learning.learn import learn
+
+    found = learn(
+        folder,
+        ledger,
+        table=table,
+        min_judged=min_judged,
+        since=since,
+        until=until,
+        dry_run=dry_run,
+        **given(accept=accept, trust_feedback=trust_feedback, all_versions=all_versions),
+    )
+    report = found.as_dict()
+    if found.version is not None:
+        report["gateway"] = tell_gateway(port or _port_of(ledger))
+
+    def show() -> None:
+        for reason, count in found.left_out.items():
+            note(f"{counted(count, 'row')} left out: {reason}.")
+        for text in found.notes:
+            note(text)
+        say(f"{found.sentence} {used(report['gateway']) if 'gateway' in report else ''}".strip())
+
+    emit(report, as_json, show)
+    if not found.promoted:
+        raise typer.Exit(TOO_FEW if found.reason == "too_few" else NOT_PROMOTED)
+
+
+def _port_of(ledger: str) -> int:
+    """The port of the gateway, where its configuration names the ledger."""
+    from mild_gateway.config import read_port
+
+    return read_port(ledger) if ledger.endswith((".toml", ".yaml", ".yml")) else 6060

@@ -1,0 +1,233 @@
+"""Questions with answers, from a file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mild.core import LETTERS, check_integer, is_number_text
+from mild.data import CHOICES, QUERY_NAMES, check_file, naming, peek_table, read_objects, read_table
+from mild.errors import DataFileError, check_option, listed
+
+SUFFIXES = (".parquet", ".csv", ".jsonl")
+KINDS = ("choice", "numeric", "exact", "contains", "command")
+ANSWER_NAMES = ("answer", "target", "gold")
+
+Columns = dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: ``answers`` are those that count as right; of a choice it is one letter."""
+
+    query: str
+    answers: tuple[str, ...]
+    kind: str
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions in the order of the file, with all its columns, and what was made of it in words."""
+
+    items: list[Question]
+    columns: Columns = field(repr=False)
+    explanation: str = ""
+
+    def first(self, limit: int | None) -> Questions:
+        """The first ``limit`` of them; all for None."""
+        if limit is not None:
+            check_integer("limit", limit)
+        if limit is None or limit >= len(self.items):
+            return self
+        columns = {name: values[:limit] for name, values in self.columns.items()}
+        explanation = f"the first {limit:,} of {self.explanation}"
+        return Questions(self.items[:limit], columns, explanation)
+
+
+def read_questions(
+    source: Any,
+    query: str | None = None,
+    answer: str | None = None,
+    score: str | None = None,
+    scorer: bool = False,
+) -> Questions:
+    """Read questions from a .parquet, .csv or .jsonl file, or from a frame of pandas, polars or pyarrow.
+
+    ``Questions`` are returned as they are.
+
+    Parameters
+    ----------
+    source : file or frame with a column ``query`` (or prompt, question), a column ``answer`` (or target,
+        gold; several right answers as a list; a scorer may do without), perhaps ``kind``, and the options
+        of choices as columns A, B, C, ... or as a list in ``options`` (or choices)
+    query, answer : names of these columns, where they are others
+    score : kind of every question: choice, numeric, exact or contains; None for the column ``kind``, else
+        command if there is a scorer, choice where there are options, numeric where every answer is a
+        number, and exact otherwise
+    scorer : whether a command will score what needs one
+
+    Notes
+    -----
+    The answer of a choice may be a letter, the text of an option, or its number from 0.
+    """
+    if isinstance(source, Questions):
+        return source
+    if score is not None:
+        check_option("score", score, [kind for kind in KINDS if kind != "command"])
+    if not isinstance(source, str | os.PathLike):
+        return _interpret(read_table(source).to_pydict(), query, answer, score, scorer)
+    file = Path(source)
+    with naming(file):
+        return _interpret(_question_columns(file), query, answer, score, scorer)
+
+
+def _question_columns(file: Path) -> Columns:
+    suffix = check_file(file, SUFFIXES)
+    if suffix != ".jsonl":
+        # Text as it stands: 007 is not 7.
+        first = peek_table(file) if suffix == ".csv" else None
+        texts = () if first is None else first.column_names
+        columns: Columns = read_table(file, texts).to_pydict()
+        return columns
+    rows = read_objects(file)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _interpret(
+    columns: Columns, query: str | None, answer: str | None, kind: str | None, scorer: bool
+) -> Questions:
+    query_name = _find_column("query", query, QUERY_NAMES, columns)
+    texts = columns[query_name]
+    if scorer and answer is None and not columns.keys() & set(ANSWER_NAMES):
+        columns = {**columns, "answer": [None] * len(texts)}
+    answer_name = _find_column("answer", answer, ANSWER_NAMES, columns)
+    answers = columns[answer_name]
+    options = _options(columns, len(texts))
+    kinds, why = _kinds(columns, kind, scorer, options, answers)
+    if "command" in kinds and not scorer:
+        raise DataFileError("questions of the kind command need a scorer; give scorer=COMMAND.")
+    items = []
+    for row, text in enumerate(texts):
+        if not isinstance(text, str) or not text.strip():
+            raise DataFileError(f"every query must be text; row {row + 1} has none.")
+        try:
+            items.append(_question(text, answers[row], kinds[row], options[row]))
+        except DataFileError as error:
+            raise DataFileError(f"row {row + 1}: {error}") from error
+    rest = {name: v for name, v in columns.items() if name not in (query_name, answer_name)}
+    return Questions(
+        items, {"query": texts, "answer": answers} | rest, f"{len(items):,} questions, {why}"
+    )
+
+
+def _find_column(what: str, name: str | None, usual: Sequence[str], columns: Columns) -> str:
+    found = [candidate for candidate in ([name] if name else usual) if candidate in columns]
+    if not found:
+        wanted = repr(name) if name else " or ".join(usual)
+        raise DataFileError(
+            f"there must be a column {wanted} ({what}); found {listed(list(columns))}. "
+            f"Name it with --{what}."
+        )
+    return found[0]
+
+
+def _options(columns: Columns, rows: int) -> list[tuple[str, ...]]:
+    """Options of every question; empty where it has none."""
+    for name in CHOICES:
+        if name in columns:
+            return [_listed_options(value, row) for row, value in enumerate(columns[name], start=1)]
+    count = next((k for k, letter in enumerate(LETTERS) if letter not in columns), len(LETTERS))
+    if count < 2:
+        return [()] * rows
+    values = zip(*(columns[letter] for letter in LETTERS[:count]), strict=True)
+    return [tuple(str(cell) for cell in row if cell not in (None, "")) for row in values]
+
+
+def _listed_options(value: Any, row: int) -> tuple[str, ...]:
+    if isinstance(value, str) and value.strip():
+        # In a CSV file a list is written as JSON.
+        with contextlib.suppress(ValueError):
+            value = json.loads(value)
+    if not value:
+        return ()
+    if not isinstance(value, list) or not 2 <= len(value) <= len(LETTERS):
+        raise DataFileError(
+            f"options must be a list of 2 to {len(LETTERS)}, as JSON in a CSV file; row {row} is not."
+        )
+    return tuple(map(str, value))
+
+
+def _kinds(
+    columns: Columns,
+    kind: str | None,
+    scorer: bool,
+    options: list[tuple[str, ...]],
+    answers: list[Any],
+) -> tuple[list[str], str]:
+    """Kind of every question, and how it was found."""
+    if kind is not None:
+        return [kind] * len(answers), f"scored as {kind}"
+    if "kind" in columns:
+        kinds = columns["kind"]
+        wrong = [value for value in kinds if value not in KINDS]
+        if wrong:
+            raise DataFileError(f"kind must be one of {', '.join(KINDS)}; got {wrong[0]!r}.")
+        return kinds, f"scored by their kind ({listed(sorted(set(kinds)))})"
+    if scorer:
+        return ["command"] * len(answers), "scored by the command"
+    if all(options):
+        return ["choice"] * len(answers), "scored as choice (they have options)"
+    if any(options):
+        raise DataFileError("some questions have options and some have none; add a column kind.")
+    if all(_are_numbers(answer) for answer in answers):
+        return ["numeric"] * len(answers), "scored as numeric (every answer is a number)"
+    return ["exact"] * len(answers), "scored as exact (not every answer is a number)"
+
+
+def _question(text: str, answer: Any, kind: str, options: tuple[str, ...]) -> Question:
+    given = answer if isinstance(answer, list) else [answer]
+    answers = tuple(_answer_text(entry) for entry in given if entry is not None)
+    if kind == "choice":
+        return Question(text, (_letter(answer, options),), kind, options)
+    if kind != "command" and not any(entry.strip() for entry in answers):
+        raise DataFileError("the answer must not be empty.")
+    if kind == "numeric" and not _are_numbers(list(answers)):
+        raise DataFileError(f"the answer of a numeric question must be a number; got {answer!r}.")
+    return Question(text, answers, kind, options)
+
+
+def _letter(answer: Any, options: tuple[str, ...]) -> str:
+    letters = LETTERS[: len(options)]
+    if not letters:
+        raise DataFileError("a choice must have options.")
+    if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(options):
+        return letters[answer]
+    text = _answer_text(answer).strip()
+    if len(text) == 1 and text.upper() in letters:
+        return text.upper()
+    if options.count(text) == 1:
+        return letters[options.index(text)]
+    if text.isdigit() and int(text) < len(options):
+        return letters[int(text)]
+    raise DataFileError(
+        f"the answer must be a letter up to {letters[-1]}, the text of an option, or its number from 0; "
+        f"got {answer!r}."
+    )
+
+
+def _are_numbers(answer: Any) -> bool:
+    given = answer if isinstance(answer, list) else [answer]
+    return all(is_number_text(_answer_text(entry)) for entry in given)
+
+
+def _answer_text(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    return "" if value is None else str(value)

@@ -1,0 +1,648 @@
+"""The gateway's configuration, ``mild.toml`` or LiteLLM's file.
+
+The docstrings of the settings are their documentation: docs/reference/config.md is made of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, IPvAnyNetwork, PlainValidator, ValidationInfo
+from pydantic.dataclasses import dataclass
+
+from mild.core import TARGET_PROBABILITY
+from mild_gateway.database.address import Address, AddressError, is_address, read_address
+from mild_gateway.experts.config import read_expert
+from mild_gateway.experts.config_file import (
+    CONFIG,
+    Amount,
+    ConfigFile,
+    Flag,
+    Positive,
+    Rule,
+    Text,
+    line_of,
+    problem,
+    read_toml,
+    whole,
+)
+from mild_gateway.experts.expert import Expert, is_loopback
+from mild_gateway.experts.secrets import (
+    ENVIRONMENT,
+    SecretError,
+    check_safe_file,
+    secret_from_environment,
+    secret_from_file,
+)
+
+if TYPE_CHECKING:
+    from mild.artifact import Target
+
+_ADDRESS = re.compile(r"[!-~]+")
+_URL = re.compile(r"https?://[!-~]+")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+")
+# Files that are not named are in the folder of the configuration.
+STORE = "mild.sqlite"
+LEDGER = "ledger.sqlite"
+
+
+def _in_folder(value: object, info: ValidationInfo) -> object:
+    """Paths of a file are relative to its folder."""
+    if not isinstance(value, str | Path) or not value:
+        problem("must be a path in quotes")
+    return value if info.context is None else info.context / Path(value).expanduser()
+
+
+def _or(word: str, rule: str, holds: Callable[[Any], bool]) -> PlainValidator:
+    """A validator of a word, and of other values."""
+
+    def check(value: object) -> object:
+        if value != word and not holds(value):
+            problem(f'must be {rule} or "{word}"; got {value}')
+        return value
+
+    return PlainValidator(check)
+
+
+def _flag_or(word: str) -> PlainValidator:
+    return _or(word, "true, false", lambda x: isinstance(x, bool))
+
+
+_share_or_auto = _or(
+    "auto", "a share from 0 to 1,", lambda x: type(x) in (int, float) and 0 <= x <= 1
+)
+_File = Annotated[Path, BeforeValidator(_in_folder)]
+_Share = Annotated[float, Rule("must be a share from 0 to 1", lambda x: 0 <= x <= 1)]
+_ShareBelowOne = Annotated[float, Rule("must be a share above 0 and below 1", lambda x: 0 < x < 1)]
+_Probability = Annotated[float, Rule("must be at least 0.5 and below 1", lambda x: 0.5 <= x < 1)]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class TargetSettings:
+    """What the router's choices should reach on the held-out rows of its training; of several, all."""
+
+    keep_quality: Positive | None = None
+    """Share of the best single expert's quality that is kept, at the lowest price; 0.95 keeps 95
+    %.
+    """
+    max_quality_loss: _Share | None = None
+    """Largest loss of quality against the best single expert, in units of the score."""
+    max_dollars: Amount | None = None
+    """Most dollars per 1,000 requests, with the best quality."""
+    target_probability: _Probability = TARGET_PROBABILITY
+    """Probability with which the target is to hold on new requests, an estimate: with 0.5 it is expected
+    to, and with more a safety margin makes it more certain.
+    """
+
+    @property
+    def target(self) -> Target:
+        """The same as a target of the router."""
+        from mild.artifact import Target  # commands that route nothing need no NumPy
+
+        return Target(**asdict(self))
+
+
+@dataclass(frozen=True, config=CONFIG)
+class RoutingSettings:
+    """How an expert is chosen."""
+
+    price_weight: Amount | None = None
+    """Weight of the price against the error. Without it, the router's own trade-off is used."""
+    explore: Annotated[float | Literal["auto"], _share_or_auto] = 0.0
+    """Share of requests whose expert is drawn at random, for `mild replay` and `mild learn`. With
+    `"auto"`, requests about which the router is less sure are drawn more often.
+    """
+    text: Literal["last", "all"] = "last"
+    """What the router reads: the last user message, or all messages."""
+    pin_sessions: Annotated[bool | Literal["soft"], _flag_or("soft")] = True
+    """Whether a conversation stays with its expert. `"soft"`: unless another expert is cheaper
+    even without the prompt cache.
+    """
+    session_seconds: Positive = 3600.0
+    """How long a session is remembered after its last request."""
+    max_sessions: Annotated[int, whole(1, 100_000_000)] = 10_000
+    """Sessions that are remembered, over all workers; the oldest are forgotten first."""
+    fallback: Flag = True
+    """Whether another expert is asked if the chosen one fails."""
+    max_attempts: Annotated[int, whole(1, 20)] = 3
+    """Attempts per request, over all experts."""
+    session_from_content: Flag = False
+    """Whether a chat without a session id is recognised by its system prompt and first user
+    message.
+    """
+    cache_seconds: Positive = 300.0
+    """How long an endpoint's prompt cache is expected to last, for `pin_sessions = "soft"`."""
+    on_novel: str | None = None
+    """Name of the expert for requests that are far from the training data. Without it, the router
+    chooses.
+    """
+    target: TargetSettings | None = None
+    """What the router's choices should reach, instead of `price_weight`; at least one of the
+    settings of `[routing.target]`.
+    """
+    explore_max: _ShareBelowOne = 0.2
+    """With `explore = "auto"`, the largest share of the requests and of the expected dollars that
+    exploration may take.
+    """
+
+
+@dataclass(frozen=True, config=CONFIG)
+class CascadeSettings:
+    """How a cascade is served, where the router is one."""
+
+    stream: Literal["accepted", "direct"] = "accepted"
+    """How streamed requests are served: when an answer is accepted, or directly by one expert."""
+    deadline_seconds: Positive | None = None
+    """After this time the best answer so far is given."""
+    stuck_after: Annotated[int, whole(2)] | None = None
+    """After so many equal tool calls or errors in a row, the cascade starts one step higher."""
+
+
+@dataclass(frozen=True, config=CONFIG)
+class LimitSettings:
+    """What a client may send, and how long it may take; how much is served at a time."""
+
+    max_body_bytes: Annotated[int, whole(1024)] = 10_000_000
+    """Longest body of a request; a longer one is answered with 413."""
+    max_headers: Annotated[int, whole(10)] = 100
+    """Most headers of a request."""
+    max_header_bytes: Annotated[int, whole(1024)] = 32_768
+    """Longest head of a request, with its address."""
+    header_seconds: Positive = 10.0
+    """Time for the head of a request; slower clients are disconnected."""
+    body_seconds: Positive = 60.0
+    """Time for the body of a request."""
+    min_body_rate: Amount = 1000.0
+    """Least bytes per second of a body, on average, after 10 s; 0 for no such limit."""
+    keep_alive_seconds: Positive = 75.0
+    """How long an idle connection is kept open."""
+    max_connections: Annotated[int, whole(1)] = 4096
+    """Connections of each worker. Idle ones are closed for new ones; if none is idle, new ones are
+    answered with 503.
+    """
+    max_in_flight: Annotated[int, whole(1)] = 1000
+    """Requests that are served at a time, over all workers; further ones are answered with 429."""
+    max_bytes_in_flight: Annotated[int, whole(1024)] = 100_000_000
+    """Bytes of request bodies that each worker holds; further bodies are answered with 503."""
+    max_unread_bytes: Annotated[int, whole(1024)] = 96_000_000
+    """Bytes of answers that each worker holds for clients that do not read; beyond it, such
+    clients are cut off.
+    """
+    total_seconds: Positive | None = None
+    """Longest time of a request with all its attempts. Without it, the sum of the experts' limits.
+    """
+    drain_seconds: Amount = 30.0
+    """Time that running requests have to finish after SIGTERM."""
+
+
+@dataclass(frozen=True, config=CONFIG)
+class AccessSettings:
+    """Who may ask, how often, and for how much."""
+
+    require_key: Flag | None = None
+    """Whether requests need a key. Without it, they do unless the gateway listens on loopback."""
+    anonymous: Annotated[
+        str, Rule("must be a name", lambda x: x.isprintable() and 0 < len(x) <= 100)
+    ] = "anonymous"
+    """Name under which requests without a key are counted."""
+    budget_day: Amount | None = None
+    """Dollars that all keys together may spend per UTC day."""
+    budget_month: Amount | None = None
+    """Dollars that all keys together may spend per UTC month."""
+    requests_per_minute: Annotated[int, whole(1)] | None = None
+    """Limit for each key that has no limit of its own."""
+    when_store_lost: Literal["shed", "serve"] | None = None
+    """Whether requests are refused or served while the store cannot be reached. Without it,
+    `"shed"` with PostgreSQL and `"serve"` with SQLite.
+    """
+    lost_allowance: Amount = 0.0
+    """With `"serve"`, the dollars that each worker may spend per day while the store is lost."""
+    trust_loopback: Flag = True
+    """Whether requests from this machine are trusted. If false, keys are required by default and
+    there is no dashboard.
+    """
+
+
+@dataclass(frozen=True, config=CONFIG)
+class LedgerSettings:
+    """Where decisions are written, and what is kept."""
+
+    other_keys: ClassVar = {"enabled": "Whether there is a ledger; by default there is."}
+    path: Path | Address | None = None
+    """The SQLite file. Without it, `ledger.sqlite` in the folder of the configuration, or the
+    PostgreSQL database of the store.
+    """
+    keep_text: Flag = False
+    """Whether the text of requests is stored."""
+    keep_days: Positive = 30.0
+    """Days after which rows are deleted."""
+    max_bytes: Annotated[int, whole(1_000_000)] = 1_000_000_000
+    """Largest size of the ledger. Beyond it, requests without an answer are deleted first, then
+    the oldest rows.
+    """
+    keep_features: Flag = False
+    """Whether the router's features of the text are stored, from which `mild learn` works without
+    the text.
+    """
+
+
+_RUBRIC = """\
+Grade an answer.
+
+{query}
+
+{answer}
+
+1 is for an answer that is correct and does all that was asked. 0 is for one that is wrong, or does not \
+answer. Numbers between are for answers that are right in part. Judge what the answer says, not its length \
+or style."""
+_Rubric = Annotated[
+    str, Rule("must hold {query} and {answer}", lambda x: "{query}" in x and "{answer}" in x)
+]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class GradingSettings:
+    """How answers are graded, how many, and what that may cost."""
+
+    method: Literal["exact", "rubric", "agreement"]
+    """`"rubric"`: another expert scores the answer; `"agreement"`: another expert answers a second
+    time and the answers are compared; `"exact"`: the right answers are in a file.
+    """
+    share: _Share = 0.05
+    """Share of the answers that is graded, of those whose expert the router chose."""
+    explored_share: _Share = 1.0
+    """Share of the answers that is graded, of those whose expert was drawn by exploration."""
+    expert: Text | None = None
+    """Name of the expert that scores or answers a second time. It never grades its own answers."""
+    budget_day: Amount = 1.0
+    """Dollars for grading per UTC day, over all workers: part of the budget of all keys, not of one key."""
+    rubric: _Rubric = _RUBRIC
+    """What the grading expert is asked. Without it, whether the answer is correct and complete."""
+    references: _File | None = None
+    """For `"exact"`, the file with the right answers: a column `query` (or `prompt`, `question`)
+    and a column `answer` (or `target`, `gold`).
+    """
+    query_column: Text | None = None
+    """The column of queries in `references`, if it has another name."""
+    answer_column: Text | None = None
+    """The column of answers in `references`, if it has another name."""
+    max_tokens: Annotated[int, whole(1)] = 1024
+    """Longest reply of the grading expert."""
+
+
+_Url = Annotated[str, Rule("must be an address such as http://127.0.0.1:4318/path", _URL.fullmatch)]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class TracingSettings:
+    """Where OpenTelemetry spans are sent. It needs `pip install "mild-gateway[otel]"`."""
+
+    enabled: Flag | None = None
+    """Whether spans are sent. Without it, if an endpoint is named, here or in
+    `OTEL_EXPORTER_OTLP_ENDPOINT`.
+    """
+    endpoint: _Url | None = None
+    """Address that takes OTLP over HTTP. Without it, as the variables of OpenTelemetry say, or
+    else `http://127.0.0.1:4318/v1/traces`.
+    """
+    sample: _Share | None = None
+    """Share of the requests that is traced. Without it, as the variables of OpenTelemetry say, or
+    else all.
+    """
+
+
+@dataclass(frozen=True, config=CONFIG)
+class DriftSettings:
+    """When experts and queries are flagged for drift, and who is told."""
+
+    enabled: Flag = True
+    """Whether drift is looked for; it needs the ledger."""
+    alpha: _ShareBelowOne = 0.05
+    """Probability of any false flag on feedback or novelty while one router serves."""
+    baseline: Annotated[int, whole(20, 10_000)] = 200
+    """Judged answers of an expert with which later ones are compared."""
+    novel_share: _ShareBelowOne = 0.05
+    """Share of novel queries that does not count as drift."""
+    webhook: _Url | None = None
+    """Address that gets a POST with JSON for every new flag."""
+
+
+_Origin = Annotated[
+    str, Rule('must be an origin such as "https://app.example.com"; "*" is not', _ORIGIN.fullmatch)
+]
+_Network = Annotated[IPvAnyNetwork, Rule('must be an address or a network such as "10.0.0.0/8"')]
+
+
+@dataclass(frozen=True, config=CONFIG)
+class ServerSettings:
+    """How clients reach the gateway."""
+
+    cors_origins: tuple[_Origin, ...] = ()
+    """Origins whose web pages may use the gateway."""
+    trusted_proxies: tuple[_Network, ...] = ()
+    """Addresses or networks of proxies whose `X-Forwarded-For` names the client."""
+    tls_certificate: _File | None = None
+    """Certificate for HTTPS; also `--tls-certificate`. It needs `tls_key`."""
+    tls_key: _File | None = None
+    """Key of the certificate, without a passphrase; also `--tls-key`."""
+    log_format: Literal["text", "json"] = "text"
+    """Format of log lines; `"json"` for one object per line; also `--log-format`."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level of log lines; also `--log-level`."""
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Settings:
+    """Everything that the gateway is told.
+
+    Without a ``store`` there are no keys, and budgets last until the end. ``notes`` are sentences on
+    what the files say and mild does not use; ``source`` is the file, ``lines`` where its keys stand in it.
+    """
+
+    internal: ClassVar = ("notes", "source", "lines")
+    other_keys: ClassVar = {
+        "litellm": "LiteLLM's configuration file, whose models are experts; `[experts.NAME]` adds to them.",
+        "store_env": "Environment variable that holds the address of the store, in place of `store`.",
+        "store_file": "File with mode 0600 that holds the address of the store, in place of `store`.",
+    }
+    experts: tuple[Expert, ...] = ()
+    """The experts, one table each."""
+    router: _File | None = None
+    """Folder of the router; also the argument of `mild serve`."""
+    host: Annotated[
+        str, Rule("must be an address such as 127.0.0.1, or 0.0.0.0 for all", _ADDRESS.fullmatch)
+    ] = "127.0.0.1"
+    """Address on which the gateway listens; `0.0.0.0` for all interfaces. Except on loopback, keys
+    are then required by default.
+    """
+    port: Annotated[int, whole(0, 65535)] = 6060
+    """Port on which the gateway listens."""
+    workers: Annotated[int, whole(1, 256)] = 1
+    """Processes that serve. They share keys, budgets, limits and the ledger."""
+    routing: RoutingSettings = RoutingSettings()
+    """How an expert is chosen."""
+    cascade: CascadeSettings = CascadeSettings()
+    """How a cascade is served."""
+    limits: LimitSettings = LimitSettings()
+    """Limits of requests and of load."""
+    server: ServerSettings = ServerSettings()
+    """How clients reach the gateway."""
+    access: AccessSettings = AccessSettings()
+    """Keys, budgets and rate limits."""
+    ledger: LedgerSettings = LedgerSettings()
+    """Where decisions are written."""
+    tracing: TracingSettings = TracingSettings()
+    """OpenTelemetry."""
+    grading: GradingSettings | None = None
+    """Scores of a random share of the answers; without this table, none."""
+    drift: DriftSettings = DriftSettings()
+    """Flags for experts and queries that have changed."""
+    store: str | Address | None = None
+    """Where keys and budgets are kept: the path of an SQLite file, which is created with mode
+    0600, or `postgresql://...` for several machines. Without it, `mild.sqlite` in the folder of
+    the configuration.
+    """
+    page: Annotated[bool | Literal["public"], _flag_or("public")] = True
+    """Whether the dashboard is served at `/`. With true, only on loopback; `"public"` opens
+    dashboard and metrics to everyone who can reach the gateway.
+    """
+    notes: tuple[str, ...] = ()
+    source: Path | None = None
+    lines: dict[tuple[str, ...], int] = field(default_factory=dict, compare=False, repr=False)
+
+    def place(self, *key: str) -> str:
+        """A key with the file and the line where it stands, to begin a message with."""
+        line, name = line_of(self.lines, key), ".".join(key)
+        return name if line is None else f"{self.source}, line {line}: {name}"
+
+    @property
+    def url(self) -> str:
+        """Where the gateway listens."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        scheme = "http" if self.server.tls_certificate is None else "https"
+        return f"{scheme}://{host}:{self.port}"
+
+    @property
+    def requires_key(self) -> bool:
+        """Whether a request without a known key is refused.
+
+        >>> Settings(host="127.0.0.1").requires_key, Settings(host="0.0.0.0").requires_key
+        (False, True)
+        """
+        stated = self.access.require_key
+        trusted = self.access.trust_loopback and is_loopback(self.host)
+        return not trusted if stated is None else stated
+
+    @property
+    def sheds(self) -> bool:
+        """Whether all requests are refused while the store is lost."""
+        stated = self.access.when_store_lost
+        return isinstance(self.store, Address) if stated is None else stated == "shed"
+
+    @cached_property
+    def longest_request(self) -> float:
+        """Seconds that a request may take: attempts that fail before the first byte, then a whole one.
+
+        >>> Settings(experts=(Expert("small", "http://x/v1", "m"),)).longest_request
+        730.0
+        """
+        if self.limits.total_seconds is not None:
+            return self.limits.total_seconds
+        whole = max((expert.total_seconds for expert in self.experts), default=600.0)
+        failed = [expert.connect_seconds + expert.first_byte_seconds for expert in self.experts]
+        return whole + (self.routing.max_attempts - 1) * max(failed, default=0.0)
+
+    def expert(self, name: str) -> Expert | None:
+        """The expert of that name."""
+        return next((expert for expert in self.experts if expert.name == name), None)
+
+
+def read_settings(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> Settings:
+    """Read the configuration with its secrets: a TOML file, or LiteLLM's, which ends with .yaml or .yml.
+
+    Paths in it are relative to its folder. DataFileError has a sentence for every problem, with file,
+    line and key; it never shows a secret.
+    """
+    config = _open(path)
+    data: dict[str, Any] = dict(config.content)
+    for key in data.keys() & Settings.internal:
+        config.add_unknown((key,))
+    experts, notes = _experts(
+        config, data.pop("experts", {}), data.pop("litellm", None), environment
+    )
+    _check_tls_pair(config)
+    store = _store_location(config, environment)
+    ledger = _ledger_table(config, store)
+    for key in ("store_env", "store_file"):
+        data.pop(key, None)
+    data |= {
+        "experts": experts,
+        "store": store,
+        "ledger": ledger,
+        "notes": notes,
+        "source": config.path,
+        "lines": config.lines,
+    }
+    settings = config.validate(Settings, data)
+    if settings is not None:
+        _check_target(config, settings.routing)
+    config.check()
+    assert settings is not None
+    return settings
+
+
+def read_store(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> str | Address:
+    """The store that a file names; no other secret is needed for that."""
+    config = _open(path)
+    store = _store_location(config, environment)
+    config.check()
+    return store
+
+
+def read_ledger_location(
+    path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ
+) -> Path | Address | None:
+    """The ledger that a file names; None if none is written."""
+    config = _open(path)
+    ledger = config.validate(
+        LedgerSettings, _ledger_table(config, _store_location(config, environment)), ("ledger",)
+    )
+    config.check()
+    assert ledger is not None
+    return ledger.path
+
+
+def read_port(path: str | os.PathLike[str]) -> int:
+    """The port that a file names, or the default."""
+    port = _open(path).content.get("port")
+    return port if type(port) is int else Settings.port
+
+
+def _open(path: str | os.PathLike[str]) -> ConfigFile:
+    """A TOML file; in place of LiteLLM's, one that names that file and nothing else."""
+    file = Path(path)
+    if file.suffix.lower() in (".yaml", ".yml"):
+        return ConfigFile(file, {"litellm": str(file.absolute())}, {})
+    return read_toml(file)
+
+
+def _path_in(config: ConfigFile, path: str) -> Path:
+    """A path in the folder of a file."""
+    return config.path.resolve().parent / Path(path).expanduser()
+
+
+def _experts(
+    config: ConfigFile, tables: Any, litellm: Any, environment: Mapping[str, str]
+) -> tuple[tuple[Expert, ...], tuple[str, ...]]:
+    """Experts of LiteLLM's file first, where one is named; a table changes what it says."""
+    known: dict[str, Expert] = {}
+    notes: tuple[str, ...] = ()
+    if isinstance(litellm, str):
+        from mild_gateway.litellm_config import read_litellm
+
+        found, notes = read_litellm(_path_in(config, litellm), environment)
+        known = {expert.name: expert for expert in found}
+    elif litellm is not None:
+        config.add(("litellm",), "must be text in quotes")
+    if not isinstance(tables, dict):
+        config.fail(("experts",), "must be a table")
+    for name in tables:
+        location = ("experts", name)
+        if name in ("mild", "mild-direct") or name.startswith("router-mild-"):
+            config.add(location, "must have another name: this one makes the router choose")
+        expert = read_expert(config, location, name, environment, base=known.get(name))
+        if expert is not None:
+            if expert.command is not None:
+                config.add(location, "must have a base_url: the gateway does not run commands")
+            known[name] = expert
+    if not known and not config.problems:
+        config.add(("experts",), "must name at least one expert: [experts.NAME]; got none")
+    return tuple(known.values()), notes
+
+
+def _check_target(config: ConfigFile, routing: RoutingSettings) -> None:
+    """Refuse a target without a key, and one beside a price weight."""
+    if routing.target is None:
+        return
+    if routing.price_weight is not None:
+        rule = "must not be given together with price_weight: both set the trade-off"
+        config.add(("routing", "target"), rule)
+    if not routing.target.target.wanted:
+        known = ", ".join(name for name in asdict(routing.target) if name != "target_probability")
+        config.add(("routing", "target"), f"must have at least one of {known}")
+
+
+def _store_location(config: ConfigFile, environment: Mapping[str, str]) -> str | Address:
+    """The store that a file names: in ``store``, in a variable, or in a file of its own."""
+    names = ("store", "store_env", "store_file")
+    given = {name: config.content[name] for name in names if name in config.content}
+    key, value = next(iter(given.items()), ("store", STORE))
+    if len(given) > 1:
+        other = list(given)[1]
+        config.add((other,), f"must not be given together with {key}: both name the store")
+    if not isinstance(value, str) or not value:
+        rule = "must be the path of an SQLite file or postgresql://..."
+        config.add((key,), rule if key == "store" else "must be text in quotes")
+        return STORE
+    try:
+        if key == "store_file":
+            return read_address(secret_from_file(_path_in(config, value)).value)
+        if key == "store_env" or value.startswith(ENVIRONMENT):
+            name = value.removeprefix(ENVIRONMENT)
+            return read_address(secret_from_environment(name, environment).value)
+        if not is_address(value):
+            return str(_path_in(config, value))
+        address = read_address(value)
+        if address.has_password:
+            check_safe_file(
+                config.path.stat(),
+                "holds a password, so only its owner may have access to the file",
+            )
+        return address
+    except (AddressError, SecretError) as error:
+        # Not quoted: an address may hold a password.
+        config.add((key,), str(error))
+        return STORE
+
+
+def _check_tls_pair(config: ConfigFile) -> None:
+    """Refuse a certificate without its key, and a key without its certificate."""
+    table = config.content.get("server")
+    given = {"tls_certificate", "tls_key"} & set(table if isinstance(table, dict) else ())
+    if len(given) == 1:
+        rule = "must be given together with the other: tls_certificate and tls_key are both needed"
+        config.add(("server", *given), rule)
+
+
+def _ledger_table(config: ConfigFile, store: str | Address) -> Any:
+    """The table ``[ledger]`` with the path where rows are written, None for nowhere."""
+    table = config.content.get("ledger", {})
+    if not isinstance(table, dict):
+        return table
+    table = dict(table)
+    enabled, path = table.pop("enabled", True), table.pop("path", None)
+    if not isinstance(enabled, bool):
+        config.add(("ledger", "enabled"), "must be true or false")
+    if path is not None and (not isinstance(path, str) or not path or is_address(path)):
+        config.add(
+            ("ledger", "path"),
+            "must be a path. For no ledger, set enabled = false; for a ledger in the store's PostgreSQL "
+            "database, leave path out",
+        )
+        path = LEDGER
+    shared = path is None and isinstance(store, Address)
+    found = store if shared else _path_in(config, path or LEDGER)
+    if found == store and not shared:
+        config.add(("ledger", "path"), "must be another file than that of the store")
+    return table | {"path": found if enabled else None}

@@ -1,0 +1,101 @@
+"""The ledger as a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from mild.data import check_free, replacing, write_csv, write_json_lines
+from mild.errors import DataFileError
+from mild_gateway.database.engine import Location
+from mild_gateway.ledger.feedback import Feedback
+from mild_gateway.ledger.importing import read_scores
+from mild_gateway.ledger.reading import read_blocks, read_experts
+from mild_gateway.ledger.records import COLUMNS, Record, decisions, from_row
+
+
+def export(
+    path: Location,
+    out: str | os.PathLike[str],
+    since: float | None = None,
+    until: float | None = None,
+    overwrite: bool = False,
+    feedback: Any = None,
+) -> int:
+    """Write the rows with ``since <= time < until``; their number.
+
+    The columns are those of ``Record``, time as a timestamp in UTC; ``experts`` beside ``probabilities``
+    names them, and ``calls`` is JSON. With ``feedback``, as ``mild_gateway.replay`` takes it, ``score`` follows:
+    that of each judged request, whoever judged it. ``mild.read_outcomes`` reads the file if the ledger has
+    texts. A file that ends in .csv or .jsonl is of that kind, any other is parquet. Rows go through block
+    by block, and the file appears under its name when it is whole.
+    """
+    place = check_free(Path(out), overwrite)
+    scores = read_scores(feedback, path)
+    schema = _parquet_schema()
+    if scores is not None:
+        schema = schema.append(pa.field("score", pa.float64()))
+    names = read_experts(path)
+    count = 0
+    try:
+        with replacing(place) as file, _writer(place, file, schema) as write:
+            for block in read_blocks(path, since, until):
+                rows = [_fields(from_row(row), names, scores or {}) for row in block]
+                write(pa.RecordBatch.from_pylist(rows, schema))
+                count += len(block)
+    except OSError as error:
+        raise DataFileError(f"cannot write {place}: {error.strerror or error}.") from error
+    return count
+
+
+@contextmanager
+def _writer(place: Path, file: IO[bytes], schema: Any) -> Iterator[Callable[[Any], None]]:
+    """What writes batches of rows to an open file."""
+    suffix = place.suffix.lower()
+    if suffix == ".csv":
+
+        def write(batch: Any, header: bool = False) -> None:
+            write_csv(dict(zip(schema.names, batch.columns, strict=True)), file, header)
+
+        write(schema.empty_table(), header=True)
+        yield write
+    elif suffix == ".jsonl":
+        yield lambda batch: write_json_lines(pa.Table.from_batches([batch]), file)
+    else:
+        with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+            yield writer.write_batch
+
+
+def _parquet_schema() -> Any:
+    special = {
+        "time": pa.timestamp("us", "UTC"),
+        "probabilities": pa.list_(pa.float64()),
+        "draws": pa.list_(pa.float64()),
+        "streamed": pa.bool_(),
+    }
+    kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}
+    fields = [
+        (name, special.get(name, kinds[decisions.c[name].type.python_type])) for name in COLUMNS
+    ]
+    place = COLUMNS.index("probabilities")
+    return pa.schema([*fields[:place], ("experts", pa.list_(pa.string())), *fields[place:]])
+
+
+def _fields(
+    record: Record, names: Mapping[str, list[str]], scores: Mapping[str, Feedback]
+) -> dict[str, Any]:
+    """A record by the names of the schema."""
+    fields = {name: getattr(record, name) for name in COLUMNS}
+    fields["time"] = round(record.time * 1e6)
+    fields["experts"] = None if record.probabilities is None else names.get(record.router)
+    fields["calls"] = record.calls and json.dumps(record.calls)
+    judged = scores.get(record.request_id)
+    fields["score"] = None if judged is None else judged.score
+    return fields

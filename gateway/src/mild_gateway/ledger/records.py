@@ -1,0 +1,200 @@
+"""One row of the ledger. The fields of ``Record`` define the columns of table, rows and export."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from mild.core import abridge
+from mild_gateway.database.engine import make_table, metadata
+from mild_gateway.experts.replies import storable
+
+OUTCOMES = ("ok", "cut", "cancelled", "refused", "failed")
+
+
+@dataclass(slots=True)
+class Record:
+    """One accepted request.
+
+    >>> Record("r1", 0.0, "alice", "mild", expert="small", chosen="small", propensity=0.95).outcome
+    'ok'
+    """
+
+    request_id: str
+    """The gateway's id of the request, as in the header `x-mild-request-id`."""
+    time: float
+    """When the request arrived, in seconds since 1970."""
+    key: str
+    """Name of the key, never the key itself."""
+    asked: str
+    """Model name that was asked for."""
+    expert: str | None = None
+    """The expert that answered; null if none did."""
+    chosen: str | None = None
+    """The expert that was drawn, before any failure, or `cascade`; null if the router was not
+    asked.
+    """
+    probabilities: Sequence[float | None] | None = None
+    """The router's distribution, in the order of its experts; null for an expert that could not
+    serve the request.
+    """
+    propensity: float | None = None
+    """Probability in (0, 1] with which `chosen` was drawn, exploration included."""
+    expected_cost: float | None = None
+    """Cost that the router expected of `chosen`, in the router's own units."""
+    price: float | None = None
+    """Dollars that were charged, by the usage that the expert reported or by an estimate."""
+    tokens_in: int | None = None
+    """Input tokens that were charged."""
+    tokens_out: int | None = None
+    """Output tokens that were charged."""
+    latency_ms: float | None = None
+    """Milliseconds from the end of the request's body to the last byte of the answer."""
+    first_byte_ms: float | None = None
+    """Milliseconds from the end of the request's body to the first byte of the answer."""
+    overhead_ms: float | None = None
+    """Milliseconds of the gateway itself, without the upload and the experts."""
+    status: int = 200
+    """HTTP status of the answer."""
+    outcome: str = "ok"
+    """`ok`; `cut`: broken off after the first byte; `cancelled`: the client left; `refused`: before an
+    expert was asked, for example by a budget; or `failed`. Requests over the rate of a key have no row.
+    """
+    attempts: int = 1
+    """Requests that were sent to experts."""
+    streamed: bool = False
+    """Whether the answer was a stream."""
+    session: str | None = None
+    """Hash of the session's name."""
+    router: str = ""
+    """Fingerprint of the router that decided."""
+    text: str | None = None
+    """What was routed, only with `keep_text = true` and only if there was an answer; a long text
+    is stored without its middle.
+    """
+    error: str | None = None
+    """Why the request failed, in a word or a sentence."""
+    pinned_by: str | None = None
+    """Request whose decision this one follows because their session is pinned. Such a row repeats
+    `chosen` and `propensity` of that request: nothing new was drawn.
+    """
+    calls: Sequence[Mapping[str, Any]] | None = None
+    """For a cascade, every call: `expert`, `step` (from 1), `outcome`, `dollars`, `tokens_in`,
+    `tokens_out`, `latency_ms` and `reported`. The dollars and tokens add up to those of the
+    row. A last call outside the steps, for which several experts were asked in turn, has no
+    step; it has no expert if none answered.
+    """
+    preferred: str | None = None
+    """What the router would choose without exploration, or `cascade`."""
+    draws: Sequence[float] | None = None
+    """Probability of each expert to be drawn, in the same order, exploration included; null if
+    nothing was drawn.
+    """
+    reported: str | None = None
+    """Model and fingerprint that the expert reported with its answer, as `MODEL` or `MODEL
+    FINGERPRINT`.
+    """
+    features: str | None = None
+    """Features of the text, only with `keep_features = true`."""
+    novel: bool | None = None
+    """Whether the text is far from the training data; null if not known."""
+
+
+#: Revision of the schema -> the columns that came with it.
+NEW_COLUMNS = {"0005": ("calls",), "0006": ("preferred", "draws", "reported", "features", "novel")}
+COLUMNS = tuple(column.name for column in fields(Record))
+# What clients and experts wrote.
+_TEXTS = ("key", "asked", "text", "error", "reported")
+_MAX_CHARACTERS = 256
+_KINDS = {"str": sa.Text, "float": sa.Double, "int": sa.BigInteger, "bool": sa.BigInteger}
+
+
+def column_of(name: str, annotation: str, key: bool = False) -> sa.Column[Any]:
+    """The column of a field."""
+    kind, _, optional = annotation.partition(" | ")
+    return sa.Column(name, _KINDS.get(kind, sa.Text), primary_key=key, nullable=bool(optional))
+
+
+# Nobody answered: such a row may have cost nothing. As text: with a parameter a database would not use
+# the index.
+REFUSED = sa.text("status >= 400")
+# Sequences are texts of JSON, truth values are 0 and 1.
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
+    *(column_of(field.name, str(field.type)) for field in fields(Record)),
+    sa.UniqueConstraint("request_id"),
+    sa.Index("decisions_by_time", "time", "id"),
+    sa.Index("decisions_refused", "time", sqlite_where=REFUSED, postgresql_where=REFUSED),
+)
+# Names behind the probabilities, as JSON.
+routers = make_table(
+    "routers",
+    ["fingerprint"],
+    {
+        "fingerprint": "Fingerprint of a router, as in `decisions.router`.",
+        "experts": "Names of its experts as JSON, in the order of `probabilities` and `draws`.",
+    },
+    fingerprint=sa.Text,
+    experts=sa.Text,
+)
+
+
+def path_of(calls: Iterable[tuple[int | None, str | None]]) -> str:
+    """The steps of a cascade with their experts; those outside of the steps come last.
+
+    >>> path_of([(1, "small"), (1, "medium"), (None, "spare"), (2, "large")])
+    'small,medium>large>spare'
+    """
+    steps: dict[float, list[str]] = {}
+    for step, expert in calls:
+        if expert is not None:
+            steps.setdefault(step or math.inf, []).append(expert)
+    return ">".join(",".join(steps[step]) for step in sorted(steps))
+
+
+def shorten_record(record: Record, keep_text: bool) -> Record:
+    """What is kept of a record: texts of clients and experts are cut, so that a row has a bounded size."""
+    answered = record.attempts and record.outcome != "refused" and record.status < 400
+    text = abridge(record.text) if keep_text and answered and record.text is not None else None
+    asked, error = record.asked[:_MAX_CHARACTERS], record.error and record.error[:_MAX_CHARACTERS]
+    features = record.features if answered else None
+    return replace(record, asked=asked, error=error, text=text, features=features)
+
+
+def as_text(text: str) -> str:
+    """A text that any database takes: PostgreSQL does not take NUL."""
+    return storable(text).replace("\0", "\ufffd")
+
+
+def as_row(record: Record) -> dict[str, Any]:
+    """Values of ``COLUMNS``."""
+    row = {name: getattr(record, name) for name in COLUMNS}
+    for name in _TEXTS:
+        row[name] = row[name] and as_text(row[name])
+    for name in ("probabilities", "draws"):
+        if row[name] is not None:
+            words = ("null" if share is None else f"{share:.6g}" for share in row[name])
+            row[name] = "[" + ",".join(words) + "]"
+    row["streamed"] = int(record.streamed)
+    row["novel"] = None if record.novel is None else int(record.novel)
+    row["calls"] = record.calls and json.dumps(record.calls)
+    return row
+
+
+def from_row(row: Sequence[Any]) -> Record:
+    """The record of a row that has the columns ``COLUMNS``."""
+    record = Record(*row)
+    for name in ("probabilities", "draws", "calls"):
+        value = getattr(record, name)
+        if isinstance(value, str):
+            setattr(record, name, json.loads(value))
+    record.streamed = bool(record.streamed)
+    record.novel = None if record.novel is None else bool(record.novel)
+    return record

@@ -1,0 +1,246 @@
+"""Takes records without waiting, and writes them in batches from a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from mild_gateway.config import LedgerSettings
+from mild_gateway.database import DatabaseError, InvalidRowError
+from mild_gateway.database.engine import shown_place
+from mild_gateway.ledger.feedback import Feedback, write_feedback
+from mild_gateway.ledger.records import Record, shorten_record
+from mild_gateway.ledger.store import LedgerStore, Retention
+
+logger = logging.getLogger("mild_gateway.ledger")
+
+# Bytes of records that wait at most; beyond, the newest are dropped and counted.
+WAITING_BYTES = 64_000_000
+# Bytes of a record besides its text, and of each of its calls.
+RECORD_BYTES = 1000
+# Rows in one transaction.
+BATCH = 1_000
+# Seconds between looks at the queue; a record is in the file after about this long.
+INTERVAL = 0.25
+# Seconds to wait for the lock of a file, and to rest after a failure.
+PATIENCE = 1.0
+REST = 0.5
+# Seconds between a worker's reports about itself.
+HEARTBEAT = 1.0
+# Seconds between portions of old rows: other processes want to write, too.
+BREATH = 0.005
+
+# A record that does not fit its row; the file is not to blame.
+_INVALID = (InvalidRowError, AttributeError, OverflowError, TypeError, ValueError)
+
+
+class LedgerWriter:
+    """One per process; several processes may write to one ledger.
+
+    ``write`` and ``judge`` never wait and never fail. A locked file or a full disk keeps the records
+    waiting; when they take too many bytes, the newest are dropped and counted. ``trouble`` says why the
+    ledger cannot be written at the moment. ``published`` is what this process says of itself; it is written
+    about once a second.
+    """
+
+    def __init__(
+        self,
+        settings: LedgerSettings,
+        expert_names: Sequence[str],
+        clock: Callable[[], float] = time.time,
+        max_waiting_bytes: int = WAITING_BYTES,
+    ) -> None:
+        self.path = settings.path
+        self.dropped = self.written = self.waiting_bytes = 0
+        self.trouble: str | None = None
+        self.published: Mapping[str, Any] | None = None
+        self._keep_text = settings.keep_text
+        self._retention = Retention(settings.keep_days, settings.max_bytes)
+        self._names = list(expert_names)
+        self._experts: dict[str, Sequence[str]] = {}
+        self._clock = clock
+        self._max_waiting_bytes = max_waiting_bytes
+        # Of the bytes that wait; appending to and taking from a deque need none.
+        self._lock = threading.Lock()
+        self._queue: deque[Record | Feedback] = deque()
+        self._batch: list[Record | Feedback] = []
+        self._wake = threading.Event()
+        self._closing = False
+        self._store: LedgerStore | None = None
+        self._reported = 0.0
+        self._thread: threading.Thread | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Records that are not in the ledger yet."""
+        return len(self._queue) + len(self._batch)
+
+    def state(self) -> dict[str, Any]:
+        """How the writer is, ready for JSON."""
+        return {
+            "path": None if self.path is None else shown_place(self.path),
+            "written": self.written,
+            "waiting": self.waiting,
+            "waiting_bytes": self.waiting_bytes,
+            "dropped": self.dropped,
+            "trouble": self.trouble,
+        }
+
+    def start(self) -> None:
+        """Start the thread.
+
+        A file of something else or of a newer mild is refused here; one that is locked, or cannot be
+        opened for now, is tried again from the thread.
+        """
+        if self.path is None or self._thread is not None:
+            return
+        try:
+            LedgerStore(self.path, patience=0.05).close()
+        except DatabaseError as error:
+            self.trouble = str(error)
+        self._thread = threading.Thread(target=self._run, name="mild-ledger", daemon=True)
+        self._thread.start()
+
+    def write(self, record: Record) -> None:
+        """Take a record; never waits, never raises."""
+        if self.path is not None:
+            self._take(shorten_record(record, self._keep_text))
+
+    def judge(self, feedback: Feedback) -> None:
+        """Take the score of an answer, after its record; never waits, never raises."""
+        if self.path is not None:
+            self._take(feedback)
+
+    def _take(self, record: Record | Feedback) -> None:
+        size = _bytes_of(record)
+        with self._lock:
+            if self._closing or self.waiting_bytes + size > self._max_waiting_bytes:
+                self.dropped += 1
+                return
+            self.waiting_bytes += size
+        self._queue.append(record)
+
+    def register(self, fingerprint: str, expert_names: Sequence[str]) -> None:
+        """Names of a router's experts, in its order, before its first record."""
+        self._experts[fingerprint] = self._names = list(expert_names)
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Wait until everything that was taken is written; False if the time was not enough."""
+        end = time.monotonic() + timeout
+        while self.waiting and self._thread is not None:
+            self._wake.set()
+            if time.monotonic() >= end or not self._thread.is_alive():
+                break
+            time.sleep(0.005)
+        return not self.waiting
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Write what waits, as far as the time allows, and end the thread; later records are dropped."""
+        if self._thread is None:
+            return
+        self.flush(timeout)
+        self._closing = True
+        self._wake.set()
+        self._thread.join(max(timeout, PATIENCE))
+        self._thread = None
+        if left := self.waiting:
+            self.dropped += left
+            rows = "1 row was" if left == 1 else f"{left:,} rows were"
+            logger.warning("%s not written to the ledger: %s.", rows, self.trouble)
+
+    def _run(self) -> None:
+        told = False
+        while not self._closing:
+            self._wake.wait(INTERVAL)
+            self._wake.clear()
+            try:
+                self._work()
+                self.trouble = None
+                if told:
+                    told = False
+                    logger.warning("the ledger can be written again.")
+            except Exception as error:
+                # Whatever it is: without this thread no row would ever be written again.
+                self.trouble = str(error)
+                if not told and not self._closing:
+                    told = True
+                    reason = self.trouble.rstrip(".")
+                    logger.warning("the ledger cannot be written: %s; rows wait in memory.", reason)
+                # It is opened anew, perhaps another file of that name.
+                self._disconnect()
+                if not self._closing:
+                    self._wake.wait(REST)
+        if self._store is not None and self.published is not None:
+            with suppress(DatabaseError):
+                self._store.retire()
+        self._disconnect()
+
+    def _work(self) -> None:
+        """Everything that is due, in short transactions."""
+        assert self.path is not None
+        if self._store is not None and self._store.database.is_gone():
+            place = shown_place(self.path)
+            logger.warning("the ledger %s was deleted or replaced; it is created anew.", place)
+            self._disconnect()
+        if self._store is None:
+            self._store = LedgerStore(self.path, PATIENCE)
+            # Before the first row of this process, whose time may be wrong.
+            self._retention.watch(self._store, self._clock())
+        store = self._store
+        while self._queue or self._batch:
+            # A batch that could not be written is taken again.
+            while self._queue and len(self._batch) < BATCH:
+                self._batch.append(self._queue.popleft())
+            count = len(self._batch)
+            self._append(store)
+            self._retention.sweep(store, self._clock(), count)
+        now = self._clock()
+        if self.published is not None and not 0 <= now - self._reported < HEARTBEAT:
+            store.publish(now, {**self.published, "ledger": self.state()})
+            self._reported = now
+        # While nothing waits there is time for more portions.
+        while not self._queue and not self._closing and self._retention.sweep(store, now, 0):
+            self._wake.wait(BREATH)
+
+    def _append(self, store: LedgerStore) -> None:
+        """Write the batch; where a record does not fit, the others one by one."""
+        size = len(self._batch)
+        while self._batch:
+            some = self._batch[:size]
+            records = [one for one in some if isinstance(one, Record)]
+            experts = {one.router: self._experts.get(one.router, self._names) for one in records}
+            try:
+                if records:
+                    store.append(records, experts)
+                if scores := [one for one in some if isinstance(one, Feedback)]:
+                    write_feedback(store.database, scores)
+                self.written += len(records)
+                # Before the rows leave the queue: whoever waits for them finds no old trouble.
+                self.trouble = None
+            except _INVALID:
+                if size > 1:
+                    size = 1
+                    continue
+                self.dropped += 1
+            with self._lock:
+                self.waiting_bytes -= sum(map(_bytes_of, some))
+            # Only now: if the ledger fails in between, the rest is tried again.
+            del self._batch[: len(some)]
+
+    def _disconnect(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
+def _bytes_of(record: Record | Feedback) -> int:
+    if isinstance(record, Feedback):
+        return RECORD_BYTES
+    texts = sum(sys.getsizeof(text) for text in (record.text, record.features) if text)
+    return RECORD_BYTES * (1 + len(record.calls or ())) + texts

@@ -1,0 +1,315 @@
+"""The state that the requests of one worker share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+from mild.artifact import Router, load_candidate
+from mild.errors import MildError
+from mild_gateway.access import Access
+from mild_gateway.config import Settings
+from mild_gateway.config_checks import check_against
+from mild_gateway.dashboard import Dashboard
+from mild_gateway.database import DatabaseError
+from mild_gateway.drift import KINDS, LOOK_SECONDS, DriftWatch
+from mild_gateway.experts.breaker import STATES
+from mild_gateway.experts.errors import ExpertError
+from mild_gateway.experts.expert_client import ExpertClient
+from mild_gateway.experts.redaction import Redactor
+from mild_gateway.ledger.writer import LedgerWriter
+from mild_gateway.logs import EventLog
+from mild_gateway.metrics import NO_EXPERT, Metrics
+from mild_gateway.refusals import Refusal
+from mild_gateway.selection.selector import ExpertSelector
+from mild_gateway.selection.sessions import Sessions
+from mild_gateway.server.body import HeldAnswers
+from mild_gateway.shared import EXPERT_COLUMNS, SharedMemory
+from mild_gateway.tracing import Tracing, open_tracing
+
+# Seconds for requests that were cancelled at the end to give back what they hold.
+CANCEL_SECONDS = 2.0
+# Seconds between two reports of a worker about itself.
+PUBLISH_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The router that serves; a reload replaces it in one assignment."""
+
+    selector: ExpertSelector
+    fingerprint: str
+    candidate: str | None = None  # fingerprint of the router that is tried out
+
+
+class AppContext:
+    """What the requests of one worker share.
+
+    Settings and router are checked against each other here; access and ledger are started and closed with
+    the application. ``board`` is for the page. ``shared`` is the memory of all workers, and ``worker`` the
+    number of this one. Without ``tracing``, requests are traced as the settings say. ``clients`` are by
+    expert name. ``redact`` takes configured secrets out of what is sent to clients.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        router: Router,
+        access: Access,
+        ledger: LedgerWriter,
+        board: Dashboard | None = None,
+        *,
+        shared: SharedMemory | None = None,
+        worker: int = 0,
+        tracing: Tracing | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+        seed: int | None = None,
+    ) -> None:
+        shared = shared or SharedMemory(settings)
+        self.settings = settings
+        self.access = access
+        self.ledger = ledger
+        self.board = board
+        self.names = [expert.name for expert in settings.experts]
+        self.metrics = Metrics(self.names, access.spend)
+        self.events = EventLog(clock)
+        # Failed attempts by expert and minute, and the newest of each expert.
+        self._failed: Counter[tuple[str, int]] = Counter()
+        self._last_failures: dict[str, dict[str, Any]] = {}
+        self._wall_clock = wall_clock
+        self.answers = HeldAnswers(
+            settings.limits.max_unread_bytes, partial(self.metrics.add, "mild_unread_cut_total")
+        )
+        # Connections without a request, the longest idle first.
+        self.idle: dict[Any, None] = {}
+        self.tracing = tracing or open_tracing(settings.tracing)
+        self.draining = False
+        # Why the start failed: a server cannot tell.
+        self.failure: Exception | None = None
+        self.started = wall_clock()
+        self.redact = Redactor(settings.experts)
+        self.drift = DriftWatch(settings.drift, settings.ledger.path, self.names, wall_clock)
+        self._worker = worker
+        self._counters = shared.counters
+        self._row = shared.counters.rows[worker]
+        self._row[0] = 0.0
+        self._sessions = Sessions(shared.sessions, settings.routing.session_seconds, wall_clock)
+        self._seed = seed
+        self.clients = {
+            expert.name: ExpertClient(
+                expert,
+                shared.counters,
+                worker,
+                1 + k * EXPERT_COLUMNS,
+                clock,
+                wall_clock,
+                self.events,
+                lambda: access.has_one_caller,
+            )
+            for k, expert in enumerate(settings.experts)
+        }
+        self.serving = self._make_serving(router)
+        self._sessions.set_experts(router.expert_names)
+        self._dropped = 0
+        self._reloading = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that this worker serves."""
+        return int(self._row[0])
+
+    @property
+    def total_in_flight(self) -> int:
+        """Requests that all workers serve."""
+        return int(self._counters.total(0))
+
+    def count_in_flight(self, by: int) -> None:
+        """A request began (1) or ended (-1)."""
+        self._row[0] += by
+        self.metrics.add("mild_in_flight", by=by)
+
+    def expert_states(self) -> dict[str, dict[str, Any]]:
+        """By expert: its breaker for everybody, keys whose own one is open, seconds of cool-down."""
+        clients = self.clients.items()
+        return {
+            "breakers": {name: client.state() for name, client in clients},
+            "open_keys": {name: client.open_keys() for name, client in clients},
+            "cool_downs": {name: client.cool_down() for name, client in clients},
+        }
+
+    def not_ready(self) -> str | None:
+        """Why every request would be answered with 503, as a code; None if one may be served."""
+        if self.draining:
+            return "draining"
+        if self.access.refuses_all:
+            return "store_unavailable"
+        clients = self.clients.values()
+        if any(client.is_available() for client in clients):
+            return None
+        cooling = any(client.cool_down() for client in clients)
+        return "experts_cooling_down" if cooling else "experts_unavailable"
+
+    def refused(self, refusal: Refusal) -> None:
+        """Count and log a request that was refused before the ledger."""
+        self.metrics.refused(refusal.status)
+        self.note_shed(refusal)
+
+    def note_shed(self, refusal: Refusal) -> None:
+        """Log a refusal where nothing is wrong with the request: no room, no expert, no store."""
+        if refusal.status == 503 or refusal.code == "overloaded":
+            code = refusal.code or refusal.kind
+            said = f"Requests are refused with {refusal.status} {code}: {refusal.message}"
+            self.events.note(("shed", code), said, code=code, status=refusal.status)
+
+    def note_failure(self, name: str, error: ExpertError) -> None:
+        """Log and count a failure of an expert; never with what was asked or answered."""
+        now = self._wall_clock()
+        self._failed[name, int(now // 60)] += 1
+        self._last_failures[name] = {"kind": error.kind, "time": now}
+        # What is not HTTP, or not an answer, is quoted in the detail.
+        detail = "" if error.kind == "garbled" else f" ({error.detail})"
+        said = f"The expert {name} {error.description}{detail}."
+        self.events.note((name, error.kind), said, expert=name, kind=error.kind)
+
+    async def start(self) -> None:
+        """Open what has to be open before the first request."""
+        try:
+            await self.access.start()
+            self.ledger.start()
+        except Exception as error:
+            self.failure = error
+            raise
+        self.ledger.register(self.serving.fingerprint, self.serving.selector.names)
+        self.metrics.put("mild_workers", value=1)
+        self._publish()
+        self._tasks = [asyncio.create_task(self._publish_forever())]
+        if self.drift.enabled and self._worker == 0:
+            self._tasks.append(asyncio.create_task(self._watch_drift()))
+
+    async def stop(self) -> None:
+        """Close everything; nothing that was accepted is lost from the ledger."""
+        self.draining = True
+        # Requests that were cancelled give back what they hold.
+        end = time.monotonic() + CANCEL_SECONDS
+        while self.in_flight and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        for task in self._tasks:
+            task.cancel()
+        self._publish()
+        self.events.write(least_seconds=0.0)
+        self.metrics.put("mild_workers", value=0)
+        for client in self.clients.values():
+            await client.http.close()
+        await self.access.close()
+        await asyncio.to_thread(self.ledger.close)
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
+
+    async def reload(self, load: Callable[[], Router]) -> str:
+        """Load another router beside the one that serves, and swap them; its fingerprint.
+
+        The old one stays if that fails.
+        """
+        # One after the other: what was read last must be what serves.
+        async with self._reloading:
+            try:
+                router = await asyncio.to_thread(load)
+                serving = await asyncio.to_thread(self._make_serving, router)
+            except BaseException:
+                self.metrics.add("mild_reloads_total", "failed")
+                raise
+            before, self.serving = self.serving, serving
+            self.ledger.register(serving.fingerprint, serving.selector.names)
+            self._sessions.set_experts(serving.selector.names)
+            if self.board is not None:
+                self.board.take(router)
+            for client in self.clients.values():
+                client.end_cool_down()
+            # A new candidate beside the same router says nothing about the flags.
+            if serving.fingerprint != before.fingerprint or serving.candidate == before.candidate:
+                self.drift.restart()
+            self.metrics.add("mild_reloads_total", "ok")
+            return serving.fingerprint
+
+    def _make_serving(self, router: Router) -> Serving:
+        check_against(self.settings, router)
+        routing = self.settings.routing
+        sessions = self._sessions if routing.pin_sessions else None
+        candidate = None
+        if routing.explore == "auto" and self.settings.router is not None:
+            candidate = load_candidate(self.settings.router)
+        selector = ExpertSelector(
+            router, routing, sessions, self._seed, self.settings.experts, candidate
+        )
+        tried = None if candidate is None else candidate.info.fingerprint
+        return Serving(selector, router.info.fingerprint or "unsaved", tried)
+
+    async def _publish_forever(self) -> None:
+        while True:
+            await asyncio.sleep(PUBLISH_SECONDS)
+            self._publish()
+            self.events.write()
+
+    async def _watch_drift(self) -> None:
+        while True:
+            new = []
+            try:
+                new = await asyncio.to_thread(self.drift.look, self.serving.fingerprint)
+            except (DatabaseError, MildError) as error:
+                self.events.note(("drift",), f"Drift cannot be looked for: {error}")
+            flagged = {(flag["expert"] or NO_EXPERT, flag["kind"]) for flag in self.drift.flags}
+            for name, kind in product((*self.names, NO_EXPERT), KINDS):
+                self.metrics.put("mild_drift", name, kind, value=float((name, kind) in flagged))
+            await self.drift.send(new)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _publish(self) -> None:
+        """What this worker says about itself, for the page and the metrics."""
+        metrics, ledger = self.metrics, self.ledger
+        states = self.expert_states()
+        for name in self.clients:
+            state = STATES.index(states["breakers"][name])
+            metrics.put("mild_breaker_state", name, value=state)
+            metrics.put("mild_breaker_open_keys", name, value=states["open_keys"][name])
+            metrics.put("mild_cool_down_seconds", name, value=states["cool_downs"][name])
+        metrics.add("mild_ledger_dropped_total", by=ledger.dropped - self._dropped)
+        self._dropped = ledger.dropped
+        metrics.put("mild_ledger_waiting", value=ledger.waiting)
+        metrics.put("mild_ledger_waiting_bytes", value=ledger.waiting_bytes)
+        metrics.put("mild_ledger_trouble", value=float(ledger.trouble is not None))
+        metrics.put("mild_store_trouble", value=float(self.access.trouble is not None))
+        ledger.published = {
+            "router": self.serving.fingerprint,
+            "in_flight": self.in_flight,
+            **states,
+            "capacity": {
+                name: {
+                    "in_flight": client.capacity.in_flight,
+                    "max_in_flight": client.expert.max_in_flight,
+                }
+                for name, client in self.clients.items()
+            },
+            "failures": self._failures(),
+            "started": self.started,
+            "draining": self.draining,
+        }
+
+    def _failures(self) -> dict[str, Any]:
+        """Failed attempts of the last hour, and the last failure, by expert."""
+        hour = int(self._wall_clock() // 60) - 60
+        self._failed = Counter({key: n for key, n in self._failed.items() if key[1] > hour})
+        attempts: Counter[str] = Counter()
+        for (name, _), count in self._failed.items():
+            attempts[name] += count
+        return {
+            name: {"attempts": attempts[name], "last": self._last_failures.get(name)}
+            for name in self.names
+        }

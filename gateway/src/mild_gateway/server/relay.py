@@ -1,0 +1,207 @@
+"""An answer on its way to the client: the model renamed, the usage noted, cuts never hidden."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from mild_gateway.experts.errors import ExpertError
+from mild_gateway.experts.events import event_data
+from mild_gateway.experts.expert import Expert
+from mild_gateway.experts.json_edit import EVENT_LIMITS, parse_object, replace_model
+from mild_gateway.experts.prices import UsageMeter
+from mild_gateway.experts.redaction import StreamRedactor
+from mild_gateway.experts.translation.answers import translate_error
+from mild_gateway.experts.translation.fields import RESPONSES, TranslationError, is_native
+from mild_gateway.experts.translation.streams import MessageReader, StreamTranslator
+from mild_gateway.refusals import Refusal
+from mild_gateway.server.attempts import UpstreamResponse, is_error, read_aside
+
+_FINISH = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*"')
+# Other requests may go on after so many bytes.
+YIELD_BYTES = 32_768
+# How long the usage of a finished answer is waited for once the client has left.
+USAGE_SECONDS = 1.0
+
+
+def client_error_content(response: UpstreamResponse, endpoint: str) -> bytes:
+    """An expert's error about the client's request, such as a text that is too long; JSON only."""
+    try:
+        document = parse_object(response.content)
+        if not is_native(endpoint, response.client.expert.api):
+            document = translate_error(endpoint, response.response.status, document)
+        # Written anew, so that no way of escaping hides a secret.
+        return json.dumps(document, allow_nan=False).encode("ascii")
+    except (ValueError, RecursionError):
+        message = f"The expert {response.client.name} refused the request."
+        return Refusal(response.response.status, message, code="client_error").body(endpoint)
+
+
+def stream_translator(endpoint: str, expert: Expert, request: dict[str, Any]) -> Translator | None:
+    """What changes the events of a stream; None where only the model is renamed."""
+    if not is_native(endpoint, expert.api):
+        return StreamTranslator(endpoint, expert.api, expert.name, request)
+    return _MessageRelay(expert.name) if expert.api == "anthropic" else None
+
+
+@dataclass(eq=False)
+class _MessageRelay:
+    """Anthropic's events to a client of the same API: only the model is renamed."""
+
+    model: str
+    reader: MessageReader = field(default_factory=MessageReader)
+
+    def feed(self, document: dict[str, Any], event: bytes) -> bytes:
+        """The event as the client gets it."""
+        message = document.get("message")
+        self.reader.observe(document)
+        if document.get("type") != "message_start" or not isinstance(message, dict):
+            return event
+        changed = {**document, "message": {**message, "model": self.model}}
+        return b"event: message_start\ndata: " + json.dumps(changed).encode("ascii") + b"\n\n"
+
+    def finish(self) -> bytes:
+        """Nothing: the expert's own last event was sent."""
+        return b""
+
+
+Translator = StreamTranslator | _MessageRelay
+
+
+@dataclass(eq=False)
+class StreamRelay:
+    """A stream on its way, event by event, as they come; ``strip`` leaves out an event with only usage.
+
+    ``seen`` is called with each event of the expert.
+    """
+
+    response: UpstreamResponse
+    usage: UsageMeter
+    strip: bool
+    redact: StreamRedactor
+    translator: Translator | None = None
+    seen: Callable[[dict[str, Any]], None] = lambda document: None
+    # The model has finished, the answer is whole, and nothing follows.
+    _written: bool = False
+    _finished: bool = False
+    _done: bool = False
+    # Numbers of the choices.
+    _begun: set[str] = field(default_factory=set)
+    _ended: set[str] = field(default_factory=set)
+
+    async def run(self, write: Callable[[bytes, bool], Awaitable[None]]) -> None:
+        """Relay everything. Raises ExpertError where the expert breaks off; the response is then not ended.
+
+        ``write`` takes bytes and whether more follow.
+        """
+        events = self.response.events
+        assert events is not None
+        event, self.response.first = self.response.first, b""
+        sent = 0
+        while event:
+            if changed := await read_aside(event, self._changed):
+                await write(await read_aside(changed, self.redact), True)
+                sent += len(changed)
+            if self._done:
+                break
+            if sent >= YIELD_BYTES:
+                # Other requests come first: much more may have arrived.
+                sent = 0
+                await asyncio.sleep(0)
+            # What was sent is not kept while the next one is waited for.
+            event = changed = b""
+            event = await events.next()
+        if not self._done and (events.left_over or not self._finished):
+            raise ExpertError("cut", "the stream ended before its answer was finished")
+        last = b""
+        if self.translator is not None:
+            try:
+                last = self.translator.finish()
+            except TranslationError as error:
+                raise ExpertError("garbled", str(error)) from None
+        await write(self.redact(last, last=True), False)
+
+    async def read_usage(self) -> None:
+        """Count what has arrived for a client that has left, and wait for the usage if it comes next.
+
+        Only a finished answer is waited for: an expert that is still writing must stop.
+        """
+        events = self.response.events
+        assert events is not None
+        with suppress(ExpertError, TimeoutError):
+            async with asyncio.timeout(USAGE_SECONDS):
+                self._changed(self.response.first)
+                while not self._done:
+                    event = events.ready()
+                    if not event and self._written and not self.usage.final:
+                        event = await events.next()
+                    if not event:
+                        break
+                    self._changed(event)
+
+    def _changed(self, event: bytes) -> bytes:
+        """The event as the client gets it; empty if it is left out."""
+        data = event_data(event)
+        if not data:
+            return event if self.translator is None else b""
+        if data == b"[DONE]":
+            self._done = True
+            return event if self.translator is None else b""
+        if is_error(event, data):
+            raise ExpertError("server", "an error within the stream")
+        self._written = self._written or _FINISH.search(data) is not None
+        if self.translator is not None:
+            return self._translate(event, data, self.translator)
+        try:
+            document = parse_object(data, EVENT_LIMITS)
+        except ValueError:
+            self.usage.add({}, self._written)
+            return event
+        self.seen(document)
+        choices = document.get("choices")
+        for one in choices if isinstance(choices, list) else ():
+            if isinstance(one, dict):
+                self._begun.add(str(one.get("index")))
+                self._ended |= {str(one.get("index"))} if one.get("finish_reason") else set()
+        self._finished = self._written and self._begun <= self._ended
+        self.usage.add(document, self._finished)
+        if self.strip and document.get("usage") and not document.get("choices"):
+            return b""
+        start = event.find(b"{")
+        if start < 0:
+            return event
+        return event[:start] + replace_model(event[start:], self.response.client.name)
+
+    def _translate(self, event: bytes, data: bytes, translator: Translator) -> bytes:
+        try:
+            document = parse_object(data, EVENT_LIMITS)
+            self.usage.add(document, self._written)
+            self.seen(document)
+            changed = translator.feed(document, event)
+        except (TranslationError, ValueError) as error:
+            raise ExpertError("garbled", str(error)) from None
+        if b'"usage"' in data:
+            self.usage.read(translator.reader.usage, self._written)
+        self._finished, self._done = translator.reader.finished, translator.reader.done
+        return changed
+
+
+def error_event(
+    refusal: Refusal, endpoint: str = "", translator: Translator | None = None
+) -> bytes:
+    """The last event of a stream that broke off, in the shape of the client's API.
+
+    >>> error_event(Refusal(502, "Broken."))[:43]
+    b'event: error\\ndata: {"error": {"message": "B'
+    """
+    document = refusal.document(endpoint)
+    if isinstance(translator, StreamTranslator) and endpoint == RESPONSES:
+        number, code = translator.numbered, refusal.code
+        event = {"type": "error", "sequence_number": number, "code": code, "param": None}
+        document |= {**event, "message": refusal.message}
+    return b"event: error\ndata: " + json.dumps(document).encode("ascii") + b"\n\n"

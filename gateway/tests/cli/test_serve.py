@@ -1,0 +1,139 @@
+"""``mild serve`` and ``mild reload``."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from mild.cli.console import MildCommand
+from mild_gateway.cli.serve import reload, serve
+
+
+def run(verb, *arguments):
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command(cls=MildCommand)(verb)
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "mild serve DIR --config mild.toml"),
+        (["router"], "--config"),
+        (["router", "--demo"], "--demo has its own"),
+        (["--demo", "--config", "x.toml"], "--demo has its own"),
+        (["router", "-c", "x.toml", "--endpoint", "smollm2=http://x/v1"], "an expert of --demo"),
+        (["--demo", "--endpoint", "smollm2"], "must be NAME=URL"),
+        (["--demo", "--endpoint", "sage=http://x/v1"], "smollm2, gemma3, rules"),
+        (["--demo", "--endpoint", "smollm2=ftp://x/v1"], "must be an address such as"),
+        (["--demo", "--endpoint", "smollm2=http://u:secret@x/v1"], "must hold no user"),
+        (["--demo", *["--endpoint", "gemma3=http://x/v1"] * 2], "once for each stand-in"),
+        (["--demo", "--host", "0.0.0.0"], "--demo listens only on this machine"),
+        (["router", "-c", "x.toml", "--tls-key", "k"], "must be given together"),
+        (["router", "-c", "x.toml", "--tls-certificate", "c"], "must be given together"),
+        (["--demo", "--tls-certificate", "c", "--tls-key", "k"], "not with --demo"),
+    ],
+)
+def test_what_is_missing_is_said(arguments, says):
+    found = run(serve, *arguments)
+    assert found.exit_code == 1
+    words = " ".join(found.output.split())
+    assert says in words
+    assert "secret" not in words
+
+
+def test_options_reach_the_server(monkeypatch):
+    seen = []
+    monkeypatch.setattr(os, "execv", lambda path, command: seen.append((path, command)))
+    tls = ["--tls-certificate", "c.pem", "--tls-key", "k.pem"]
+    logs = ["--log-format", "json"]
+    found = run(serve, "router", "-c", "mild.toml", "--port", "0", "--workers", "3", *tls, *logs)
+    assert found.exit_code == 0
+    path, command = seen[0]
+    assert path == sys.executable
+    assert command[1:3] == ["-m", "mild_gateway.server"]
+    assert json.loads(command[3]) == {
+        "router": "router",
+        "config": "mild.toml",
+        "host": None,
+        "port": 0,
+        "workers": 3,
+        "tls_certificate": "c.pem",
+        "tls_key": "k.pem",
+        "logs": {"log_format": "json"},
+        "demo": False,
+        "endpoints": {},
+    }
+
+
+def test_endpoints_reach_the_demo(monkeypatch):
+    seen = []
+    monkeypatch.setattr(os, "execv", lambda path, command: seen.append(command))
+    given = ["smollm2=http://localhost:8131/v1/", "gemma3=https://x.example/v1"]
+    found = run(serve, "--demo", "--endpoint", given[0], "--endpoint", given[1])
+    assert found.exit_code == 0
+    options = json.loads(seen[0][3])
+    assert options["demo"]
+    assert options["endpoints"] == {
+        "smollm2": "http://localhost:8131/v1",
+        "gemma3": "https://x.example/v1",
+    }
+
+
+def test_a_gateway_that_is_not_there_cannot_be_reloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    found = run(reload, "--port", "9")
+    assert found.exit_code == 1
+    assert "9 is not" in found.output
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_router_that_is_refused_is_named_and_the_old_one_serves_on(monkeypatch, more):
+    told = {"router": "0123", "workers": 2, "failed": ["router.json is missing."] * 2}
+    monkeypatch.setattr("mild_gateway.server.state.reload_gateway", lambda *_: told)
+    found = run(reload, *more)
+    assert found.exit_code == 1
+    says = "router.json is missing. The old router 0123 stays in use."
+    assert found.stderr.strip() == f"error: {says}"
+    assert found.stdout.strip() == (
+        json.dumps({"error": says, "code": "invalid_input"}) if more else ""
+    )
+
+
+def test_serve_and_reload_the_demo(tmp_path):
+    code = (
+        "import typer; from mild_gateway.cli import serve as commands; app = typer.Typer(); "
+        "app.command()(commands.serve); app()"
+    )
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "--demo", "--port", "0"],
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+    try:
+        url = process.stdout.readline().decode().split(" on ")[1].split()[0]
+        command = [
+            sys.executable,
+            "-c",
+            code.replace("commands.serve", "commands.reload"),
+            "--json",
+            "--port",
+        ]
+        done = subprocess.run(
+            [*command, url.rsplit(":", 1)[1]], stdout=subprocess.PIPE, env=environment, check=True
+        )
+        assert json.loads(done.stdout)["failed"] == []
+        with urllib.request.urlopen(f"{url}/health/readiness") as answer:
+            assert json.load(answer)["router"] == json.loads(done.stdout)["router"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,83 @@
+"""Live shares beside the usual ones."""
+
+import pytest
+
+from mild.artifact import RouterInfo
+from mild_gateway.dashboard.shares import LEAST, WINDOW, Reference, share_document, trained
+
+NAMES = ["a", "b"]
+
+
+def info(**more):
+    shares = {"rows": 100, "experts": {"a": 0.7, "b": 0.3}}
+    return RouterInfo.from_notes({"shares": shares, **more})
+
+
+def test_trained_shares_are_read_from_the_notes():
+    found = trained(info(), NAMES, None)
+    assert found.counts == pytest.approx((70.0, 30.0))
+    assert found.name == "trained"
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        None,
+        "many",
+        {"rows": 0, "experts": {"a": 1, "b": 0}},
+        {"rows": 9, "experts": {"a": 1}},
+        {"rows": 9, "experts": {"a": 1, "b": "x"}},
+        {"rows": "9", "experts": {"a": 1, "b": 0}},
+    ],
+)
+def test_a_router_that_does_not_say_has_no_trained_shares(shares):
+    assert trained(info(shares=shares), NAMES, None) is None
+
+
+def test_under_another_trade_off_the_trained_shares_do_not_count():
+    fitted = info(cost={"price_weight": 50.0})
+    assert trained(fitted, NAMES, 50.0) is not None
+    assert trained(fitted, NAMES, None) is not None
+    assert trained(fitted, NAMES, 10.0) is None
+
+
+def test_shares_within_and_outside_their_bands():
+    reference = Reference((700.0, 300.0), "trained")
+    calm = share_document(NAMES, ["a"] * 350 + ["b"] * 150, reference, 0.0)
+    assert not calm["drift"]
+    assert calm["sentence"] == "All shares of the last 500 decisions are within their bands."
+    assert [line["live"] for line in calm["experts"]] == [0.7, 0.3]
+    moved = share_document(NAMES, ["a"] * 250 + ["b"] * 250, reference, 0.0)
+    assert moved["drift"]
+    assert [line["outside"] for line in moved["experts"]] == [True, True]
+    assert "a has 50.0 % of the last 500 decisions; in training it had 70.0 %" in moved[
+        "sentence"
+    ].replace("\u00a0", " ")
+
+
+def test_few_decisions_are_shown_and_not_judged():
+    reference = Reference((700.0, 300.0), "trained")
+    found = share_document(NAMES, ["b"] * (LEAST - 1), reference, 0.0)
+    assert not found["drift"]
+    assert "compared from 50 decisions on" in found["sentence"]
+    assert share_document(NAMES, ["b"] * LEAST, reference, 0.0)["drift"]
+    assert share_document(NAMES, [], reference, 0.0)["sentence"] == "No decisions yet."
+
+
+def test_without_trained_shares_the_earlier_decisions_are_the_usual():
+    draws = ["b"] * WINDOW + ["a", "b"] * 500
+    found = share_document(NAMES, draws, None, 0.1)
+    assert (found["reference"], found["reference_rows"]) == ("earlier", 1000)
+    assert found["drift"]
+    assert found["experts"][0]["usual"] == 0.5
+    early = share_document(NAMES, draws[: WINDOW + LEAST - 1], None, 0.1)
+    assert early["reference"] is None
+    assert not early["drift"]
+
+
+def test_exploration_is_expected():
+    # The router itself always chooses a; one in five draws is uniform.
+    reference = Reference((1000.0, 0.0), "trained")
+    draws = ["a"] * 450 + ["b"] * 50
+    assert not share_document(NAMES, draws, reference, 0.2)["drift"]
+    assert share_document(NAMES, draws, reference, 0.0)["drift"]

@@ -1,0 +1,619 @@
+"""What another router would have cost on logged traffic: estimates, and a verdict in a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mild.artifact import Router
+from mild.core.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    check_number,
+    check_share,
+    first_columns,
+    invalid,
+)
+from mild.errors import counted, listed
+from mild.evaluation.off_policy import (
+    ENOUGH_CHANGED,
+    LoggedAnswers,
+    OffPolicyEstimate,
+    doubly_robust,
+    expected_costs,
+    inverse_propensity,
+    logged_mean,
+    measure_overlap,
+    self_normalised,
+    serving_router,
+)
+from mild.metrics import Verdict
+from mild.metrics.interval import Interval
+from mild.money import amount, plain_number
+
+#: Why a row without text is left out.
+WITHOUT_QUERY = "without a query"
+# More features than WIDE are projected to NARROW for the cost model.
+WIDE = 256
+NARROW = 128
+# Reason for which judged requests are left out.
+SELF_SELECTED = "judged, but not picked at random (trust_feedback=True counts them)"
+# Effective draws below which the intervals cannot be trusted.
+ENOUGH = 100.0
+
+
+class LoggedRow(NamedTuple):
+    """A request that the router decided."""
+
+    text: str  # what was routed
+    chosen: str  # name of the expert that was drawn
+    propensity: float
+    episode: int  # number of the draw that the row belongs to, from 0 in the order of time
+    decides: bool  # whether the expert was drawn for this row
+    dollars: float
+    failed: bool
+    error: float  # NaN if the answer was not graded
+    weight: float = 1.0  # for how many requests it stands; 0 if its grade is not used
+    preferred: bool = True  # whether the router would choose the expert without exploration
+    extra: tuple[Any, ...] = ()  # values of further columns that were asked for
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ReplayVerdict(Verdict):
+    """The verdict on a new router against the serving one; a draw counts once.
+
+    ``reason`` is one word for it: "better", "worse", "same", "noise", "too_few", "unseen", "propensities"
+    or "nothing".
+    """
+
+    reason: str
+
+    @property
+    def pays(self) -> bool | None:
+        """Whether the new router is better; None if it is not clear."""
+        return {"better": True, "worse": False}.get(self.reason)
+
+    @property
+    def rows_needed(self) -> None:
+        """Not known: it depends on how often experts are drawn."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready fields; ``better`` is ``pays``."""
+        return {"better": self.pays, "reason": self.reason, **super().as_dict()}
+
+
+def replay_draws(
+    draws: Iterable[list[LoggedRow]],
+    router: Router,
+    *,
+    left_out: Counter[str],
+    graded: bool = False,
+    price_weight: float | None = None,
+    explore: float = 0.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """What a router that reads text would have cost on the logged traffic, per request.
+
+    The fields are those of ``mild_gateway.replay``, which reads a ledger. ``draws`` are blocks of rows in
+    the order of time; ``left_out`` counts rows that are not used by reason, and may grow while the draws
+    are read. With ``graded``, the cost is error + price_weight * dollars over the rows whose error is
+    known; a row of weight 0 was not picked at random.
+    """
+    if graded:
+        check_price_weight(price_weight)
+    check_number("explore", explore, "lie in [0, 1]")
+    check_share("confidence", confidence)
+    rows = collect_rows(draws, router, seed)
+    if not graded:
+        cost = "dollars"
+        quantities = {"cost": rows.dollars, "failures": rows.failed}
+    else:
+        rows = _trusted_rows(rows, left_out)
+        cost = f"error + {plain_number(price_weight or 0.0)} * dollars"
+        quantities = {
+            "cost": rows.error + (price_weight or 0.0) * rows.dollars,
+            "dollars": rows.dollars,
+            "errors": rows.error,
+            "failures": rows.failed,
+        }
+    return replay_rows(
+        rows,
+        quantities,
+        router,
+        cost=cost,
+        serving=rows.serving_weights(explore),
+        left_out=left_out,
+        explore=explore,
+        confidence=confidence,
+        seed=seed,
+    )
+
+
+def _trusted_rows(rows: Rows, left_out: Counter[str]) -> Rows:
+    """The rows that were judged and picked at random; the others are counted in ``left_out``."""
+    is_judged = ~np.isnan(rows.error)
+    is_trusted = rows.weight > 0
+    left_out["not judged"] += int((~is_judged).sum())
+    left_out[SELF_SELECTED] += int((is_judged & ~is_trusted).sum())
+    return rows.kept(is_judged & is_trusted)
+
+
+def replay_rows(
+    rows: Rows,
+    quantities: Mapping[str, FloatArray],
+    router: Router,
+    *,
+    cost: str,
+    serving: FloatArray | None,
+    left_out: Mapping[str, int],
+    explore: float = 0.0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Estimates of each quantity (n,) and the verdict on the quantity "cost".
+
+    ``cost`` says what that is, such as "dollars". ``serving`` are the weights of the serving router; None
+    if the policy of the log is the serving one.
+    """
+    target = _new_probabilities(rows, router, explore)
+    overlap = {
+        **measure_overlap(rows.draws(), target, router.expert_names),
+        **rows.changes(),
+        "unknown": [name for name in rows.drawn if name not in router.expert_names],
+    }
+    fields_of_quantity: dict[str, dict[str, Any]] = {}
+    gap = None
+    if overlap["draws"] >= 2:
+        for name, values in quantities.items():
+            estimates = _estimates(rows, values, target, serving, confidence, seed)
+            fields_of_quantity[name] = _estimate_fields(estimates)
+            if name == "cost":
+                gap = estimates["difference_to_serving"].interval
+    reasons = {reason: count for reason, count in left_out.items() if count}
+    n_rows = int(rows.episode.size)
+    return {
+        "verdict": _replay_verdict(overlap, gap, cost, reasons, n_rows, confidence),
+        "cost": cost,
+        "confidence": confidence,
+        "estimates": fields_of_quantity,
+        "overlap": overlap,
+        "rows": n_rows,
+        "draws": overlap["draws"],
+        "left_out": reasons,
+        "shares": _expert_shares(rows, router, target),
+        "explore": explore,
+    }
+
+
+def _new_probabilities(rows: Rows, router: Router, explore: float) -> FloatArray:
+    """Probability (E, n_experts) with which the new router would draw each expert."""
+    n_draws = rows.wanted.size
+    probabilities = np.full((n_draws, router.n_experts), explore / router.n_experts)
+    probabilities[np.arange(n_draws), rows.wanted] += 1 - explore
+    return probabilities
+
+
+def _replay_verdict(
+    overlap: Mapping[str, Any],
+    gap: Interval | None,
+    cost: str,
+    left_out: Mapping[str, int],
+    n_rows: int,
+    confidence: float,
+) -> ReplayVerdict:
+    """The verdict on the new router; ``gap`` is its cost minus that of the serving one, if known."""
+    unit = ""
+    if cost == "dollars":
+        unit = "$"
+    reason, sentence = judge(overlap, gap, unit, left_out)
+    if gap is None:
+        gap = Interval(math.nan, math.nan, math.nan, math.nan, 0, confidence)
+    return ReplayVerdict(
+        estimate=gap.estimate,
+        low=gap.low,
+        high=gap.high,
+        confidence=confidence,
+        router="the new router",
+        constant="the serving router",
+        n_rows=n_rows,
+        n_groups=overlap["draws"],
+        reason=reason,
+        told=sentence,
+    )
+
+
+def _expert_shares(rows: Rows, router: Router, target: FloatArray) -> dict[str, dict[str, float]]:
+    """How often each expert was drawn, and how often the new router would draw it, by name."""
+    n_drawn = max(sum(rows.drawn.values()), 1)
+    new_shares = dict.fromkeys(router.expert_names, 0.0)
+    if len(target):
+        means = target.mean(axis=0).tolist()
+        new_shares = dict(zip(router.expert_names, means, strict=True))
+    shares = {}
+    for name in dict.fromkeys([*router.expert_names, *rows.drawn]):
+        shares[name] = {
+            "logged": rows.drawn.get(name, 0) / n_drawn,
+            "new": new_shares.get(name, 0.0),
+        }
+    return shares
+
+
+def check_price_weight(price_weight: float | None) -> float:
+    """Refuse a weight of dollars that cannot be added to errors."""
+    if price_weight is None or not 0 <= price_weight < np.inf:
+        raise invalid(
+            "price_weight",
+            f"must be the number of errors that a dollar is worth, 0 or more, because answers are "
+            f"graded; got {price_weight}.",
+        )
+    return price_weight
+
+
+def _estimate_fields(
+    estimates: Mapping[str, OffPolicyEstimate],
+) -> dict[str, dict[str, float]]:
+    """Each estimate with its interval, JSON-ready."""
+    fields = {}
+    for method, estimate in estimates.items():
+        interval = estimate.interval
+        fields[method] = {
+            "mean": interval.estimate,
+            "low": interval.low,
+            "high": interval.high,
+            "standard_error": interval.standard_error,
+        }
+    return fields
+
+
+def _estimates(
+    rows: Rows,
+    costs: FloatArray,
+    draw_target: FloatArray,
+    draw_serving: FloatArray | None,
+    confidence: float,
+    seed: int,
+) -> dict[str, OffPolicyEstimate]:
+    """Estimates by name from the costs (n,) of the rows.
+
+    ``draw_target`` (E, n_experts) and ``draw_serving`` (E,) are by draw; rows take those of theirs.
+    """
+    answers = rows.answers()
+    target = draw_target[rows.episode]
+    serving: FloatArray = np.ones(len(costs))
+    if draw_serving is not None:
+        serving = draw_serving[rows.episode]
+    n_experts = target.shape[1]
+    expected = expected_costs(rows.features, answers.expert, costs, rows.episode, n_experts, seed)
+    robust = doubly_robust(answers, costs, target, expected, confidence)
+    logged = logged_mean(answers, costs, confidence)
+    served = serving_router(answers, costs, target, expected, serving, confidence)
+    return {
+        "logged": logged,
+        "serving": served,
+        "inverse_propensity": inverse_propensity(answers, costs, target, confidence),
+        "self_normalised": self_normalised(answers, costs, target, confidence),
+        "doubly_robust": robust,
+        "difference": robust.minus(logged),
+        "difference_to_serving": robust.minus(served),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """n rows in E episodes."""
+
+    episode: IntArray  # (n,) index of the draw that the row belongs to
+    chosen: IntArray  # (E,) expert that was drawn; -1 if the new router does not know it
+    propensity: FloatArray
+    preferred: BoolArray  # (E,) whether the serving router would draw it without exploration
+    wanted: IntArray  # (E,) what the new router would choose
+    drawn: dict[str, int]  # how often each expert was drawn, by name
+    features: FloatArray  # (n, d) float32 for the cost model
+    dollars: FloatArray  # (n,)
+    failed: FloatArray
+    error: FloatArray  # NaN if the answer was not graded
+    weight: FloatArray  # for how many requests it stands
+
+    def kept(self, rows: BoolArray) -> Rows:
+        """Some of the rows, and the draws that they belong to."""
+        draws, episode = np.unique(self.episode[rows], return_inverse=True)
+        return Rows(
+            episode=episode,
+            chosen=self.chosen[draws],
+            propensity=self.propensity[draws],
+            preferred=self.preferred[draws],
+            wanted=self.wanted[draws],
+            drawn=self.drawn,
+            features=self.features[rows],
+            dollars=self.dollars[rows],
+            failed=self.failed[rows],
+            error=self.error[rows],
+            weight=self.weight[rows],
+        )
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Rows]) -> Rows:
+        """The rows of one or more blocks, in their order."""
+        drawn: Counter[str] = Counter()
+        for block in blocks:
+            drawn.update(block.drawn)
+
+        def join(name: str) -> Any:
+            return np.concatenate([getattr(block, name) for block in blocks])
+
+        return cls(
+            episode=join("episode"),
+            chosen=join("chosen"),
+            propensity=join("propensity"),
+            preferred=join("preferred"),
+            wanted=join("wanted"),
+            drawn=dict(drawn),
+            features=join("features"),
+            dollars=join("dollars"),
+            failed=join("failed"),
+            error=join("error"),
+            weight=join("weight"),
+        )
+
+    @classmethod
+    def none(cls) -> Rows:
+        """A log without any row."""
+        no_index = np.empty(0, np.intp)
+        no_number = np.empty(0)
+        return cls(
+            episode=no_index,
+            chosen=no_index,
+            propensity=no_number,
+            preferred=np.empty(0, bool),
+            wanted=no_index,
+            drawn={},
+            features=np.empty((0, 1), np.float32),
+            dollars=no_number,
+            failed=no_number,
+            error=no_number,
+            weight=no_number,
+        )
+
+    def answers(self) -> LoggedAnswers:
+        """The rows; no request has two of them."""
+        expert = self.chosen[self.episode]
+        propensity = self.propensity[self.episode]
+        return LoggedAnswers(expert, propensity, self.weight, self.weight, self.episode)
+
+    def draws(self) -> LoggedAnswers:
+        """The draws, each with the mean weight of its rows."""
+        n_draws = self.chosen.size
+        n_rows = np.bincount(self.episode, minlength=n_draws)
+        weight = np.bincount(self.episode, self.weight, minlength=n_draws) / n_rows
+        return LoggedAnswers(self.chosen, self.propensity, weight, weight, np.arange(n_draws))
+
+    def serving_weights(self, explore: float) -> FloatArray | None:
+        """(E,) weights of the serving router under another share of exploration; None if it is not known.
+
+        Of m experts the preferred one was drawn with ``1 - e + e / m`` and any other with ``e / m``, where
+        e is the share of the log.
+        """
+        if not self.preferred.any() or self.preferred.all():
+            return None
+        missed = 1 - float(self.propensity[self.preferred].mean())
+        other = float(self.propensity[~self.preferred].mean())
+        scale = explore / (missed + other)
+        chance = np.where(self.preferred, 1 - scale * missed, scale * other)
+        weights: FloatArray = chance / self.propensity
+        return weights
+
+    def changes(self) -> dict[str, Any]:
+        """Share of the draws that the new router decides otherwise, and draws that tell of these."""
+        same = self.chosen == self.wanted
+        is_changed = ~same[self.preferred]
+        changed_share = None
+        if is_changed.size:
+            changed_share = float(is_changed.mean())
+        return {
+            "changed": changed_share,
+            "changed_draws": int((same & ~self.preferred).sum()),
+        }
+
+
+def collect_rows(blocks: Iterable[list[LoggedRow]], router: Router, seed: int = 0) -> Rows:
+    """Let the new router decide every row; texts are not kept."""
+    projection = None
+    if router.n_features > WIDE:
+        rng = np.random.default_rng(seed)
+        projection = rng.standard_normal((router.n_features, NARROW)) / np.sqrt(NARROW)
+        projection = projection.astype(np.float32)
+    decided_blocks = [_decided_block(block, router, projection) for block in blocks]
+    if not decided_blocks:
+        return Rows.none()
+    return Rows.joined(decided_blocks)
+
+
+def _decided_block(
+    block: Sequence[LoggedRow], router: Router, projection: FloatArray | None
+) -> Rows:
+    """The rows of a block, decided by the new router; wide features are projected."""
+    X = router.features([row.text for row in block])
+    narrow = first_columns(X, router.n_features)
+    if projection is not None:
+        narrow = narrow @ projection
+    features = np.column_stack([narrow, router.decision_function(X)]).astype(np.float32)
+    expert_index = {name: index for index, name in enumerate(router.expert_names)}
+    draws = [row for row in block if row.decides]
+    drawn = Counter(row.chosen for row in draws)
+    return Rows(
+        episode=_column(block, "episode", np.intp),
+        chosen=np.array([expert_index.get(row.chosen, -1) for row in draws], np.intp),
+        propensity=_column(draws, "propensity", float),
+        preferred=_column(draws, "preferred", bool),
+        wanted=router.predict(X)[_column(block, "decides", bool)],
+        drawn=dict(drawn),
+        features=features,
+        dollars=_column(block, "dollars", float),
+        failed=_column(block, "failed", float),
+        error=_column(block, "error", float),
+        weight=_column(block, "weight", float),
+    )
+
+
+def _column(rows: Sequence[LoggedRow], name: str, dtype: Any) -> Any:
+    """One field (n,) of the rows."""
+    return np.array([getattr(row, name) for row in rows], dtype)
+
+
+class ReplayJudgement(NamedTuple):
+    """Reason of a ``ReplayVerdict`` and its sentence."""
+
+    reason: str
+    sentence: str
+
+
+def judge(
+    overlap: Mapping[str, Any],
+    gap: Interval | None,
+    unit: str,
+    left_out: Mapping[str, int],
+) -> ReplayJudgement:
+    """What the log says about the new router, by the difference ``gap`` to the serving one.
+
+    ``unit`` is "$" where only dollars are known, which the sentence begins with.
+    """
+    if overlap["draws"] == 0:
+        return _nothing(left_out)
+    if overlap["unseen"]:
+        return _unseen(overlap)
+    if abs(overlap["mean_weight"] - 1) > 4 * overlap["weight_error"] + 1e-9:
+        return _not_clear(
+            "propensities",
+            f"the weights must be 1 on average; they are {overlap['mean_weight']:.3f} (standard error "
+            f"{overlap['weight_error']:.3f}), so the logged propensities do not match the draws.",
+        )
+    if gap is None or overlap["effective"] < ENOUGH:
+        return _not_clear(
+            "too_few",
+            f"too few draws. The {overlap['draws']:,} draws say as much about the new router as "
+            f"{overlap['effective']:.0f} decisions of its own would; with fewer than {ENOUGH:.0f} the "
+            "intervals cannot be trusted. Explore more or longer.",
+        )
+    if overlap["changed"] == 0 and gap.estimate == 0:
+        return ReplayJudgement(
+            "same",
+            "The new router decides like the serving one: there is no difference to estimate.",
+        )
+    if overlap["changed"] and overlap["changed_draws"] < ENOUGH_CHANGED:
+        return _not_clear(
+            "too_few",
+            f"too few draws. The new router decides {100 * overlap['changed']:.1f} % of the requests "
+            f"differently, and only {counted(overlap['changed_draws'], 'draw shows', 'draws show')} what "
+            f"that costs ({ENOUGH_CHANGED} are needed). Explore more or longer.",
+        )
+    if gap.decided:
+        return _clear_difference(gap, unit)
+    return _noise(gap, unit)
+
+
+def _not_clear(reason: str, words: str) -> ReplayJudgement:
+    return ReplayJudgement(reason, f"It is not clear whether the new router is better: {words}")
+
+
+def _unseen(overlap: Mapping[str, Any]) -> ReplayJudgement:
+    """The new router asks experts of which the log has no answer."""
+    names = ", ".join(f"{name} ({100 * share:.1f} %)" for name, share in overlap["unseen"].items())
+    remedy = "The log does not say what they would have cost; add them to the gateway and explore."
+    if overlap["unknown"]:
+        remedy = (
+            f"The log has {listed(overlap['unknown'])}, which the router does not know: names must "
+            f"be the same in both, and a new expert must be drawn before it can be judged."
+        )
+    return _not_clear(
+        "unseen",
+        f"the new router gives queries to experts that were never drawn here: {names}. {remedy}",
+    )
+
+
+def _clear_difference(gap: Interval, unit: str) -> ReplayJudgement:
+    """The interval of the difference excludes 0."""
+    reason = "worse"
+    change = "more"
+    if gap.high < 0:
+        reason = "better"
+        change = "less"
+    subject = "The"
+    if unit:
+        subject = "Dollars only, no feedback on the answers: the"
+    sentence = (
+        f"{subject} new router would have been {reason}: {_money(abs(gap.estimate), unit)} {change} "
+        f"per request than the serving one, exploration aside ({_interval_words(gap, unit)})."
+    )
+    return ReplayJudgement(reason, sentence)
+
+
+def _noise(gap: Interval, unit: str) -> ReplayJudgement:
+    """The interval of the difference contains 0."""
+    difference = "difference"
+    remedy = ""
+    if unit:
+        difference = "difference in dollars"
+        remedy = " Only dollars are known: give feedback=FILE."
+    return _not_clear(
+        "noise",
+        f"the {difference} of {_money(gap.estimate, unit)} is within the noise "
+        f"({_interval_words(gap, unit)}).{_draws_needed(gap)}{remedy}",
+    )
+
+
+def _interval_words(gap: Interval, unit: str) -> str:
+    low = _money(gap.low, unit)
+    high = _money(gap.high, unit)
+    return f"{gap.confidence * 100:g} % interval of the difference {low} to {high}"
+
+
+def _draws_needed(gap: Interval) -> str:
+    """How many times as many draws would show the difference; empty if it is too small for that."""
+    if gap.estimate == 0 or not gap.standard_error > 0:
+        return ""
+    factor = ((gap.high - gap.low) / 2 / abs(gap.estimate)) ** 2
+    if not factor < 100:
+        return ""
+    return (
+        f" If the true difference is this large, about {factor:.1f} times as many draws "
+        "would show it."
+    )
+
+
+def _nothing(left_out: Mapping[str, int]) -> ReplayJudgement:
+    """No row can be used."""
+    certain = left_out.get("drawn without exploration", 0)
+    if certain:
+        return _not_clear(
+            "nothing",
+            f"all {certain:,} routed requests were decided without exploration, so no row shows what "
+            "another expert would have cost. Set explore = 0.05 under [routing] and collect more requests.",
+        )
+    if left_out.get(WITHOUT_QUERY):
+        return _not_clear(
+            "nothing",
+            "the ledger has no texts, and the new router needs them. Set keep_text = true under [ledger], "
+            "or give the queries with queries=FILE.",
+        )
+    if not left_out:
+        return _not_clear("nothing", "the ledger has no rows in this span.")
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+    return _not_clear("nothing", f"no row can be used ({reasons}).")
+
+
+def _money(value: float, unit: str) -> str:
+    if unit and value < 0:
+        return f"-{unit}{amount(abs(value))}"
+    if unit:
+        return f"{unit}{amount(abs(value))}"
+    # Costs of another system may be small.
+    if 0 < abs(value) < 0.001:
+        return plain_number(value, 3)
+    return f"{value:.4f}"

@@ -1,5 +1,0 @@
-"""The page at ``/``: what the gateway does, beside what it was trained to do."""
-
-from mild.gateway.dashboard.status import Dashboard, page_bytes
-
-__all__ = ["Dashboard", "page_bytes"]

@@ -1,7 +1,0 @@
-"""One row per request, written by a thread of its own; responses never wait for it."""
-
-from mild.gateway.ledger.reading import ledger_reader, read_blocks, read_ledger
-from mild.gateway.ledger.records import Record
-from mild.gateway.ledger.writer import LedgerWriter
-
-__all__ = ["LedgerWriter", "Record", "ledger_reader", "read_blocks", "read_ledger"]

@@ -1,1 +1,0 @@
-"""Requests to experts: availability, attempts, server-sent events."""
