@@ -7,13 +7,17 @@ import pytest
 
 ROOT = Path(__file__).parent
 # Their examples use objects that docs/reference/python.md makes.
-USERS = [
-    ROOT / "src" / "mild" / name
-    for name in (
-        "artifact/reading.py", "artifact/router.py", "artifact/versions.py", "data/outcome_table.py", "evaluation/evaluate.py",
-        "tuning/add_expert.py", "tuning/result.py", "tuning/tune.py",
-    )
-]  # fmt: skip
+EXAMPLES_OF_THE_REFERENCE = (
+    "artifact/reading.py",
+    "artifact/router.py",
+    "artifact/versions.py",
+    "data/outcome_table.py",
+    "evaluation/evaluate.py",
+    "tuning/add_expert.py",
+    "tuning/result.py",
+    "tuning/tune.py",
+)
+USERS = [ROOT / "src" / "mild" / name for name in EXAMPLES_OF_THE_REFERENCE]
 
 
 @pytest.fixture(autouse=True)

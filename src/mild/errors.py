@@ -46,7 +46,6 @@ __all__ = [
     "install_hint",
     "listed",
     "missing_name",
-    "removal_message",
 ]
 
 #: Code -> cause and remedy, of codes that do not name a parameter.

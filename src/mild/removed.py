@@ -1,7 +1,6 @@
 """What 0.10 took away, and what to use instead.
 
-This is the one table behind the messages about removed commands, options, parameters, settings, names and
-values.
+This is the one table behind the messages about removed commands, options, parameters, names and values.
 ``docs/development/migration.md`` shows the same rows; a test compares the two.
 """
 
@@ -13,9 +12,9 @@ from typing import Literal
 
 __all__ = ["REMOVED", "Removed", "removal_message"]
 
-#: What was removed: a command, an option of a command, a parameter of a function or estimator, a setting of
-#: ``mild.toml``, a public name, or a value of a parameter.
-Kind = Literal["command", "option", "parameter", "setting", "name", "value"]
+#: What was removed: a command, an option of a command, a parameter of a function or estimator, a public
+#: name, or a value of a parameter.
+Kind = Literal["command", "option", "parameter", "name", "value"]
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,11 @@ class Removed:
     Attributes
     ----------
     kind : what it was
-    name : its name, as its user wrote it: ``plan``, ``--topic``, ``topic``, ``strong_share``, ``mild.plan``,
-        ``transformer``
+    name : its name, as its user wrote it: ``plan``, ``--topic``, ``topic``, ``mild.plan``, ``transformer``
     instead : what to do instead, as a sentence
     where : commands (``tune``, ``data convert``), functions or classes (``tune``, ``RouterCV``,
-        ``OutcomeTable.costs``) or sections of ``mild.toml`` (``routing.target``; ``experts`` for the
-        section of any expert, ``top level`` outside all sections) that had it, or parameters (``families``) that took the value;
-        none for all of them
+        ``OutcomeTable.costs``) that had it, or parameters (``families``) that took the value; none for all
+        of them
     """
 
     kind: Kind
@@ -916,36 +913,6 @@ REMOVED: tuple[Removed, ...] = (
         "warm_start",
         "Pass search=RouterCV(LinearRouter(warm_start=...)).",
         where=("tune",),
-    ),
-    Removed(
-        "setting",
-        "concurrency",
-        "Use `max_in_flight`.",
-        where=("experts",),
-    ),
-    Removed(
-        "setting",
-        "connect_timeout_s",
-        "Use `connect_seconds`.",
-        where=("experts",),
-    ),
-    Removed(
-        "setting",
-        "save_dollars",
-        "Use max_dollars, dollars per 1,000 requests.",
-        where=("routing.target",),
-    ),
-    Removed(
-        "setting",
-        "strong_share",
-        "Use max_dollars with prices of 0 for the weak and 1 for the strong expert in the table.",
-        where=("routing.target",),
-    ),
-    Removed(
-        "setting",
-        "timeout_s",
-        "Use `total_seconds`.",
-        where=("experts",),
     ),
     Removed(
         "value",

@@ -1,4 +1,4 @@
-"""``mild_gateway.learn`` from a ledger on disk to a router that serves: what is promoted, and what is written."""
+"""``mild_gateway.learn``, from a ledger on disk to a router that serves: what is promoted and written."""
 
 import json
 import os

@@ -393,8 +393,9 @@ def _postgres_engine(address: Address) -> sa.Engine:
         import psycopg
         from psycopg import conninfo
     except ImportError as error:
+        hint = install_hint("postgres", "mild-gateway")
         raise MissingExtraError(
-            f"a store in PostgreSQL needs psycopg; install it with: {install_hint('postgres', 'mild-gateway')}"
+            f"a store in PostgreSQL needs psycopg; install it with: {hint}"
         ) from error
     try:
         options: dict[str, Any] = {**_LIBPQ, **conninfo.conninfo_to_dict(address.value)}

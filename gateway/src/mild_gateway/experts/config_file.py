@@ -17,7 +17,8 @@ from typing import Annotated, Any, NoReturn, TypeVar, Union
 from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from mild.errors import DataFileError, removal_message
+from mild.errors import DataFileError
+from mild_gateway.removed_settings import removal_message
 
 Location = tuple[str, ...]
 Kind = TypeVar("Kind")
@@ -105,7 +106,7 @@ class ConfigFile:
 
     def add_unknown(self, location: Location, rule: str = "is unknown") -> None:
         """Note a key that does not exist: what to use instead if it once did, else ``rule``."""
-        message = removal_message("setting", location[-1], _section(location))
+        message = removal_message(_section(location), location[-1])
         if message is None:
             self.add(location, rule)
         else:
