@@ -33,9 +33,9 @@ def export(
 
     The columns are those of ``Record``, time as a timestamp in UTC; ``experts`` beside ``probabilities``
     names them, and ``calls`` is JSON. With ``feedback``, as ``mild_gateway.replay`` takes it, ``score``
-    follows: that of each judged request, whoever judged it. ``mild.read_outcomes`` reads the file if the ledger has
-    texts. A file that ends in .csv or .jsonl is of that kind, any other is parquet. Rows go through block
-    by block, and the file appears under its name when it is whole.
+    follows: that of each judged request, whoever judged it. ``mild.read_outcomes`` reads the file if the
+    ledger has texts. A file that ends in .csv or .jsonl is of that kind, any other is parquet. Rows go
+    through block by block, and the file appears under its name when it is whole.
     """
     place = check_free(Path(out), overwrite)
     scores = read_scores(feedback, path)
