@@ -9,12 +9,12 @@ COPY src src
 COPY gateway/pyproject.toml gateway/README.md gateway/LICENSE gateway/
 COPY gateway/src gateway/src
 RUN python3 -m venv /opt/build && /opt/build/bin/pip wheel --no-deps --wheel-dir /dist . ./gateway
-# Extras of mild-learn, such as gateway,onnx for a router with an encoder, and of mild-gateway.
-ARG EXTRAS=gateway
+# Extras of mild-learn, such as onnx for a router with an encoder, and of mild-gateway.
+ARG EXTRAS=
 ARG GATEWAY_EXTRAS=postgres
 RUN python3 -m venv /opt/mild \
     && /opt/mild/bin/pip install --no-cache-dir --constraint constraints.txt \
-        "$(ls /dist/mild_learn-*.whl)[$EXTRAS]" "$(ls /dist/mild_gateway-*.whl)[$GATEWAY_EXTRAS]"
+        "$(ls /dist/mild_learn-*.whl)${EXTRAS:+[$EXTRAS]}" "$(ls /dist/mild_gateway-*.whl)[$GATEWAY_EXTRAS]"
 ARG LEARNING=no
 RUN if [ "$LEARNING" = no ]; then \
         /opt/mild/bin/pip uninstall --yes joblib narwhals pyarrow scikit-learn scipy threadpoolctl; \
