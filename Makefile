@@ -19,7 +19,7 @@ LOWEST_GATEWAY_TESTS := tests/test_config.py tests/server
 .PHONY: help demo demo-paper test test-library test-gateway test-real test-clients quick lint types layers docs coverage wheel tables bench serve-real test-lowest test-extras audit dist release clean
 
 help:
-	@echo "make demo    install what the demo needs (no torch) and run it: under a minute"
+	@echo "make demo    install what the demo needs (no torch) and run it: about a minute"
 	@echo "make demo-paper   compare all methods on the paper's setups: 2 minutes"
 	@echo "make test    install what the tests need and run everything that CI runs; prints times and skips"
 	@echo "make test-library test-gateway   only the tests of the library, or of the gateway"
@@ -38,7 +38,12 @@ help:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Without bytecode, which takes as long as everything else: Python writes that of the modules it imports.
 $(VENV)/.demo: $(VENV)/bin/python $(PROJECTS)
+	$(PIP) --no-compile --editable . --editable ./gateway
+	touch $@
+
+$(VENV)/.plot: $(VENV)/bin/python $(PROJECTS)
 	$(PIP) --editable ".[plot]" --editable ./gateway
 	touch $@
 
@@ -74,7 +79,7 @@ test-clients: $(CLIENTS)/.installed
 demo: $(VENV)/.demo
 	$(BIN)/mild demo
 
-demo-paper: $(VENV)/.demo
+demo-paper: $(VENV)/.plot
 	$(BIN)/python -m experiments.digits
 
 test: lint types layers docs test-library test-gateway wheel
