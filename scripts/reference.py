@@ -341,6 +341,7 @@ def gateway_errors() -> str:
 
 def commands(distribution: str = LIBRARY) -> dict[str, Any]:
     """The commands of a distribution by their full names, such as ``mild data split``."""
+    import click
     import typer.main
 
     from mild.cli.app import build_app
@@ -348,9 +349,11 @@ def commands(distribution: str = LIBRARY) -> dict[str, Any]:
     homes = command_homes()
     by_full_name = {}
     root = typer.main.get_command(build_app())
-    for name, command in root.commands.items():
+    context = click.Context(root)
+    for name in root.list_commands(context):
         if homes.get(name, LIBRARY) != distribution:
             continue
+        command = root.get_command(context, name)
         for inner_name, inner in getattr(command, "commands", {"": command}).items():
             by_full_name[f"mild {name} {inner_name}".strip()] = inner
     return by_full_name

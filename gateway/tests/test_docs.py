@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from pathlib import Path
-
-import pytest
 
 import mild_gateway
 import mild_gateway.experts
@@ -20,7 +17,6 @@ from mild_gateway.metrics import Metrics
 from scripts import reference
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
-PUBLIC_NAMES = [name for name in mild_gateway.__all__ if name != "__version__"]
 
 
 def test_every_command_is_there_with_a_text_an_example_and_help_for_every_option():
@@ -46,21 +42,8 @@ def test_text_of_a_command_is_not_read_as_markup():
 
 def test_every_public_name_is_on_the_page():
     page = reference.gateway_names()
-    assert set(re.findall(r"^::: mild_gateway\.(\w+)$", page, re.MULTILINE)) == set(PUBLIC_NAMES)
-
-
-@pytest.mark.parametrize("name", PUBLIC_NAMES)
-def test_a_public_name_has_a_docstring_with_an_example(name):
-    function = getattr(mild_gateway, name)
-    text = inspect.getdoc(function) or ""
-    headings = re.findall(r"^(Parameters|Returns|Examples)\n-+$", text, re.MULTILINE)
-    assert headings == ["Parameters", "Returns", "Examples"]
-    assert ">>> " in text.split("Examples\n---")[1]
-    section = text.partition("Parameters\n")[2].partition("Returns\n")[0]
-    documented = set()
-    for names in re.findall(r"^([\w, *]+) : ", section, re.MULTILINE):
-        documented.update(re.split(", ?", names.replace("*", "")))
-    assert set(inspect.signature(function).parameters) <= documented
+    public_names = set(mild_gateway.__all__) - {"__version__"}
+    assert set(re.findall(r"^::: mild_gateway\.(\w+)$", page, re.MULTILINE)) == public_names
 
 
 def test_the_file_on_the_page_of_settings_is_read(tmp_path):
