@@ -495,14 +495,19 @@ GROUPS = {
 MODULES = {
     "mild.nn": "The losses and decisions for torch.",
     "mild.metrics": "Figures of choices: losses, shares, recall, curves and intervals.",
+    "mild.evaluation": "What another router would have cost, from a log with probabilities.",
     "mild.features": "Text to vectors, as scikit-learn transformers.",
     "mild.data": "Reading, writing and splitting tables.",
 }
-# In __all__ for the gateway, which reads and writes files of its own; nobody else has to know them.
+# Public for the gateway, which reads its ledger and writes files of its own; nobody else needs them.
 FOR_THE_GATEWAY = {
     "mild.data": {
         "check_file", "check_free", "default_library", "html_table", "infer_array", "library_of", "naming",
         "peek_table", "read_objects", "read_table", "replacing", "write_json_lines",
+    },
+    "mild.evaluation": {
+        "LoggedRow", "ReplayVerdict", "check_price_weight", "collect_rows", "replay_draws", "replay_rows",
+        "values_of",
     },
     "mild.metrics": {"decimals"},
 }  # fmt: skip
