@@ -155,7 +155,7 @@ def test_messages_of_the_library_name_no_options_of_commands():
     """Commands put their options in place of keyword arguments (``mild.cli.console.with_options``)."""
     package = Path(mild.__file__).parent
     # Modules that only serve commands, and remedies that are commands of a shell.
-    elsewhere = {"cli", "gateway", "removed.py"}
+    elsewhere = {"cli", "removed.py"}
     commands = (
         "ray start --head",
         "pip install --upgrade",
