@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mild_gateway.ledger import ledger_reader
-from replay_cases import NAMES, NEW, OLD, make_log, make_router, true_cost, write_log
+from replay_cases import NEW, OLD, make_log, make_router, true_cost, write_log
 from replay_cases import replay_log as replay
 
 
