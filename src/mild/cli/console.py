@@ -454,6 +454,7 @@ def print_table(
 
 
 def print_facts(title: str, header: str, facts: Mapping[str, str], left: bool = False) -> None:
+    """Print facts by their names as a table of two columns; ``left`` aligns the values to the left."""
     columns = {header: list(facts), "": list(facts.values())}
     print_table(title, columns, left=("",) if left else ())
 
