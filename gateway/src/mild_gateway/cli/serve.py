@@ -64,19 +64,12 @@ def serve(
         "messages": [{"role": "user", "content": "What is 17 * 23?"}]}'
       mild serve router --config mild.toml --workers 2
     """
-    import importlib.util
     import json
     import os
     import sys
 
-    from mild.errors import InvalidInputError, MissingExtraError, install_hint
+    from mild.errors import InvalidInputError
 
-    packages = ["aiohttp", "httptools", "prometheus_client", "starlette", "uvicorn"]
-    for package in packages if sys.platform == "win32" else [*packages, "uvloop"]:
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(
-                f"mild serve needs {package}; install it with: {install_hint('gateway')}"
-            )
     if endpoint and not demo:
         raise InvalidInputError(
             "--endpoint replaces an expert of --demo; name other experts in a file, with --config.",
