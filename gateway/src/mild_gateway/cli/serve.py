@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 from mild.cli import AsJson, emit
+from mild.errors import InvalidInputError
 
 LogFormat = StrEnum("LogFormat", ("text", "json"))
 LogLevel = StrEnum("LogLevel", ("debug", "info", "warning", "error"))
@@ -67,8 +68,6 @@ def serve(
     import json
     import os
     import sys
-
-    from mild.errors import InvalidInputError
 
     if endpoint and not demo:
         raise InvalidInputError(
@@ -138,7 +137,6 @@ def reload(
       mild reload --port 6060
       mild fit log.parquet --out router --overwrite && mild reload
     """
-    from mild.errors import InvalidInputError
     from mild_gateway.server.state import reload_gateway
 
     found: dict[str, Any] = reload_gateway(port, timeout)
