@@ -45,5 +45,6 @@ def test_the_guides_name_metrics_that_there_are():
     line = {period: {"spent": 1.0, "budget": 2.0} for period in ("day", "month")}
     page = Metrics(["one"], lambda: {"all": line, "keys": {}}).render().decode()
     known = set(re.findall(r"# HELP (\w+)", page))
-    # mild_plugin.py is a file of a recipe.
-    assert named - {"mild_plugin"} <= known
+    # A package, and a file of a recipe.
+    modules = {"mild_gateway", "mild_plugin"}
+    assert named - modules <= known
