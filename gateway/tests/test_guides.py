@@ -1,4 +1,4 @@
-"""The files that the guides and the README show are read, and the metrics that they name are there."""
+"""The files that the guides show are read, and the metrics that they name are there."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ import pytest
 from mild_gateway.config import read_settings
 from mild_gateway.metrics import Metrics
 
-README = Path(__file__).parents[1] / "README.md"
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 OTHERS = ("learning", "security", "machines", "from-litellm", "from-routellm")
-PAGES = [
-    README,
-    *sorted(GUIDES.glob("gateway/*.md")),
-    *(GUIDES / f"{name}.md" for name in OTHERS),
-]
+PAGES = [*sorted(GUIDES.glob("gateway/*.md")), *(GUIDES / f"{name}.md" for name in OTHERS)]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem}-{number}")
     for page in PAGES
@@ -50,15 +45,5 @@ def test_the_guides_name_metrics_that_there_are():
     line = {period: {"spent": 1.0, "budget": 2.0} for period in ("day", "month")}
     page = Metrics(["one"], lambda: {"all": line, "keys": {}}).render().decode()
     known = set(re.findall(r"# HELP (\w+)", page))
-    # A package, and a file of a recipe.
-    modules = {"mild_gateway", "mild_plugin"}
-    assert named - modules <= known
-
-
-def test_the_readme_stands_by_itself():
-    """An index shows it without the files beside it."""
-    text = README.read_text(encoding="utf-8")
-    targets = re.findall(r"\]\(([^)]+)\)", text)
-    assert [target for target in targets if not target.startswith("https://")] == []
-    assert "pip install mild-gateway\n" in text
-    assert "mild serve --demo\n" in text
+    # mild_plugin.py is a file of a recipe, and mild_gateway is the package.
+    assert named - {"mild_plugin", "mild_gateway"} <= known
