@@ -260,7 +260,7 @@ def test_without_the_driver_the_extra_is_named():
         "except MissingExtraError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "[gateway,postgres]'" in done.stdout
+    assert "gateway[postgres]" in done.stdout
 
 
 def test_a_store_in_a_file_needs_no_driver_and_an_existing_one_no_alembic(tmp_path):

@@ -16,16 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+
 from mild.errors import DataFileError, MissingExtraError, install_hint
 from mild_gateway.database.address import Address
 from mild_gateway.database.errors import CommitUnknownError, DatabaseError, InvalidRowError
-
-try:
-    import sqlalchemy as sa
-except ImportError as missing:
-    raise MissingExtraError(
-        f"the gateway's store and ledger need SQLAlchemy; install it with: {install_hint('gateway')}"
-    ) from missing
 
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
@@ -275,8 +270,8 @@ def schema_of(database: Database, place: Location, reading: bool = False) -> str
     if version > SCHEMA:
         raise DataFileError(
             f"{shown_place(place)}: it was written by a newer version of mild (schema {version}; this "
-            f"version reads {SCHEMA}); upgrade with pip install --upgrade mild-learn, or name another "
-            "place."
+            f"version reads {SCHEMA}); upgrade with pip install --upgrade mild-learn mild-gateway, or name "
+            "another place."
         )
     if is_old and not (reading and "decisions" in names):
         raise DataFileError(

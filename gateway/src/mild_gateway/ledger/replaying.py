@@ -193,9 +193,16 @@ def replay(
     errors = None if judged is None else {name: 1 - one.score for name, one in scores}
     weights = {name: trust if one.rate is None else 1 / one.rate for name, one in scores}
     texts = None if queries is None else read_texts(queries, text_column, id_column)
-    span = moment("since", since, now), moment("until", until, now)
     left_out: Counter[str] = Counter()
-    draws = read_draws(ledger_reader(place), left_out, texts, errors, weights, *span)
+    draws = read_draws(
+        ledger_reader(place),
+        left_out,
+        texts,
+        errors,
+        weights,
+        since=moment("since", since, now),
+        until=moment("until", until, now),
+    )
     found = replay_draws(
         draws,
         loaded,

@@ -1,4 +1,4 @@
-"""``mild versions`` and ``mild learn`` as they are typed."""
+"""``mild learn`` and ``mild reload`` as they are typed."""
 
 import asyncio
 import json
@@ -8,19 +8,11 @@ from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-import mild as package
 from gateway_cases import priced_router
 from mild.artifact import load, rollback, write_version
-from mild.cli.console import MildCommand
-from mild.cli.versions import versions
-from mild.errors import MildError
-from mild_gateway.cli.learn import learn
 from process_cases import served, write_files
 
-COMMANDS = {"versions": versions, "learn": learn}
 PRICES = (0.01, 0.01)
 
 
@@ -28,20 +20,10 @@ def router(*errors):
     return priced_router(("one", "two"), errors, PRICES)
 
 
-@pytest.fixture
-def mild(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def no_gateway_of_this_user(tmp_path, monkeypatch):
+    """Gateways that run on this machine, but not in the test, are not found."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
-    app = typer.Typer(pretty_exceptions_enable=False)
-    for name, command in COMMANDS.items():
-        app.command(name, cls=MildCommand)(command)
-
-    def run(*words):
-        result = CliRunner().invoke(app, [str(word) for word in words])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
-
-    return run
 
 
 @pytest.fixture
@@ -49,48 +31,6 @@ def folder(tmp_path):
     place = router(0.1, 0.3).save(tmp_path / "router")
     write_version(place, router(0.3, 0.1), why="it is surely better", reason="better")
     return place
-
-
-def test_versions_say_what_served_when_and_why(mild, folder):
-    done = mild("versions", folder)
-    assert done.code == 0
-    for words in (
-        "2 │ serves",
-        "version 1 saved, as it was saved",
-        "version 2 promoted, it is surely better",
-    ):
-        assert words in " ".join(done.out.split())
-    found = json.loads(mild("versions", folder, "--json").out)
-    assert (found["serving"], found["candidate"], len(found["history"])) == (2, None, 2)
-    assert found == json.loads(json.dumps(package.versions(folder).as_dict()))
-    write_version(folder, router(0.2, 0.1), why="not clear yet", serve=False)
-    assert "3 │ candidate" in " ".join(mild("versions", folder).out.split())
-
-
-def test_versions_of_a_router_that_was_only_saved(mild, tmp_path):
-    place = router(0.1, 0.3).save(tmp_path / "plain")
-    assert json.loads(mild("versions", place, "--json").out)["serving"] == 1
-    done = mild("versions", place, "--rollback", 1, "--json")
-    assert (done.code, json.loads(done.out)["code"]) == (1, "invalid_to")
-    with pytest.raises(MildError) as caught:
-        rollback(place)
-    assert caught.value.code == "invalid_to"
-
-
-def test_rollback_without_a_gateway(mild, folder):
-    found = mild("versions", folder, "--rollback", 1, "--json", "--why", "complaints")
-    gateway = {"port": 6060, "reloaded": False, "error": None}
-    assert json.loads(found.out) == {"folder": str(folder), "serving": 1, "gateway": gateway}
-    assert package.versions(folder).history[-1].why == "complaints"
-    assert load(folder).info.version == 1
-    assert mild("versions", folder, "--rollback", "2").out.startswith("Version 2 of ")
-    refused = mild("versions", folder, "--rollback", "7")
-    assert refused.err == (
-        f"error: --rollback must be one of 1, 2, the versions in {folder}; got 7.\n"
-    )
-    assert package.versions(folder).history[-1].why == "asked for by hand"
-    assert rollback(folder).serving == 1
-    assert mild("versions", folder, "--rollback", "7").code == 1
 
 
 def fingerprint(port):
@@ -109,25 +49,44 @@ def test_a_gateway_serves_the_version_that_it_is_told_of(mild, tmp_path):
     async def play():
         async with served(tmp_path) as g:
             assert fingerprint(g.port) == known[1]
-            done = await asyncio.to_thread(
-                mild, "versions", place, "--rollback", 1, "--port", g.port, "--json"
-            )
-            assert json.loads(done.out)["gateway"] == {
-                "port": g.port,
-                "reloaded": True,
-                "error": None,
-            }
+            rollback(place, 1)
+            done = await asyncio.to_thread(mild, "reload", "--port", g.port, "--json")
+            assert (done.code, done.json()["router"]) == (0, known[0])
             assert fingerprint(g.port) == known[0]
             # A version that cannot be served: the old one stays, and this is said.
             strange = priced_router(("one", "three"), (0.1, 0.2), PRICES)
             write_version(place, strange, why="by mistake")
-            words = ("--port", g.port, "--json")
-            done = await asyncio.to_thread(mild, "versions", place, "--rollback", 1, *words)
-            assert json.loads(done.out)["gateway"]["reloaded"]
-            done = await asyncio.to_thread(mild, "versions", place, "--rollback", 3, *words)
-            assert "three" in json.loads(done.out)["gateway"]["error"]
-            assert "was not reloaded" in done.err
+            done = await asyncio.to_thread(mild, "reload", "--port", g.port)
+            assert done.code == 1
+            assert "three" in done.err
+            assert f"The old router {known[0]} stays in use." in done.err
             assert fingerprint(g.port) == known[0]
+            await g.stop()
+
+    asyncio.run(play())
+
+
+def test_a_gateway_that_runs_here_takes_what_was_learned(mild, learning, tmp_path):
+    write_files(
+        tmp_path, [(name, "http://127.0.0.1:9/v1") for name in ("one", "two")], router(0.1, 0.3)
+    )
+    place = tmp_path / "router"
+
+    async def play():
+        async with served(tmp_path) as g:
+            words = ("learn", place, "--ledger", "l.sqlite", "--port", g.port)
+            write_version(place, router(0.3, 0.1), why="better")
+            done = await asyncio.to_thread(mild, *words, "--json")
+            assert done.json()["gateway"] == {"port": g.port, "reloaded": True, "error": None}
+            assert fingerprint(g.port) == load(place, version=2).info.fingerprint
+            said = await asyncio.to_thread(mild, *words)
+            assert said.out.endswith(f" The gateway on port {g.port} uses it.\n")
+            # A version that cannot be served: the old one stays, and this is said.
+            write_version(place, priced_router(("one", "three"), (0.1, 0.2), PRICES), why="wrong")
+            done = await asyncio.to_thread(mild, *words, "--json")
+            assert "three" in done.json()["gateway"]["error"]
+            assert "was not reloaded" in done.err
+            assert fingerprint(g.port) == load(place, version=2).info.fingerprint
             await g.stop()
 
     asyncio.run(play())
