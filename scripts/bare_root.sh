@@ -3,12 +3,12 @@
 #
 #   scripts/bare_root.sh [RUNS]
 #
-# Needs root, mmdebstrap, and dist/*.whl (make wheel). SUITE names the Debian release, ROOT_TAR a root that
+# Needs root, mmdebstrap, and both wheels in dist/ (make wheel). SUITE names the Debian release, ROOT_TAR a root that
 # mmdebstrap made before, PIP_CONF a pip.conf for the root. Every run starts from the same root; the time
 # is from `pip install` to the first answer, without pip's cache.
 set -eu
 runs=${1:-1}
-wheel=$(ls "$PWD"/dist/*.whl)
+wheels=$(ls "$PWD"/dist/mild_learn-*.whl "$PWD"/dist/mild_gateway-*.whl)
 folder=$(mktemp -d)
 root=$folder/root
 trap 'umount "$root/proc" 2> /dev/null || true; rm -rf --one-file-system "$folder"' EXIT
@@ -21,7 +21,7 @@ cat > "$folder/first_answer.sh" << 'SCRIPT'
 set -eu
 cd /tmp
 python3 -m venv app
-app/bin/pip install --quiet --no-cache-dir "$(ls /tmp/*.whl)[gateway]"
+app/bin/pip install --quiet --no-cache-dir --find-links /tmp "$(ls /tmp/mild_learn-*.whl)[gateway]"
 echo "installed after $(($(date +%s) - START)) s"
 app/bin/mild serve --demo --port "$PORT" > served 2>&1 &
 gateway=$!
@@ -49,7 +49,8 @@ for run in $(seq "$runs"); do
     rm -rf --one-file-system "$root"
     mkdir "$root"
     tar --extract --file "$tar" --directory "$root" --exclude './dev/*'
-    cp "$wheel" "$folder/first_answer.sh" "$root/tmp/"
+    # shellcheck disable=SC2086  # two paths
+    cp $wheels "$folder/first_answer.sh" "$root/tmp/"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     # The certificates that this machine trusts.
     cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"

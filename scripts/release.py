@@ -1,7 +1,7 @@
-"""Make a release: ``make release VERSION=0.9.1``.
+"""Make a release of both distributions: ``make release VERSION=0.9.1``.
 
 Checks the tree and the version, closes the top section of CHANGELOG.md, writes the version, builds
-the sdist, the wheel and an SBOM into dist/, commits, and tags. Nothing is pushed.
+the sdists, the wheels and an SBOM into dist/, commits, and tags. Nothing is pushed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 UNRELEASED = "## [Unreleased]"
-CHANGELOG, CITATION, VERSION = "CHANGELOG.md", "CITATION.cff", "src/mild/_version.py"
+CHANGELOG = "CHANGELOG.md"
+VERSION_FILES = ("src/mild/_version.py", "gateway/src/mild_gateway/_version.py")
+# File, and the line in it that names the version: what stands before and behind it.
+VERSION_LINES = [
+    *((file, '__version__ = "', '"') for file in VERSION_FILES),
+    # Each distribution requires the other one of the same version.
+    ("pyproject.toml", 'gateway = ["mild-gateway==', '"]'),
+    ("gateway/pyproject.toml", '  "mild-learn==', '",'),
+]
+# Lines that name the last release.
+RELEASE_LINES = [
+    ("CITATION.cff", "version: ", ""),
+    ("deploy/kubernetes/mild.yaml", "          image: mild:", ""),
+]
 
 
 class ReleaseError(Exception):
@@ -37,8 +50,11 @@ def parsed(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def replaced(path: Path, pattern: str, new: str) -> None:
-    text, count = re.subn(pattern, new, path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+def write_line(path: Path, start: str, end: str, version: str) -> None:
+    """Put the version into the one line of the file that begins and ends like this."""
+    pattern = f"^{re.escape(start)}.*{re.escape(end)}$"
+    text = path.read_text(encoding="utf-8")
+    text, count = re.subn(pattern, f"{start}{version}{end}", text, flags=re.MULTILINE)
     if count != 1:
         raise ReleaseError(f"{path.name} should have one line with the version; it has {count}.")
     path.write_text(text, encoding="utf-8")
@@ -57,6 +73,21 @@ def closed_changelog(text: str, version: str, date: str) -> str:
     return text.replace(UNRELEASED, f"{UNRELEASED}\n\n## [{version}] - {date}", 1)
 
 
+def current_version(root: Path) -> str:
+    """The version of both distributions, or that which they are on the way to: 0.10.0 of 0.10.0.dev0."""
+    versions = []
+    for file in VERSION_FILES:
+        text = (root / file).read_text(encoding="utf-8")
+        line = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+        if line is None:
+            raise ReleaseError(f"{file} has no line with the version.")
+        versions.append(line[1])
+    if versions[0] != versions[1]:
+        raise ReleaseError(f"The library is {versions[0]} and the gateway {versions[1]}.")
+    release, _, _ = versions[0].partition(".dev")
+    return release
+
+
 def checked(root: Path, version: str, date: str) -> str:
     """The new changelog, if the version can be released."""
     if git(root, "status", "--porcelain"):
@@ -64,38 +95,48 @@ def checked(root: Path, version: str, date: str) -> str:
     if git(root, "tag", "--list", f"v{version}"):
         raise ReleaseError(f"The tag v{version} exists.")
     new = parsed(version)
-    # The tree may already have the version that is released now, or be on the way to it: 0.10.0.dev0.
-    current = re.search(
-        r'^__version__ = "(.+?)(\.dev\d+)?"', (root / VERSION).read_text("utf-8"), re.MULTILINE
-    )
-    if current and new < parsed(current[1]):
-        raise ReleaseError(f"The version is {current[1]}; {version} goes back.")
+    current = current_version(root)
+    if new < parsed(current):
+        raise ReleaseError(f"The version is {current}; {version} goes back.")
     for tag in git(root, "tag", "--list", "v*").split():
         if re.fullmatch(r"v\d+\.\d+\.\d+", tag) and new < parsed(tag[1:]):
             raise ReleaseError(f"{tag} was released; {version} goes back.")
     return closed_changelog((root / CHANGELOG).read_text("utf-8"), version, date)
 
 
-def write(root: Path, version: str, changelog: str) -> None:
-    replaced(root / VERSION, r'^__version__ = ".*"', f'__version__ = "{version}"')
-    replaced(root / CITATION, r"^version: .*", f"version: {version}")
+def write_version(root: Path, version: str) -> None:
+    """Write the version of both distributions, which may be one in development."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", version):
+        raise ReleaseError(f"A version is like 0.9.1 or 0.10.0.dev0; got {version!r}.")
+    for file, start, end in VERSION_LINES:
+        write_line(root / file, start, end, version)
+
+
+def write_release(root: Path, version: str, changelog: str) -> None:
+    write_version(root, version)
+    for file, start, end in RELEASE_LINES:
+        write_line(root / file, start, end, version)
     (root / CHANGELOG).write_text(changelog, encoding="utf-8")
 
 
 def build(root: Path) -> None:
-    """The sdist, the wheel, and the SBOM of the wheel in an environment with nothing else."""
-    dist, clean = root / "dist", root / ".venv-wheel"
+    """The sdists and wheels, and the SBOM of both wheels in an environment with nothing else."""
+    dist = root / "dist"
+    clean = root / ".venv-wheel"
     for folder in (dist, clean):
         shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "build", "--outdir", str(dist)], cwd=root, check=True)
+    for project in (".", "gateway"):
+        command = [sys.executable, "-m", "build", "--outdir", str(dist), project]
+        subprocess.run(command, cwd=root, check=True)
+    library = next(dist.glob("mild_learn-*.whl"))
     venv.create(clean, with_pip=True)
-    python, wheel = clean / "bin" / "python", next(dist.glob("*.whl"))
-    install = [str(python), "-m", "pip", "install", "--quiet", f"{wheel}[gateway]"]
-    subprocess.run([*install, "--constraint", "constraints.txt"], cwd=root, check=True)
-    subprocess.run(
-        [str(python), "-m", "pip", "uninstall", "--quiet", "--yes", "pip", "setuptools"], check=True
-    )
-    sbom = ["environment", str(python), "--of", "JSON", "--pyproject", "pyproject.toml"]
+    python = str(clean / "bin" / "python")
+    pip = [python, "-m", "pip"]
+    install = [*pip, "install", "--quiet", "--constraint", "constraints.txt"]
+    wheels = ["--find-links", str(dist), f"{library}[gateway]"]
+    subprocess.run([*install, *wheels], cwd=root, check=True)
+    subprocess.run([*pip, "uninstall", "--quiet", "--yes", "pip", "setuptools"], check=True)
+    sbom = ["environment", python, "--of", "JSON", "--pyproject", "pyproject.toml"]
     target = str(dist / "sbom.cdx.json")
     command = [sys.executable, "-m", "cyclonedx_py", *sbom, "--output-file", target]
     subprocess.run(command, cwd=root, check=True)
@@ -105,7 +146,7 @@ def build(root: Path) -> None:
 def release(root: Path, version: str, date: str, *, with_build: bool = True) -> None:
     changelog = checked(root, version, date)
     try:
-        write(root, version, changelog)
+        write_release(root, version, changelog)
         if with_build:
             build(root)
         git(root, "commit", "--quiet", "--all", "--message", f"Release {version}")
@@ -121,10 +162,16 @@ def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
     parser.add_argument("--date", default=datetime.datetime.now(datetime.UTC).date().isoformat())
     parser.add_argument("--no-build", action="store_true", help="only check, commit and tag")
     parser.add_argument("--only-build", action="store_true", help="only build, as the tree is")
+    parser.add_argument(
+        "--only-write", action="store_true", help="only write the version, such as 0.10.0.dev0"
+    )
     given = parser.parse_args(arguments)
     try:
         if given.only_build:
             build(root)
+            return 0
+        if given.only_write:
+            write_version(root, given.version)
             return 0
         release(root, given.version, given.date, with_build=not given.no_build)
     except (ReleaseError, subprocess.CalledProcessError) as error:

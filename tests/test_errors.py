@@ -126,17 +126,28 @@ def test_an_install_hint_names_the_checkout_that_mild_is_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "hint"),
+    ("recorded", "extra", "hint"),
     [
-        (None, "pip install 'mild-learn[ray]'"),
-        ('{"url": "file:///x.whl"}', "pip install 'mild-learn[ray] @ file:///x.whl'"),
+        (None, "ray", "pip install 'mild-learn[ray]'"),
+        ('{"url": "file:///x.whl"}', "ray", "pip install 'mild-learn[ray] @ file:///x.whl'"),
+        (None, "gateway", "pip install 'mild-learn[gateway]'"),
+        (
+            '{"url": "file:///mild", "dir_info": {}}',
+            "gateway",
+            "pip install 'mild-gateway @ file:///mild/gateway'",
+        ),
+        (
+            '{"url": "file:///dist/x.whl"}',
+            "gateway",
+            "pip install --find-links 'file:///dist' 'mild-learn[gateway] @ file:///dist/x.whl'",
+        ),
     ],
 )
-def test_an_install_hint_names_where_mild_came_from(monkeypatch, recorded, hint) -> None:
+def test_an_install_hint_names_where_mild_came_from(monkeypatch, recorded, extra, hint) -> None:
     found = SimpleNamespace(read_text=lambda name: recorded)
     monkeypatch.setattr("importlib.metadata.distribution", lambda name: found)
     monkeypatch.setattr(error_module, "__file__", "/usr/lib/python3/site-packages/mild/errors.py")
-    assert error_module.install_hint("ray") == hint
+    assert error_module.install_hint(extra) == hint
 
 
 def texts_outside_docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -161,6 +172,7 @@ def test_messages_of_the_library_name_no_options_of_commands():
     commands = (
         "ray start --head",
         "pip install --upgrade",
+        "pip install --find-links",
         "mild evaluate TABLE",
         "add `--overwrite`",
     )

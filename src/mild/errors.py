@@ -301,5 +301,13 @@ def install_hint(extra: str, distribution_name: str = "mild-learn") -> str:
         source = json.loads(distribution(distribution_name).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
         source = {}
-    address = f" @ {source['url']}" if source.get("url") else ""
-    return f"pip install '{distribution_name}[{extra}]{address}'"
+    url = source.get("url")
+    if not url:
+        return f"pip install '{distribution_name}[{extra}]'"
+    if extra == "gateway" and "dir_info" in source:
+        return f"pip install 'mild-gateway @ {url}/gateway'"
+    if extra == "gateway" and url.endswith(".whl"):
+        # Both wheels are built into one folder.
+        folder, _, _ = url.rpartition("/")
+        return f"pip install --find-links '{folder}' 'mild-learn[gateway] @ {url}'"
+    return f"pip install '{distribution_name}[{extra}] @ {url}'"

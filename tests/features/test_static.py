@@ -136,7 +136,7 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 
 def test_wordllama_that_is_not_installed_is_asked_for(monkeypatch):
     monkeypatch.setattr("mild.features.static.package_folder", lambda name: None)
-    with pytest.raises(MissingExtraError, match="pip install wordllama"):
+    with pytest.raises(MissingExtraError, match=r"pip install .*\[static\]"):
         StaticFeatures().fit(["text"])
 
 

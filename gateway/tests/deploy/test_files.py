@@ -1,6 +1,7 @@
 """The files of compose.yaml and deploy/: what they name exists, and what they set is understood."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -28,6 +29,22 @@ def write_settings(folder, text):
     (folder / "mild.toml").write_text(text)
     names = {"STORE": "postgresql://mild:word@postgres/mild", "SMALL_KEY": "k" * 20}
     return read_settings(folder / "mild.toml", environment={**names, "LARGE_KEY": "l" * 20})
+
+
+def test_the_image_gets_both_distributions():
+    """What the Dockerfile copies exists, and .dockerignore lets it through."""
+    copied = re.findall(
+        r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE
+    )
+    files = " ".join(copied).split()
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for file in files:
+        assert (ROOT / file).exists(), file
+        assert f"!{file.split('/')[0]}" in ignored
+        assert file not in ignored
+    for folder in (".", "gateway"):
+        for name in ("pyproject.toml", "README.md", "LICENSE", "src"):
+            assert os.path.normpath(f"{folder}/{name}") in files
 
 
 def test_compose_names_files_and_services_that_exist():

@@ -115,7 +115,7 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
     found = steps.run("tune", train, *GOAL, "--out", router, "--overwrite")
     steps.say(f"   {found['verdict']['sentence']}")
     if found.get("target"):
-        steps.say(f"   {found['target']['promise']}")
+        steps.say(f"   {found['target']['sentence']}")
 
     steps.begin("Does it pay on rows that it has not seen?")
     found = steps.run("evaluate", test, "--router", router, "--save")

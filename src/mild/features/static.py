@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as unpack
 
 from mild.core.long_texts import FIRST, LAST, shorten
-from mild.errors import ArtifactError, DataFileError, MissingExtraError, counted
+from mild.errors import ArtifactError, DataFileError, MissingExtraError, counted, install_hint
 from mild.features.base import EmbeddingFeatures, Rows, Settings, Tensors
 from mild.features.pretrained import (
     file_digest,
@@ -47,7 +47,7 @@ class StaticFeatures(EmbeddingFeatures):
     ``$MILD_MODELS`` and, for wordllama, in the installed package, and checks the digest. With ``embed``
     the table (as float16) and the tokenizer are copied into the artefact, which then needs neither.
 
-    ``source`` is "wordllama" (``pip install wordllama``), or a folder with model.safetensors and
+    ``source`` is "wordllama" (the extra ``static``), or a folder with model.safetensors and
     tokenizer.json, as model2vec and sentence-transformers write them.
 
     Examples
@@ -158,7 +158,7 @@ def find_static(name: str, hint: str | None = None) -> tuple[Path, Path, Path]:
     if name == WORDLLAMA:
         raise MissingExtraError(
             "static features use the embeddings of the package wordllama, which is not installed; "
-            "pip install wordllama, or name a folder with model.safetensors and tokenizer.json."
+            f"{install_hint('static')}, or name a folder with model.safetensors and tokenizer.json."
         )
     rule = "static features need a folder with model.safetensors and tokenizer.json"
     raise DataFileError(f"{rule}; found none at {hint or name!r}.")
@@ -193,7 +193,7 @@ def read_table(path: Path) -> NDArray[np.float32]:
 
 def read_tokenizer(content: bytes, n_tokens: int) -> tuple[Any, int | None]:
     """Tokenizer with at most ``n_tokens``, from its JSON, and the number of its unknown token, if any."""
-    tokenizer = open_tokenizer(content, "static features", "text")
+    tokenizer = open_tokenizer(content, "static features", "static")
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= n_tokens:
         rule = f"the tokenizer must have at most {counted(n_tokens, 'token')} of the table"
