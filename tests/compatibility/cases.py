@@ -1,4 +1,4 @@
-"""What is run, when the fixtures are written and when the tests compare: one list for both."""
+"""What is run, both when the files here are recorded and when the tests compare: one list for both."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow.parquet as parquet
 
 import mild
-from compatibility.running import FOLDER, Done, figures_of, mild_command, shape_of
+from recordings import CommandCase, case_record, figures_of, refusal_record, run_mild, shape_of
 
-SECRETS = {"SMALL_KEY": "sk-small-secret", "OPENAI_API_KEY": "sk-openai-secret"}
+FOLDER = Path(__file__).parent
 
 
 def _linear(**params: Any) -> dict[str, Any]:
@@ -35,11 +34,11 @@ REFITTED: dict[str, dict[str, Any]] = {
     "linear_argmax": _linear(decision="argmax"),
     "linear_tdef": _linear(loss="tdef"),
     "linear_tdef_argmax": _linear(loss="tdef", decision="argmax"),
-    "linear_ce": _linear(loss="ce"),
-    "linear_cwce": _linear(loss="cwce"),
-    "linear_ldam": _linear(loss="ldam"),
-    "linear_logit_adjusted": _linear(loss="logit_adjusted"),
-    "linear_temperature": _linear(loss="temperature"),
+    "linear_ce": _linear(loss="ce", ties="first"),
+    "linear_cwce": _linear(loss="cwce", ties="first"),
+    "linear_ldam": _linear(loss="ldam", ties="first"),
+    "linear_logit_adjusted": _linear(loss="logit_adjusted", ties="first"),
+    "linear_temperature": _linear(loss="temperature", ties="first"),
     "linear_complement": _linear(rewards="complement"),
     "linear_contrast": _linear(rewards="contrast"),
     "linear_baseline": _linear(rewards="baseline", strength=0.25),
@@ -89,24 +88,15 @@ NEEDED = {
 
 
 @contextlib.contextmanager
-def work(*more: str) -> Iterator[Path]:
-    """A copy of the fixtures to run in, with secrets in place."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(os.path.realpath(place))
-        for name in ("tables", *more):
-            if (FOLDER / name).exists():
-                shutil.copytree(FOLDER / name, folder / name)
-        # Git keeps no such modes.
-        for name in ("secret", "plain_key.yaml"):
-            if (folder / "config" / name).exists():
-                (folder / "config" / name).chmod(0o600)
-        with mock.patch.dict(os.environ, SECRETS):
-            yield folder
-
-
-def plain(done: Done, folder: Path) -> Done:
-    """Without the name of the folder it ran in."""
-    return Done(done.code, *(text.replace(str(folder), ".") for text in (done.out, done.err)))
+def work_folder(routers: Iterable[str] = ()) -> Iterator[Path]:
+    """A copy of the tables, of what commands saved and of some recorded routers, to run commands in."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(os.path.realpath(temporary))
+        for name in ("tables", "saved"):
+            shutil.copytree(FOLDER / name, folder / name)
+        for name in routers:
+            shutil.copytree(FOLDER / "artifacts" / name, folder / "artifacts" / name)
+        yield folder
 
 
 def numbers(array: Any) -> Any:
@@ -171,7 +161,7 @@ def _or_refusal(ask: Callable[[], Any]) -> Any:
 
 def _command_answers(folder: Path, inputs: Any, reads_text: bool) -> dict[str, Any]:
     router = folder / "router"
-    shown = mild_command(["explain", router, "--json"])
+    shown = run_mild(["explain", router, "--json"])
     found: dict[str, Any] = {
         "explain_router": {"exit": shown.code, "shape": shape_of(shown.json())}
     }
@@ -179,13 +169,13 @@ def _command_answers(folder: Path, inputs: Any, reads_text: bool) -> dict[str, A
         with tempfile.TemporaryDirectory() as place:
             np.savez(Path(place) / "new.npz", X=inputs)
             words = ["route", router, Path(place) / "new.npz"]
-            done = mild_command([*words, "--probabilities"])
+            done = run_mild([*words, "--probabilities"])
             found["route"] = {
                 "exit": done.code,
-                "shape": shape_of(done.lines()[0]),
-                "experts": [answer["expert"] for answer in done.lines()],
+                "shape": shape_of(done.json_lines()[0]),
+                "experts": [answer["expert"] for answer in done.json_lines()],
             }
-            summary = mild_command([*words, "--out", Path(place) / "o.parquet", "--json"])
+            summary = run_mild([*words, "--out", Path(place) / "o.parquet", "--json"])
             table = parquet.read_table(Path(place) / "o.parquet")
             found["route_out"] = {
                 "exit": summary.code,
@@ -196,8 +186,8 @@ def _command_answers(folder: Path, inputs: Any, reads_text: bool) -> dict[str, A
     queries = [text if isinstance(text, str) else text.tolist() for text in inputs]
     lines = "".join(json.dumps({"id": i, "query": q}) + "\n" for i, q in enumerate(queries))
     words = ["route", router, "--query", "query", "--probabilities"]
-    done = mild_command(words, stdin=lines)
-    routed = done.lines()
+    done = run_mild(words, stdin=lines)
+    routed = done.json_lines()
     found["route"] = {
         "exit": done.code,
         "shape": shape_of(routed[0]),
@@ -205,7 +195,7 @@ def _command_answers(folder: Path, inputs: Any, reads_text: bool) -> dict[str, A
         "experts": [answer.get("expert") for answer in routed],
     }
     first = queries[0] if isinstance(queries[0], str) else json.dumps(queries[0])
-    done = mild_command(["explain", router, first, "--json"])
+    done = run_mild(["explain", router, first, "--json"])
     found["explain"] = {
         "exit": done.code,
         "shape": shape_of(done.json()),
@@ -214,249 +204,146 @@ def _command_answers(folder: Path, inputs: Any, reads_text: bool) -> dict[str, A
     return found
 
 
-# --- ledger and store ---
-
-STORE: list[list[Any]] = [
-    ["keys", "add", "alice", "--store", "store.sqlite", "--budget-day", 5, "--budget-month", 50],
-    ["keys", "add", "bob", "--store", "store.sqlite", "--requests-per-minute", 60],
-    ["keys", "add", "carol", "--store", "store.sqlite"],
-    ["keys", "revoke", "carol", "--store", "store.sqlite"],
-]
-_BOOK = "ledger/ledger.sqlite"
-_NEW = ["--router", "artifacts/replay/router"]
-LEDGER: dict[str, list[Any]] = {
-    "show": ["ledger", "show", _BOOK, "--json"],
-    "show_until": ["ledger", "show", _BOOK, "--until", "2001-09-09T01:47:20", "--json"],
-    "export": ["ledger", "export", _BOOK, "--out", "o.parquet", "--json"],
-    "replay": ["replay", _BOOK, *_NEW, "--json"],
-    "replay_feedback": [
-        "replay", _BOOK, *_NEW, "--feedback", "ledger/feedback.csv", "--price-weight", 20, "--json"
-    ],
-    "replay_explore": ["replay", _BOOK, *_NEW, "--explore", 0.1, "--confidence", 0.9, "--json"],
-    "keys": ["keys", "list", "--store", "ledger/store.sqlite", "--json"],
-}  # fmt: skip
-
-
-def ledger_answers() -> dict[str, Any]:
-    """What the commands say of the ledger and of the store."""
-    found: dict[str, Any] = {}
-    with work("ledger") as folder:
-        shutil.copytree(FOLDER / "artifacts" / "replay", folder / "artifacts" / "replay")
-        for name, words in LEDGER.items():
-            done = plain(mild_command(words, folder), folder)
-            result = done.json()
-            found[name] = {"exit": done.code, "shape": shape_of(result)}
-            found[name]["figures"] = figures_of(result)
-        table = parquet.read_table(folder / "o.parquet")
-        found["rows"] = {
-            "columns": {field.name: str(field.type) for field in table.schema},
-            "values": figures_of(json.loads(json.dumps(table.to_pylist(), default=str))),
-        }
-    return found
-
-
-# --- configuration ---
-
-# File and options of ``mild check``, and what it must still say.
-CONFIGS: dict[str, tuple[list[str], list[str]]] = {
-    "full": (["full.toml"], ["variable SMALL_KEY", "config/secret", "small-2026"]),
-    "least": (["least.toml"], ["no expert has a price"]),
-    "litellm_named": (["litellm.toml"], ["variable SMALL_KEY", "variable OPENAI_API_KEY"]),
-    "litellm": (
-        ["config.yaml", "--router", "artifacts/text_linear/router"],
-        ["tpm", "temperature", "router_settings", "azure", "any/*", "cook"],
-    ),
-    "plain_key": (["plain_key.yaml"], ["config/plain_key.yaml"]),
-    "price_weight": (["price_weight.toml"], ["price_weight", "priced"]),
-    "other_experts": (["other_experts.toml"], ["adder, poet, cook", "'ader'", "line 3", "'cook'"]),
-    "unknown_key": (["unknown_key.toml"], ["line 7", "experts.small.price_uot", "price_out?"]),
-    "wrong_type": (["wrong_type.toml"], ["line 1", "workers must be", "from 1 to 256", "text"]),
-    "out_of_range": (["out_of_range.toml"], ["line 6", "routing.explore must be", "1.5"]),
-    "no_experts": (["no_experts.toml"], ["at least one expert", "[experts.NAME]"]),
-    "key_in_file": (["key_in_file.toml"], ["line 4", "experts.small.api_key", "api_key_env"]),
-    "no_secret": (["no_secret.toml"], ["line 4", "experts.small.api_key_env", "not set"]),
-    "not_toml": (["not_toml.toml"], ["not TOML", "line 1"]),
-    "no_file": (["no_file.toml"], ["cannot be read"]),
-}
-
-
-def config_answers() -> dict[str, Any]:
-    """What ``mild check`` says of every file."""
-    found: dict[str, Any] = {}
-    with work("config") as folder:
-        for router in ("text_linear", "text_priced"):
-            shutil.copytree(FOLDER / "artifacts" / router, folder / "artifacts" / router)
-        for name, ((file, *more), _) in CONFIGS.items():
-            done = mild_command(["check", f"config/{file}", *more, "--json"], folder)
-            assert not any(secret in done.out + done.err for secret in SECRETS.values())
-            done = plain(done, folder)
-            result = done.json()
-            found[name] = {"exit": done.code, "shape": shape_of(result), "result": result}
-    return found
-
-
 # --- commands ---
 
 _TEXT = "artifacts/text_linear/router"
 _PRICED = "artifacts/text_priced/router"
 _NUMBERS = "artifacts/fit_numbers/router"
-_COLLECT = ["collect", "tables/questions.jsonl", "config/experts.toml", "--out", "o.csv"]
 _QUICK = ["--splits", 1, "--jobs", 1, "--method", "ce", "--method", "mild"]
 
-# What leaves files for other commands.
-LEFT: list[list[Any]] = [
+# Commands that leave the files in saved/.
+SAVING: list[list[Any]] = [
     ["evaluate", "tables/new.csv", "--router", _TEXT, "--group", "subject", "--save"],
     ["compare", "tables/log.csv", *_QUICK, "--out", "comparison.json"],
-    [*_COLLECT, "--limit", 4, "--ledger", "collect.ledger.sqlite"],
 ]
 
-COMMANDS: dict[str, dict[str, Any]] = {
-    "fit": {"words": ["fit", "tables/log.csv", "--out", "r", "--price-weight", 50]},
-    "fit_embedded": {"words": ["fit", "--out", "r", "--experts", "7B,0.5B"], "slow": True},
-    "fit_numbers": {"words": ["fit", "tables/numbers.csv", "--out", "r", "--margins", "1,2,0.5"]},
-    "fit_vectors": {"words": ["fit", *FITTED_ON_VECTORS, "--out", "r"]},
-    "tune": {
-        "words": [
+COMMANDS: dict[str, CommandCase] = {
+    "fit": CommandCase(words=["fit", "tables/log.csv", "--out", "r", "--price-weight", 50]),
+    "fit_embedded": CommandCase(words=["fit", "--out", "r", "--experts", "7B,0.5B"], slow=True),
+    "fit_numbers": CommandCase(
+        words=["fit", "tables/numbers.csv", "--out", "r", "--margins", "1,2,0.5"],
+    ),
+    "fit_vectors": CommandCase(words=["fit", *FITTED_ON_VECTORS, "--out", "r"]),
+    "tune": CommandCase(
+        words=[
             "tune", "tables/log.csv", "--out", "r", "--jobs", 1, "--families", "linear,regression",
         ]
-    },
-    "tune_numbers": {
-        "words": ["tune", "tables/numbers.csv", "--out", "r", "--families", "linear", "--jobs", 1],
-    },
-    "evaluate": {
-        "words": ["evaluate", "tables/new.csv", "--router", _TEXT, "--group", "subject"],
-        "figures": True,
-    },
-    "evaluate_priced": {
-        "words": ["evaluate", "tables/new.csv", "--router", _PRICED, "--price-weight", 200],
-        "figures": True,
-    },
-    "evaluate_numbers": {
-        "words": ["evaluate", "tables/numbers_new.csv", "--router", _NUMBERS],
-        "figures": True,
-    },
-    "compare": {"words": ["compare", "tables/log.csv", *_QUICK]},
-    "compare_time": {
-        "words": ["compare", "tables/log.csv", *_QUICK[2:], "--time", "day"],
-        "slow": True,
-    },
-    "report": {
-        "words": ["report", _TEXT, "--table", "tables/new.csv", "--out", "o.html"],
-        "figures": True,
-    },
-    "report_saved": {
-        "words": ["report", _TEXT, "--out", "o.html"],
-        "setup": [["evaluate", "tables/new.csv", "--router", _TEXT, "--save"]],
-    },
-    "report_of_old_evaluation": {
-        "words": ["report", "saved/evaluation.json", "--out", "o.html"],
-        "figures": True,
-    },
-    "report_of_old_comparison": {
-        "words": ["report", "saved/comparison.json", "--out", "o.html"],
-        "figures": True,
-    },
-    "route_numbers": {
-        "words": ["route", _NUMBERS, "tables/numbers_new.csv", "--out", "o.jsonl"],
-        "figures": True,
-    },
-    "explain": {
-        "words": ["explain", _TEXT, "boil salt butter flour please tell"],
-        "figures": True,
-    },
-    "explain_priced": {
-        "words": ["explain", _PRICED, "-", "--beta", "cook=9,adder=0,poet=0", "--most", 3],
-        "stdin": "boil salt butter",
-        "figures": True,
-    },
-    "explain_router": {"words": ["explain", _TEXT], "figures": True},
-    "explain_tuned_router": {"words": ["explain", "artifacts/text_tuned/router"], "figures": True},
-    "route": {
-        "words": ["route", _TEXT, "tables/queries.txt", "--echo", "--probabilities"],
-        "lines": True,
-        "figures": True,
-    },
-    "route_json_lines": {
-        "words": ["route", "artifacts/text_regression/router", "--query", "q", "--probabilities"],
-        "stdin": '{"id": 7, "q": "boil salt"}\n{"id": 8, "q": 5}\n',
-        "lines": True,
-        "figures": True,
-    },
-    "route_out": {
-        "words": [
+    ),
+    "tune_numbers": CommandCase(
+        words=["tune", "tables/numbers.csv", "--out", "r", "--families", "linear", "--jobs", 1],
+    ),
+    "evaluate": CommandCase(
+        words=["evaluate", "tables/new.csv", "--router", _TEXT, "--group", "subject"],
+        with_figures=True,
+    ),
+    "evaluate_priced": CommandCase(
+        words=["evaluate", "tables/new.csv", "--router", _PRICED, "--price-weight", 200],
+        with_figures=True,
+    ),
+    "evaluate_numbers": CommandCase(
+        words=["evaluate", "tables/numbers_new.csv", "--router", _NUMBERS],
+        with_figures=True,
+    ),
+    "compare": CommandCase(words=["compare", "tables/log.csv", *_QUICK]),
+    "compare_time": CommandCase(
+        words=["compare", "tables/log.csv", *_QUICK[2:], "--time", "day"],
+        slow=True,
+    ),
+    "report": CommandCase(
+        words=["report", _TEXT, "--table", "tables/new.csv", "--out", "o.html"],
+        with_figures=True,
+    ),
+    "report_saved": CommandCase(
+        words=["report", _TEXT, "--out", "o.html"],
+        setup=[["evaluate", "tables/new.csv", "--router", _TEXT, "--save"]],
+    ),
+    "report_of_old_evaluation": CommandCase(
+        words=["report", "saved/evaluation.json", "--out", "o.html"],
+        with_figures=True,
+    ),
+    "report_of_old_comparison": CommandCase(
+        words=["report", "saved/comparison.json", "--out", "o.html"],
+        with_figures=True,
+    ),
+    "route_numbers": CommandCase(
+        words=["route", _NUMBERS, "tables/numbers_new.csv", "--out", "o.jsonl"],
+        with_figures=True,
+    ),
+    "explain": CommandCase(
+        words=["explain", _TEXT, "boil salt butter flour please tell"],
+        with_figures=True,
+    ),
+    "explain_priced": CommandCase(
+        words=["explain", _PRICED, "-", "--beta", "cook=9,adder=0,poet=0", "--most", 3],
+        stdin="boil salt butter",
+        with_figures=True,
+    ),
+    "explain_router": CommandCase(words=["explain", _TEXT], with_figures=True),
+    "explain_tuned_router": CommandCase(
+        words=["explain", "artifacts/text_tuned/router"],
+        with_figures=True,
+    ),
+    "route": CommandCase(
+        words=["route", _TEXT, "tables/queries.txt", "--echo", "--probabilities"],
+        prints_lines=True,
+        with_figures=True,
+    ),
+    "route_json_lines": CommandCase(
+        words=["route", "artifacts/text_regression/router", "--query", "q", "--probabilities"],
+        stdin='{"id": 7, "q": "boil salt"}\n{"id": 8, "q": 5}\n',
+        prints_lines=True,
+        with_figures=True,
+    ),
+    "route_out": CommandCase(
+        words=[
             "route", _TEXT, "new.parquet", "--out", "o", "--keep", "day", "--probabilities",
         ],
-        "setup": [["data", "convert", "tables/new.csv", "new.parquet"]],
-    },
-    "collect": {"words": _COLLECT},
-    "collect_dry_run": {"words": [*_COLLECT, "--dry-run"], "figures": True},
-    "collect_goes_on": {
-        "words": [*_COLLECT, "--dry-run", "--ledger", "saved/collect.ledger.sqlite"],
-        "figures": True,
-    },
-    "collect_http_dry_run": {
-        "words": [*_COLLECT[:2], "config/experts_http.toml", *_COLLECT[3:], "--dry-run"],
-        "figures": True,
-    },
-    "check": {"words": ["check", "config/full.toml"]},
-    "reload_nobody": {"words": ["reload", "--port", 1, "--timeout", 1]},
-    "replay": {"words": LEDGER["replay"][:-1]},
-    "keys_add": {"words": STORE[0]},
-    "keys_list": {"words": ["keys", "list", "--store", "store.sqlite"], "setup": STORE[:3]},
-    "keys_revoke": {"words": STORE[3], "setup": STORE[:3]},
-    "ledger_show": {"words": LEDGER["show"][:-1]},
-    "ledger_export": {"words": LEDGER["export"][:-1]},
-    "data_describe": {
-        "words": [
+        setup=[["data", "convert", "tables/new.csv", "new.parquet"]],
+    ),
+    "data_describe": CommandCase(
+        words=[
             "data", "describe", "tables/log.csv", "--beta", "cook=0.2", "--price-weight", 50
         ],
-        "figures": True,
-    },
-    "data_describe_routerbench": {
-        "words": ["data", "describe", "tables/routerbench.csv"],
-        "figures": True,
-    },
-    "data_describe_routellm": {
-        "words": ["data", "describe", "tables/routellm.csv"],
-        "figures": True,
-    },
-    "data_describe_llmrouter": {
-        "words": ["data", "describe", "tables/llmrouter.jsonl"],
-        "figures": True,
-    },
-    "data_describe_plain": {
-        "words": [
+        with_figures=True,
+    ),
+    "data_describe_routerbench": CommandCase(
+        words=["data", "describe", "tables/routerbench.csv"],
+        with_figures=True,
+    ),
+    "data_describe_routellm": CommandCase(
+        words=["data", "describe", "tables/routellm.csv"],
+        with_figures=True,
+    ),
+    "data_describe_llmrouter": CommandCase(
+        words=["data", "describe", "tables/llmrouter.jsonl"],
+        with_figures=True,
+    ),
+    "data_describe_plain": CommandCase(
+        words=[
             "data", "describe", "plain.parquet", "--latency-weight", 0.1,
         ],
-        "setup": [[
+        setup=[[
             "data", "convert", "tables/plain.csv", "plain.parquet", "--query", "task",
             "--scores", "acc_*", "--prices", "usd_*", "--latencies", "wait_ms_*",
         ]],
-        "figures": True,
-    },
-    "data_convert": {
-        "words": ["data", "convert", "tables/llmrouter.jsonl", "o.csv"],
-        "figures": True,
-    },
+        with_figures=True,
+    ),
+    "data_convert": CommandCase(
+        words=["data", "convert", "tables/llmrouter.jsonl", "o.csv"],
+        with_figures=True,
+    ),
 }  # fmt: skip
 
 
-#: Commands that mild-gateway adds.
-GATEWAY = ("collect", "serve", "check", "reload", "replay", "learn", "keys", "ledger", "feedback")
-
-
-def run_command(case: dict[str, Any]) -> Done:
-    """Run a case with --json in a copy of the fixtures."""
-    with work("config", "ledger", "saved") as folder:
-        named = {str(word).split("/")[1] for word in case["words"] if "artifacts/" in str(word)}
-        for name in {*named, "text_linear"}:
-            place = Path("artifacts", name)
-            shutil.copytree(FOLDER / place, folder / place)
-        for words in case.get("setup", ()):
-            done = mild_command(words, folder)
-            assert done.code == 0, done.err
-        done = mild_command([*case["words"], "--json"], folder, case.get("stdin", ""))
-        return plain(done, folder)
+def run_case(case: CommandCase) -> dict[str, Any]:
+    """Run a command in a work folder that has the routers it names."""
+    routers = set()
+    for word in case.words:
+        path = Path(str(word))
+        if path.parts[:1] == ("artifacts",):
+            routers.add(path.parts[1])
+    with work_folder(routers) as folder:
+        return case_record(case, folder)
 
 
 # --- errors ---
@@ -464,7 +351,7 @@ def run_command(case: dict[str, Any]) -> Done:
 _TUNE = ["tune", "tables/log.csv", "--out", "r"]
 REFUSED: dict[str, tuple[list[Any], list[str]]] = {
     "no_table": (["fit", "nowhere.csv", "--out", "r"], ["no such file", "nowhere.csv"]),
-    "unknown_ending": (["data", "describe", "config/secret"], ["secret", ".parquet"]),
+    "unknown_ending": (["data", "describe", "no_ending"], ["no_ending", ".parquet"]),
     "unknown_loss": (
         ["fit", "tables/log.csv", "--out", "r", "--loss", "mlid"],
         ["--loss must be one of", "'mlid'", "Did you mean 'mild'?"],
@@ -509,18 +396,6 @@ REFUSED: dict[str, tuple[list[Any], list[str]]] = {
         ["route", _TEXT, "tables/queries.txt", "--format", "xml"],
         ["--format must be one of", "'xml'"],
     ),
-    "no_ledger": (["ledger", "show", "nowhere.sqlite"], ["nowhere.sqlite"]),
-    "no_ledger_but_a_table": (["ledger", "show", "tables/log.csv"], ["log.csv"]),
-    "key_twice": (
-        ["keys", "add", "alice", "--store", "ledger/store.sqlite"],
-        ["alice"],
-    ),
-    "key_unknown": (["keys", "revoke", "dave", "--store", "ledger/store.sqlite"], ["dave"]),
-    "experts_typo": (
-        ["collect", "tables/questions.jsonl", "config/experts_typo.toml", "--out", "o.csv"],
-        ["line 3", "price_uot", "price_out"],
-    ),
-    "experts_unknown": ([*_COLLECT, "--experts", "tiny"], ["'tiny'", "zero"]),
     "ray_address_alone": (
         ["fit", "tables/log.csv", "--out", "r", "--address", "localhost:1"],
         ["--engine ray"],
@@ -536,23 +411,17 @@ MISUSED: dict[str, tuple[list[Any], list[str]]] = {
 
 
 def refusals() -> dict[str, Any]:
-    """Exit code of each, and whether the words are said on stderr and in the JSON."""
-    found: dict[str, Any] = {}
-    with work("config", "ledger") as folder:
-        for name in ("text_linear", "fit_numbers"):
-            place = Path("artifacts", name)
-            shutil.copytree(FOLDER / place, folder / place)
-        _spoil(folder)
+    """What each of them is answered."""
+    records = {}
+    with work_folder(["text_linear", "fit_numbers"]) as folder:
+        (folder / "no_ending").write_text("x\n")
+        _spoil_routers(folder)
         for name, (words, _) in {**REFUSED, **MISUSED}.items():
-            done = plain(mild_command([*words, "--json"], folder), folder)
-            assert "Traceback" not in done.err
-            found[name] = {"exit": done.code, "error": done.err.strip().splitlines()[-1]}
-            if name in REFUSED:
-                found[name]["json"] = done.lines()[-1]["error"]
-    return found
+            records[name] = refusal_record(words, folder)
+    return records
 
 
-def _spoil(folder: Path) -> None:
+def _spoil_routers(folder: Path) -> None:
     """Routers that cannot be loaded, each for another reason."""
     source = folder / "artifacts" / "text_linear" / "router"
     for name in ("damaged", "newer", "unknown"):

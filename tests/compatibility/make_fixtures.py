@@ -4,58 +4,49 @@ The files beside this one were first written by mild 0.1.0. What changed on purp
 anew, part by part: router folders have the schema of 0.10, and their decisions are still those of 0.1.0. A
 test that fails says that something changed; record it anew only if it was meant to change.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=src:tests python tests/compatibility/make_fixtures.py [PART ...]
+    OMP_NUM_THREADS=1 PYTHONPATH=tests:testing python tests/compatibility/make_fixtures.py [PART ...]
 
-PART is one of tables, artifacts, ledger, results, saved, config, commands, errors, public; without any, all
-are written, in this order. The later ones use files of the earlier ones. The folders in routers_of_0_9 were
-written by mild 0.9.0 and stay as they are: they are what later versions refuse.
+PART is one of tables, artifacts, results, saved, commands, errors, public; without any, all are written, in
+this order. The later ones use files of the earlier ones. The folders in routers_of_0_9 were written by
+mild 0.9.0 and stay as they are: they are what later versions refuse.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import shutil
 import sys
 import tempfile
+from importlib.metadata import entry_points
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+import mild
 from compatibility import cases
-from compatibility.running import FOLDER, figures_of, mild_command, option_names, shape_of, verbs
-from compatibility.running import write as record
+from compatibility.cases import FOLDER
+from mild.features import HashingFeatures, StaticFeatures
+from mild.routers.cost_models import PricedRouter
+from mild.routers.stack import StackRouter
+from onnx_cases import build_features
+from outcome_cases import make_columns, write_outcomes
+from recordings import (
+    command_names,
+    help_of,
+    option_names,
+    options_by_command,
+    parameters_of,
+    run_in_turn,
+    write_json,
+)
+from text_cases import make_texts
 
 EXPERTS = ["small", "medium", "large"]
-
-
-# What is needed from inside mild and from its tests: the only place that knows modules of them.
-INTERNALS = {
-    "ledger_cases": ("record", "write_all"),
-    "mild.routers.cost_models": ("PricedRouter",),
-    "mild.routers.stack": ("StackRouter",),
-    "mild.features": ("HashingFeatures", "StaticFeatures"),
-    "onnx_cases": ("build_features",),
-    "outcome_cases": ("make_columns", "write_outcomes"),
-    "replay_cases": ("NAMES", "make_log", "make_router"),
-    "text_cases": ("make_texts",),
-}
-
-
-def internals() -> SimpleNamespace:
-    """Import them, when they are needed: to look at this file none of them must exist."""
-    return SimpleNamespace(
-        **{
-            name: getattr(importlib.import_module(module), name)
-            for module, names in INTERNALS.items()
-            for name in names
-        }
-    )
 
 
 def make_numbers(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -76,21 +67,20 @@ def empty(name: str) -> Path:
 
 def tables() -> None:
     """Small tables that the commands are run on."""
-    inside = internals()
     folder = empty("tables")
-    log = inside.make_columns(45, 0, prices=True)
-    new = inside.make_columns(40, 1, prices=True)
-    inside.write_outcomes(log, folder / "log.csv")
-    inside.write_outcomes(new, folder / "new.csv")
+    log = make_columns(45, 0, prices=True)
+    new = make_columns(40, 1, prices=True)
+    write_outcomes(log, folder / "log.csv")
+    write_outcomes(new, folder / "new.csv")
     names = [name[9:] for name in log if name.startswith("correct__")]
     few = {name: list(column)[:20] for name, column in log.items()}
     bench = {"sample_id": [f"s{i}" for i in range(20)], "prompt": few["prompt"]}
     bench |= {name: few[f"correct__{name}"] for name in names}
     bench |= {f"{name}|total_cost": few[f"cost__{name}"] for name in names}
-    inside.write_outcomes(bench, folder / "routerbench.csv")
+    write_outcomes(bench, folder / "routerbench.csv")
     routellm = {"prompt": few["prompt"]}
     routellm |= {name: [bool(value) for value in few[f"correct__{name}"]] for name in names}
-    inside.write_outcomes(routellm, folder / "routellm.csv")
+    write_outcomes(routellm, folder / "routellm.csv")
     rows = [
         {
             "query": few["prompt"][i],
@@ -105,7 +95,7 @@ def tables() -> None:
     plain = {"task": few["prompt"]} | {f"acc_{name}": few[f"correct__{name}"] for name in names}
     plain |= {f"usd_{name}": few[f"cost__{name}"] for name in names}
     plain |= {f"wait_ms_{name}": [100.0 * (i % 5 + 1) for i in range(20)] for name in names}
-    inside.write_outcomes(plain, folder / "plain.csv")
+    write_outcomes(plain, folder / "plain.csv")
     rng = np.random.default_rng(3)
     topic = rng.integers(0, 3, 60)
     embedding = np.eye(3)[topic] @ rng.normal(size=(3, 5)) + rng.normal(size=(60, 5)) * 0.2
@@ -114,14 +104,12 @@ def tables() -> None:
         "embedding": embedding.round(4).tolist(),
         **{f"correct__{name}": (topic == k).tolist() for k, name in enumerate(names)},
     }
-    inside.write_outcomes(vectors, folder / "vectors.jsonl")
+    write_outcomes(vectors, folder / "vectors.jsonl")
     for name, count, seed in (("numbers.csv", 80, 0), ("numbers_new.csv", 40, 1)):
         X, costs = make_numbers(count, seed)
         columns = {f"f_{j}": X[:, j].round(6) for j in range(4)}
         columns |= {f"cost__{expert}": costs[:, k].round(6) for k, expert in enumerate(EXPERTS)}
-        inside.write_outcomes(columns, folder / name)
-    questions = [{"query": f"What is {i}?", "answer": i % 3, "subject": "s"} for i in range(6)]
-    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
+        write_outcomes(columns, folder / name)
     (folder / "queries.txt").write_text("\n".join(new["prompt"][:8]) + "\n")
 
 
@@ -130,9 +118,6 @@ def tables() -> None:
 
 def artifacts() -> None:
     """A router of every kind, its inputs, and what it answers."""
-    import mild
-
-    inside = internals()
     root = empty("artifacts")
     X, costs = make_numbers(120, 2)
     np.savez(root / "train.npz", X=X, costs=costs)
@@ -144,8 +129,8 @@ def artifacts() -> None:
         mild.save(router, folder / "router", **{"expert_names": EXPERTS, **more})
         np.save(folder / "X.npy", inputs)
         if fit is not None:
-            record(fit, "artifacts", name, "fit.json")
-        record(cases.answers(folder), "artifacts", name, "expected.json")
+            write_json(fit, folder / "fit.json")
+        write_json(cases.answers(folder), folder / "expected.json")
 
     for name, fit in cases.REFITTED.items():
         numeric(name, getattr(mild, fit["class"])(**fit["params"]).fit(X, costs), fit)
@@ -159,61 +144,56 @@ def artifacts() -> None:
     numeric("neural", neural.fit(X, costs))
     deep = mild.NeuralRouter(loss="tdef", hidden=(6, 5), epochs=5, **quick)
     numeric("neural_deep_tdef", deep.fit(X, costs))
-    from scipy.sparse import csr_matrix
-
     sparse = csr_matrix(np.where(np.abs(X) > 0.5, X, 0))
     numeric("knn_sparse", mild.KNNRouter(5).fit(sparse, costs))
     wrong = (costs > 1).astype(float)
     prices = np.array([0.001, 0.002, 0.01])
-    numeric("priced", inside.PricedRouter(price_weight=20.0).fit(X, wrong, prices=prices))
+    numeric("priced", PricedRouter(price_weight=20.0).fit(X, wrong, prices=prices))
     numeric(
         "priced_ridge",
-        inside.PricedRouter("ridge", price_weight=5.0).fit(X, wrong, prices=np.abs(X[:, :3]) / 100),
+        PricedRouter("ridge", price_weight=5.0).fit(X, wrong, prices=np.abs(X[:, :3]) / 100),
     )
     members = [("linear", mild.LinearRouter()), ("knn", mild.KNNRouter(5))]
     final = mild.LinearRouter()
-    numeric("stack", inside.StackRouter(members, final_estimator=final, cv=3).fit(X, costs))
-    numeric("blend", inside.StackRouter(members, cv=3).fit(X, costs))
+    numeric("stack", StackRouter(members, final_estimator=final, cv=3).fit(X, costs))
+    numeric("blend", StackRouter(members, cv=3).fit(X, costs))
     search = mild.RouterCV(mild.LinearRouter(), alphas=(1e-2, 1e-1), cv=2).fit(X, costs)
     numeric("search", search)
     everything = mild.RouterCV(alphas=(1e-2,), margin_factors=(1.0,), families="all", cv=2)
     numeric("search_all", everything.fit(X, costs))
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     numeric("pipeline", make_pipeline(StandardScaler(), mild.LinearRouter()).fit(X, costs))
     smaller = mild.load(root / "stack" / "router").without("small")
     numeric("stack_without", smaller, expert_names=EXPERTS[1:])
     for name, words in cases.FITTED_ON_NUMBERS.items():
         by_command(root / name, words)
         np.save(root / name / "X.npy", inputs)
-        record(cases.answers(root / name), "artifacts", name, "expected.json")
+        write_json(cases.answers(root / name), root / name / "expected.json")
 
     queries = [
-        *inside.make_columns(12, 5)["prompt"],
+        *make_columns(12, 5)["prompt"],
         "", "x", "naïve café – 東京 🙂", "def f(x): return x[3] + 4;", "What is 17 * 23?", "boil " * 200,
     ]  # fmt: skip
 
     def textual(name: str, texts: list[str] = queries) -> None:
         (root / name / "queries.json").write_text(json.dumps(texts, ensure_ascii=False, indent=0))
-        record(cases.answers(root / name), "artifacts", name, "expected.json")
+        write_json(cases.answers(root / name), root / name / "expected.json")
 
     for name, words in cases.FITTED_ON_TEXTS.items():
         by_command(root / name, words)
         textual(name)
     by_command(root / "text_vectors", cases.FITTED_ON_VECTORS)
     np.save(root / "text_vectors" / "X.npy", np.random.default_rng(7).normal(size=(24, 5)))
-    record(cases.answers(root / "text_vectors"), "artifacts", "text_vectors", "expected.json")
+    write_json(cases.answers(root / "text_vectors"), root / "text_vectors" / "expected.json")
 
-    texts = inside.make_texts(90)
+    texts = make_texts(90)
     labels = np.arange(90) % 3
     known = np.where(labels[:, None] == np.arange(3), 0.1, 0.9)
     steps = {
-        "text_hashing_small": inside.HashingFeatures(dimensions=8, bits=12, first=40, last=10),
-        "text_onnx": inside.build_features(),
+        "text_hashing_small": HashingFeatures(dimensions=8, bits=12, first=40, last=10),
+        "text_onnx": build_features(),
     }
     with tempfile.TemporaryDirectory() as place:
-        steps["text_static"] = inside.StaticFeatures(static_model(Path(place), texts), embed=True)
+        steps["text_static"] = StaticFeatures(static_model(Path(place), texts), embed=True)
         for name, step in steps.items():
             step.fit(texts)
             router = mild.CostRegressionRouter().fit(step.transform(texts), known)
@@ -222,9 +202,6 @@ def artifacts() -> None:
             textual(name, [*texts[:12], *queries[-6:]])
         manifest = root / "text_static" / "router" / "router.json"
         manifest.write_text(manifest.read_text().replace(place, "/models"))
-    (root / "replay").mkdir()
-    mild.save(inside.make_router(), root / "replay" / "router")
-    textual("replay", ["what is 3 plus 4 together", "def f(x): return x[1] + 2;", ""])
 
 
 def static_model(place: Path, texts: list[str]) -> Path:
@@ -249,37 +226,7 @@ def static_model(place: Path, texts: list[str]) -> Path:
 def by_command(folder: Path, words: list[Any]) -> None:
     folder.mkdir()
     verb = "tune" if "--families" in words else "fit"
-    done = mild_command([verb, *words, "--out", folder / "router"], FOLDER)
-    assert done.code == 0, done.err
-
-
-# --- ledger, store ---
-
-
-def ledger() -> None:
-    """A gateway's ledger and store, and what the commands say of them."""
-    inside = internals()
-    folder = empty("ledger")
-    records, errors = inside.make_log(60, explore=0.4, pinned=0.2, seed=1)
-    moment = records[-1].time
-    odd = [
-        {"outcome": "failed", "expert": None, "price": None, "status": 502, "error": "time-out"},
-        {"outcome": "refused", "expert": None, "price": None, "status": 402, "attempts": 0},
-        {"outcome": "cut", "streamed": True, "first_byte_ms": 3.5, "attempts": 2},
-        {"outcome": "cancelled", "streamed": True, "status": 499},
-        {"asked": "large", "expert": "large", "chosen": None, "propensity": None, "probabilities": None},
-        {"key": "bob", "expected_cost": 0.25, "overhead_ms": 0.4, "text": "naïve café 東京"},
-    ]  # fmt: skip
-    for number, fields in enumerate(odd):
-        fields = {"text": "what is 3 plus 4 together", **fields}
-        records.append(inside.record(1000 + number, time=moment + 1 + number, **fields))
-    inside.write_all(folder / "ledger.sqlite", records, experts=inside.NAMES, keep_text=True)  # fmt: skip
-    rows = "".join(f"{name},{error:g}\n" for name, error in errors.items())
-    (folder / "feedback.csv").write_text("request_id,error\n" + rows)
-    for words in cases.STORE:
-        done = mild_command(words, folder)
-        assert done.code == 0, done.err
-    record(cases.ledger_answers(), "ledger", "expected.json")
+    run_in_turn([[verb, *words, "--out", folder / "router"]], FOLDER)
 
 
 # --- results ---
@@ -301,79 +248,56 @@ def results() -> None:
 
 
 def saved() -> None:
-    """Files of ``mild evaluate --save``, ``mild compare --out`` and ``mild collect``."""
-    folder = empty("saved")
-    with cases.work("artifacts", "config") as place:
-        for words in cases.LEFT:
-            done = mild_command(words, place)
-            assert done.code == 0, done.err
-        router = place / "artifacts" / "text_linear" / "router"
-        shutil.copy(router / "evaluation.json", folder / "evaluation.json")
-        for name in ("comparison.json", "collect.ledger.sqlite"):
-            shutil.copy(place / name, folder / name)
+    """Files of ``mild evaluate --save`` and ``mild compare --out``."""
+    saved_folder = empty("saved")
+    with cases.work_folder(["text_linear"]) as folder:
+        run_in_turn(cases.SAVING, folder)
+        router = folder / "artifacts" / "text_linear" / "router"
+        shutil.copy(router / "evaluation.json", saved_folder)
+        shutil.copy(folder / "comparison.json", saved_folder)
 
 
-# --- configuration, commands, errors, public names ---
-
-
-def config() -> None:
-    """What ``mild check`` says of the files in config/, which are written by hand."""
-    record(cases.config_answers(), "config", "expected.json")
+# --- commands, errors, public names ---
 
 
 def commands() -> None:
-    """Options, exit code and shape of the JSON of every command."""
-    pages = {}
-
-    def walk(words: list[str]) -> None:
-        done = mild_command([*words, "--help"])
-        assert done.code == 0, done.err
-        pages[" ".join(words)] = option_names(done.out)
-        for verb in verbs(done.out):
-            if verb != "reproduce":
-                walk([*words, verb])
-
-    walk([])
+    """Options of every command of the library; exit code and shape of the JSON of every case."""
+    page = help_of("")
+    gateway_commands = {entry.name for entry in entry_points(group="mild.commands")}
+    library_commands = [name for name in command_names(page) if name not in gateway_commands]
+    options = {"": option_names(page)} | options_by_command(library_commands)
     runs = {}
     for name, case in cases.COMMANDS.items():
-        done = cases.run_command(case)
-        print(name, done.code, done.err.strip().splitlines()[-1:], flush=True)
-        result = done.lines() if case.get("lines") else done.json()
-        runs[name] = {"exit": done.code, "shape": shape_of(result)}
-        if case.get("figures"):
-            runs[name]["figures"] = figures_of(result)
-    record({"options": pages, "runs": runs}, "commands.json")
+        print(name, flush=True)
+        runs[name] = cases.run_case(case)
+    write_json({"options": options, "runs": runs}, FOLDER / "commands.json")
 
 
 def errors() -> None:
     """Exit codes and sentences of bad input; classes of what is raised."""
-    record({"commands": cases.refusals(), "raised": cases.raised()}, "errors.json")
+    recorded = {"commands": cases.refusals(), "raised": cases.raised()}
+    write_json(recorded, FOLDER / "errors.json")
 
 
 def public() -> None:
     """Names on ``mild`` with their parameters, and what the functions give."""
-    import mild
-
-    found: dict[str, Any] = {}
+    names: dict[str, Any] = {}
     for name in sorted(mild.__all__):
         value = getattr(mild, name)
         if callable(value):
-            parameters = inspect.signature(value).parameters.values()
-            found[name] = {
-                entry.name: None if entry.default is entry.empty else repr(entry.default)
-                for entry in parameters
-            }
+            names[name] = parameters_of(value)
         if inspect.isclass(value):
             methods = [key for key in dir(value) if not key.startswith("_")]
-            found[f"{name}."] = [key for key in methods if callable(getattr(value, key, None))]
-    record({"names": found, "values": cases.function_values()}, "public.json")
+            names[f"{name}."] = [key for key in methods if callable(getattr(value, key, None))]
+    recorded = {"names": names, "values": cases.function_values()}
+    write_json(recorded, FOLDER / "public.json")
 
 
-PARTS = (tables, artifacts, ledger, results, saved, config, commands, errors, public)
+PARTS = (tables, artifacts, results, saved, commands, errors, public)
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or [part.__name__ for part in PARTS]
+    chosen_parts = sys.argv[1:] or [part.__name__ for part in PARTS]
     for part in PARTS:
-        if part.__name__ in wanted:
+        if part.__name__ in chosen_parts:
             print(part.__name__, flush=True)
             part()
