@@ -23,7 +23,7 @@ EXPERT = """
 [experts.{name}]
 base_url = "http://127.0.0.1:{port}/v1"
 model = "mock-{name}"
-concurrency = 16
+max_in_flight = 16
 price_in = 0.1
 price_out = 0.2
 """

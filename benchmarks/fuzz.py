@@ -82,7 +82,7 @@ async def _lasting(port: int) -> list[str]:
         if health["in_flight"]:
             found.append(f"{health['in_flight']} requests in flight")
         metrics = (await client.ask(request("/metrics", b"", method=b"GET"))).body.decode()
-    if "\nmild_errors_total 0\n" not in metrics:
+    if "\nmild_errors_total 0.0\n" not in metrics:
         found.append("mild_errors_total is not 0")
     return found
 

@@ -56,7 +56,8 @@ plt.show()
 # %%
 # ## Use it
 #
-# A saved router is a folder. `mild serve` serves the same folder as a gateway.
+# A saved router is a folder. The gateway (`mild-learn[gateway]`) serves the same folder with
+# `mild serve`.
 
 with tempfile.TemporaryDirectory() as folder:
     found.router.save(f"{folder}/router")

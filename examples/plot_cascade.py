@@ -39,9 +39,9 @@ for name, (model, pixels, dollars) in experts.items():
 # %%
 # ## The table
 #
-# A table for cascades has a column `answer__<expert>` beside the scores. `mild collect` writes such
-# a table for language models. `describe` says how often experts agree, and how often they are right
-# then.
+# A table for cascades has a column `answer__<expert>` beside the scores. For language models, the
+# gateway's `mild collect` writes such a table. `describe` says how often experts agree, and how often
+# they are right then.
 
 outcomes = mild.read_outcomes(pd.DataFrame(table))
 train, test = outcomes.split(test_size=0.5, random_state=0)

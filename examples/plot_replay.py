@@ -2,7 +2,8 @@
 # Replay traffic with a new router
 
 A gateway that explores asks every expert sometimes and writes down how likely its choice was.
-From such a ledger, `mild_gateway.replay` estimates what another router would have cost on the same traffic.
+From such a ledger, `mild_gateway.replay` estimates what another router would have cost on the same
+traffic. This example needs the gateway: `pip install "mild-learn[gateway]"`.
 """
 
 # %%

@@ -61,7 +61,7 @@ plt.show()
 # ## New rows
 #
 # `mild.save(search.best_estimator_, "router", table=train, price_weight=50)` saves the pipeline as
-# a router for `mild serve`.
+# a router that `mild.load` reads and the gateway serves.
 
 chosen = search.predict(test.queries)
 test_costs = test.costs(price_weight=50)

@@ -277,7 +277,10 @@ def commit() -> str | None:
     """The commit of the checkout, with "+" where a file was changed; MILD_COMMIT outside one."""
     root = Path(__file__).parents[1]
     try:
-        words = [["rev-parse", "HEAD"], ["status", "--porcelain", "--", "src", "experiments"]]
+        words = [
+            ["rev-parse", "HEAD"],
+            ["status", "--porcelain", "--", "src", "gateway/src", "experiments"],
+        ]
         found, changed = (
             subprocess.run(
                 ["git", *each], cwd=root, capture_output=True, text=True, timeout=5, check=True

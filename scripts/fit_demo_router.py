@@ -1,6 +1,6 @@
 """Fit the router that ``mild serve --demo`` serves, on the table of outcomes that comes with mild.
 
-    python scripts/fit_demo_router.py src/mild/gateway/demo/router
+    python scripts/fit_demo_router.py gateway/src/mild_gateway/demo/router
 
 Run it again after a change of the table or of the features. The router is small, because it is part of the
 package.

@@ -11,13 +11,17 @@ import argparse
 import calendar
 import datetime
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypedDict
 
 from mild.errors import InvalidInputError
-from mild_gateway.demo.answers import read_facts
+
+# The stand-in experts of `mild serve --demo` answer from the same file.
+FACTS_FILE = Path(__file__).parents[1] / "gateway" / "src" / "mild_gateway" / "demo" / "facts.toml"
+FACTS = tomllib.loads(FACTS_FILE.read_text(encoding="utf-8"))
 
 
 class Question(NamedTuple):
@@ -361,14 +365,16 @@ _DATES = (
 
 
 def facts(rng: Random) -> Question:
-    known = read_facts()
-    task = rng.choices(list(known), [len(pairs) for _, _, pairs in known.values()])[0]
-    grade, text, pairs = known[task]
-    left = rng.choice(list(pairs))
-    query, answer = text.format(left), pairs[left]
-    others = sorted({right for right in pairs.values() if right != answer})
+    n_answers = [len(fields["answers"]) for fields in FACTS.values()]
+    task = rng.choices(list(FACTS), n_answers)[0]
+    grade = FACTS[task]["grade"]
+    answers = FACTS[task]["answers"]
+    subject = rng.choice(list(answers))
+    query = FACTS[task]["question"].format(subject)
+    answer = answers[subject]
+    others = sorted(set(answers.values()) - {answer})
     # An option that is a letter could be taken for the letter of an option.
-    lettered = len(others) < 3 or any(len(right) == 1 for right in pairs.values())
+    lettered = len(others) < 3 or any(len(other) == 1 for other in answers.values())
     if lettered or rng.random() < 0.85:
         kind = "numeric" if answer.isdigit() else "contains"
         return Question(task, grade, query, answer, kind)

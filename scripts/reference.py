@@ -2,6 +2,9 @@
 
 A line ``<!-- generated: NAME -->`` of a page is replaced by what the function of that name in ``PARTS``
 returns: Markdown made of parsers, models, tables and docstrings, each of which is documented in one place.
+
+The reference has two parts, one for each distribution. mild_gateway is imported only by the functions that
+make its part.
 """
 
 from __future__ import annotations
@@ -18,11 +21,12 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
+LIBRARY = "mild-learn"
+GATEWAY = "mild-gateway"
 OPENAPI = Path(__file__).parents[1] / "docs" / "reference" / "openapi.json"
 MARKER = re.compile(r"^<!-- generated: ([a-z_]+) -->$", re.MULTILINE)
 
@@ -108,6 +112,8 @@ def _toml(value: Any) -> str:
 
 def _rule(kind: Any, name: str) -> str:
     """What a value must be, in the words of the message for one that is not."""
+    from pydantic import TypeAdapter, ValidationError
+
     annotation = typing.get_type_hints(kind, include_extras=True)[name]
     if typing.get_origin(annotation) in (types.UnionType, typing.Union):
         annotation = next(one for one in typing.get_args(annotation) if one is not type(None))
@@ -333,18 +339,33 @@ def gateway_errors() -> str:
 # The command line
 
 
-def commands() -> dict[str, Any]:
-    """Every command with its full name, such as ``mild keys add``."""
+def commands(distribution: str = LIBRARY) -> dict[str, Any]:
+    """The commands of a distribution by their full names, such as ``mild data split``."""
+    import click
     import typer.main
 
     from mild.cli.app import build_app
 
-    found = {}
+    homes = command_homes()
+    by_full_name = {}
     root = typer.main.get_command(build_app())
-    for name, command in root.commands.items():
-        for inner, one in getattr(command, "commands", {"": command}).items():
-            found[f"mild {name} {inner}".strip()] = one
-    return found
+    context = click.Context(root)
+    for name in root.list_commands(context):
+        if homes.get(name, LIBRARY) != distribution:
+            continue
+        command = root.get_command(context, name)
+        for inner_name, inner in getattr(command, "commands", {"": command}).items():
+            by_full_name[f"mild {name} {inner_name}".strip()] = inner
+    return by_full_name
+
+
+def command_homes() -> dict[str, str]:
+    """The distribution of each command, or group of commands, that an entry point adds to ``mild``."""
+    homes = {}
+    for entry in entry_points(group="mild.commands"):
+        if entry.dist is not None:
+            homes[entry.name] = entry.dist.name
+    return homes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -382,9 +403,9 @@ def command_help(name: str, command: Any) -> CommandHelp:
     return CommandHelp(usage, "\n\n".join(kept), inspect.cleandoc(example), shown)
 
 
-def command_line() -> str:
-    """Every command; headings of options that are the same in several commands are at the end."""
-    pages = {name: command_help(name, command) for name, command in commands().items()}
+def command_line(distribution: str = LIBRARY) -> str:
+    """The commands of a distribution; options that several of them share are at the end."""
+    pages = {name: command_help(name, one) for name, one in commands(distribution).items()}
     count: dict[str, int] = {}
     for page in pages.values():
         for title, records in page.options.items():
@@ -458,11 +479,10 @@ def escaped(text: str) -> str:
 # Python
 
 GROUPS = {
-    "Tables": ("read_outcomes", "OutcomeTable", "collect_outcomes"),
+    "Tables": ("read_outcomes", "OutcomeTable"),
     "Tuning": ("tune", "TuneResult", "fit", "add_expert"),
     "Evaluation": ("evaluate", "compare", "Verdict"),
-    "The router": ("Router", "save", "load"),
-    "Learning from traffic": ("replay", "learn", "import_feedback", "versions"),
+    "The router": ("Router", "save", "load", "versions"),
     "Estimators": (
         "RouterCV", "LinearRouter", "CostRegressionRouter", "KNNRouter", "CascadeRouter",
         "NeuralRouter", "ConstantRouter",
@@ -475,20 +495,55 @@ GROUPS = {
 MODULES = {
     "mild.nn": "The losses and decisions for torch.",
     "mild.metrics": "Figures of choices: losses, shares, recall, curves and intervals.",
+    "mild.evaluation": "What another router would have cost, from a log with probabilities.",
     "mild.features": "Text to vectors, as scikit-learn transformers.",
     "mild.data": "Reading, writing and splitting tables.",
+}
+# Public for the gateway, which reads its ledger and writes files of its own; nobody else needs them.
+FOR_THE_GATEWAY = {
+    "mild.data": {
+        "check_file", "check_free", "default_library", "html_table", "infer_array", "library_of", "naming",
+        "peek_table", "read_objects", "read_table", "replacing", "write_json_lines",
+    },
+    "mild.evaluation": {
+        "LoggedRow", "ReplayVerdict", "check_price_weight", "collect_rows", "replay_draws", "replay_rows",
+        "values_of",
+    },
+    "mild.metrics": {"decimals"},
+}  # fmt: skip
+GATEWAY_GROUPS = {
+    "Collecting outcomes": ("collect_outcomes",),
+    "Learning from traffic": ("replay", "learn", "import_feedback"),
+    "Inside LiteLLM": ("litellm_plugin.MildPlugin",),
 }
 
 
 def python_names() -> str:
-    """Directives of mkdocstrings for every public name, by subject."""
-    parts = []
-    for title, names in GROUPS.items():
-        parts += [f"## {title}", *(_directive(f"mild.{name}") for name in names)]
+    """Directives of mkdocstrings for every public name of mild, by subject."""
+    parts = [_subjects("mild", GROUPS)]
     for module, text in MODULES.items():
-        names = importlib.import_module(module).__all__
         parts += [f"## {module}", text]
-        parts += [_directive(f"{module}.{name}") for name in names if not name.isupper()]
+        parts += [_directive(f"{module}.{name}") for name in shown_names(module)]
+    return "\n\n".join(parts)
+
+
+def gateway_names() -> str:
+    """The same for mild_gateway."""
+    return _subjects("mild_gateway", GATEWAY_GROUPS)
+
+
+def shown_names(module: str) -> list[str]:
+    """Public names of a module without its constants, and without what is there for the gateway."""
+    hidden = FOR_THE_GATEWAY.get(module, set())
+    names = importlib.import_module(module).__all__
+    return [name for name in names if not name.isupper() and name not in hidden]
+
+
+def _subjects(package: str, groups: Mapping[str, Sequence[str]]) -> str:
+    parts = []
+    for title, names in groups.items():
+        parts.append(f"## {title}")
+        parts += [_directive(f"{package}.{name}") for name in names]
     return "\n\n".join(parts)
 
 
@@ -498,7 +553,9 @@ def _directive(name: str) -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "python": python_names,
+    "gateway_python": gateway_names,
     "commands": command_line,
+    "gateway_commands": lambda: command_line(GATEWAY),
     "library_errors": library_errors,
     "gateway_errors": gateway_errors,
     "settings": gateway_settings,

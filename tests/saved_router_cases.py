@@ -8,4 +8,4 @@ from mild.artifact import Router, load
 
 
 def saved_router() -> Router:
-    return load(Path(__file__).parents[1] / "testing/compatibility/artifacts/text_priced/router")
+    return load(Path(__file__).parent / "compatibility/artifacts/text_priced/router")

@@ -62,7 +62,9 @@ def test_the_tree_is_drawn_at_the_top_and_lists_every_class() -> None:
 
 
 def test_all_lists_every_class() -> None:
-    functions = {"check_option", "install_hint", "listed", "missing_name"}
+    functions = {
+        "check_arguments", "check_option", "counted", "install_hint", "listed", "missing_name",
+    }  # fmt: skip
     assert set(error_module.__all__) == {*classes(), *functions}
 
 
@@ -166,7 +168,7 @@ def test_messages_of_the_library_name_no_options_of_commands():
     """Commands put their options in place of keyword arguments (``mild.cli.console.with_options``)."""
     package = Path(mild.__file__).parent
     # Modules that only serve commands, and remedies that are commands of a shell.
-    elsewhere = {"cli", "gateway", "removed.py"}
+    elsewhere = {"cli", "removed.py"}
     commands = (
         "ray start --head",
         "pip install --upgrade",

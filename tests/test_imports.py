@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -12,19 +13,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "src" / "mild"
+# The sources of both distributions; the parent of each is on the path of imports.
+PACKAGES = [ROOT / "src" / "mild", ROOT / "gateway" / "src" / "mild_gateway"]
+ARCHITECTURE = ROOT / "docs" / "development" / "architecture.md"
+MOST_MODULES_OF_THE_GATEWAY = 12
 
 
 def module_name(path: Path) -> str:
     """The dotted name of a file: ``mild.core`` for ``src/mild/core/__init__.py``."""
-    base = PACKAGE.parent if path.is_relative_to(PACKAGE) else ROOT
+    base = ROOT
+    for package in PACKAGES:
+        if path.is_relative_to(package):
+            base = package.parent
     parts = path.relative_to(base).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 MODULES = {
     module_name(path): path
-    for folder in (PACKAGE, ROOT / "experiments")
+    for folder in (*PACKAGES, ROOT / "experiments")
     for path in sorted(folder.rglob("*.py"))
 }
 
@@ -35,11 +42,11 @@ def nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
 
 
-def nodes_of_package() -> Iterator[tuple[str, ast.AST]]:
-    """Everything in the package, each with its place."""
-    for path in MODULES.values():
-        if path.is_relative_to(PACKAGE):
-            place = path.relative_to(PACKAGE).as_posix()
+def nodes_of_packages() -> Iterator[tuple[str, ast.AST]]:
+    """Everything in the two distributions, each with its place: ``mild/core/costs.py:12``."""
+    for package in PACKAGES:
+        for path in sorted(package.rglob("*.py")):
+            place = path.relative_to(package.parent).as_posix()
             yield from ((f"{place}:{getattr(node, 'lineno', 0)}", node) for node in nodes(path))
 
 
@@ -75,9 +82,46 @@ def test_the_graph_sees_every_form_of_import() -> None:
     assert "mild_gateway" not in found
 
 
+def test_the_gateway_imports_the_public_modules_that_the_architecture_page_lists() -> None:
+    imported = set()
+    for path in PACKAGES[1].rglob("*.py*"):
+        if path.suffix in (".py", ".pyi"):
+            imported |= {name for name in imported_modules(path) if name.split(".")[0] == "mild"}
+    assert sorted(imported) == modules_in_the_architecture_page()
+    assert len(imported) <= MOST_MODULES_OF_THE_GATEWAY
+
+
+def modules_in_the_architecture_page() -> list[str]:
+    """The first column of the table under "What the gateway imports", sorted."""
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    _, heading, rest = text.partition("\n## What the gateway imports\n")
+    assert heading, "the page has no such section"
+    section = rest.partition("\n## ")[0]
+    return sorted(re.findall(r"^\| `([\w.]+)` \|", section, re.MULTILINE))
+
+
+def test_the_library_s_tests_do_not_import_the_gateway() -> None:
+    importing = []
+    for folder in ("tests", "testing"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            modules = {name.split(".")[0] for name in imported_names(path)}
+            if "mild_gateway" in modules:
+                importing.append(path.relative_to(ROOT).as_posix())
+    assert importing == []
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Modules of anybody that a file imports by name."""
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
 def test_every_class_has_a_name_of_its_own() -> None:
     places = defaultdict(list)
-    for place, node in nodes_of_package():
+    for place, node in nodes_of_packages():
         if isinstance(node, ast.ClassDef):
             places[node.name].append(place)
     found = [f"{name}: {', '.join(where)}" for name, where in places.items() if len(where) > 1]
@@ -87,34 +131,41 @@ def test_every_class_has_a_name_of_its_own() -> None:
 def test_only_policies_ask_which_policy_one_is() -> None:
     found = [
         place
-        for place, node in nodes_of_package()
+        for place, node in nodes_of_packages()
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == "isinstance"
         and any(name.endswith("Policy") for name in _names(node.args[1]))
-        and not place.startswith("policies/")
+        and not place.startswith("mild/policies/")
     ]
     assert not found, "\n".join(found)
 
 
 def test_nobody_reads_the_notes_of_an_artefact_by_their_key() -> None:
-    found = [place for place, node in nodes_of_package() if _reads_notes(node)]
+    found = [place for place, node in nodes_of_packages() if _reads_notes(node)]
     assert not found, "\n".join(found)
 
 
 def test_benchmarks_and_scripts_import_names_that_exist() -> None:
     """mypy sees neither of them."""
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}.{alias.name}"
-        for folder in ("benchmarks", "scripts")
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in nodes(path)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "mild"
-        for alias in node.names
-        if f"{node.module}.{alias.name}" not in MODULES
-        and alias.name not in _names_of_module(node.module or "")
-    ]
-    assert not found, "\n".join(found)
+    unknown = []
+    for folder in ("benchmarks", "scripts"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for line, name in _names_imported_from_us(path):
+                module, _, attribute = name.rpartition(".")
+                if name not in MODULES and attribute not in _names_of_module(module):
+                    unknown.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert not unknown, "\n".join(unknown)
+
+
+def _names_imported_from_us(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of what a file imports from one of the two distributions."""
+    for node in nodes(path):
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        if node.module.split(".")[0] in ("mild", "mild_gateway"):
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"
 
 
 def _names_of_module(module: str) -> set[str]:

@@ -33,6 +33,11 @@ def test_misspelled_arguments_are_recognised(call, name, meant):
     assert caught.value.code == f"invalid_{name}"
 
 
+@pytest.mark.parametrize("call", [mild_gateway.replay])
+def test_missing_arguments_have_a_code(call):
+    assert code_of(call) == "invalid_arguments"
+
+
 def test_replay_refuses(router, tmp_path):
     assert code_of(mild_gateway.replay, None) == "invalid_arguments"
     assert code_of(mild_gateway.replay, None, router) == "invalid_ledger"

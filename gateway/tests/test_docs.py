@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -17,6 +18,39 @@ from mild_gateway.metrics import Metrics
 from scripts import reference
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
+
+
+def test_every_command_is_there_with_a_text_an_example_and_help_for_every_option():
+    commands = reference.commands(reference.GATEWAY)
+    assert {"mild serve", "mild check", "mild collect", "mild learn", "mild keys add"} < set(
+        commands
+    )
+    assert not set(commands) & set(reference.commands(reference.LIBRARY))
+    for name, command in commands.items():
+        page = reference.command_help(name, command)
+        assert page.text, name
+        assert name in page.example, name
+        options = [record for records in page.options.values() for record in records]
+        assert [option for option, text in options if not text] == [], name
+
+
+def test_text_of_a_command_is_not_read_as_markup():
+    page = reference.command_line(reference.GATEWAY)
+    outside_code = re.sub(r"```.*?```|`[^`\n]*`", "", page, flags=re.DOTALL)
+    assert "<" not in outside_code
+    assert not re.search(r"(?<!\\)[*_]", outside_code)
+
+
+def test_every_public_name_is_on_the_page():
+    page = reference.gateway_names()
+    public_names = set(mild_gateway.__all__) - {"__version__"}
+    assert set(re.findall(r"^::: mild_gateway\.(\w+)$", page, re.MULTILINE)) == public_names
+
+
+def test_names_of_the_library_that_are_not_shown_are_public_all_the_same():
+    for module, names in reference.FOR_THE_GATEWAY.items():
+        assert names <= set(importlib.import_module(module).__all__)
+        assert not names & set(reference.shown_names(module))
 
 
 def test_the_file_on_the_page_of_settings_is_read(tmp_path):

@@ -68,7 +68,7 @@ CODES = {
     "hub_refused": ("The Hub refused access.", "Log in with `hf auth login`, or give a token."),
     "hub_unreachable": ("The Hub cannot be reached.", "Check the network, or load a local copy."),
     "hub_failed": ("The Hub answered with an error.", "Try again later."),
-    "broken_command": ("A command of another package cannot be loaded.", "Update that package."),
+    "broken_command": ("A command of another package cannot be loaded.", "Update or remove that package."),
     "version_mismatch": ("mild-gateway and mild-learn differ in version.", "Install the same version."),
     "removed": ("A command, parameter, name or value is gone.", "Use what the message says."),
 }  # fmt: skip

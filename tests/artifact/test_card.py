@@ -8,7 +8,7 @@ import yaml
 
 import mild
 from cascade_cases import cascade_router
-from compatibility.running import FOLDER
+from compatibility.cases import FOLDER
 from mild.artifact import RouterInfo
 from mild.artifact.card import CARD_FILE, is_card
 from mild.data.datasets import load_outcomes

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from mild.artifact import fingerprint
+from mild.artifact import features_tag, fingerprint
 from mild.artifact import fingerprints as module
 from mild.errors import InvalidInputError
+from mild.features import HashingFeatures
+from mild.policies import MixPolicy
+from world_cases import KINDS, make_router, texts_of
 
 
 @pytest.fixture
@@ -71,3 +74,21 @@ def test_blocks_do_not_change_the_fingerprint(data, monkeypatch):
 def test_text_has_no_fingerprint(data):
     with pytest.raises(InvalidInputError, match="X must hold numbers to have a fingerprint"):
         fingerprint([["a"], ["b"]], data[1][:2])
+
+
+def test_the_tag_of_a_text_step_is_that_of_its_settings_and_of_what_it_learned():
+    texts = texts_of(KINDS * 10, np.random.default_rng(0))
+    tag = features_tag(HashingFeatures(dimensions=8).fit(texts))
+    assert len(tag) == 12
+    assert features_tag(HashingFeatures(dimensions=8).fit(texts)) == tag
+    assert features_tag(HashingFeatures(dimensions=4).fit(texts)) != tag
+    assert features_tag(HashingFeatures(dimensions=8).fit(texts[::-2])) != tag
+
+
+def test_the_tag_of_features_with_draws_names_the_salt():
+    step = HashingFeatures(dimensions=8).fit(["what is 2 plus 3", "which city lies near"])
+    policy = make_router().policy
+    tags = [features_tag(step, MixPolicy(policy, policy, 0.1, salt)) for salt in ("x", "y")]
+    assert tags[0] != tags[1]
+    for tag in tags:
+        assert tag.startswith(f"{features_tag(step)}+")

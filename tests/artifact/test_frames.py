@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from mild.data import as_frame
+from mild.data import as_frame, frame_library
 from mild.errors import InvalidInputError
 from mild.routers import RouterCV
 from small_router_cases import priced_router, scored_router
@@ -108,3 +108,16 @@ def test_a_table_is_no_column_of_texts(method):
     with pytest.raises(InvalidInputError) as refused:
         getattr(priced_router(), method)(table)
     assert refused.value.code == "invalid_texts"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_results_are_frames_of_the_first_frame_that_was_given(library):
+    column = column_of(library, TEXTS)
+    assert frame_library(None, "log.csv", column, column_of("pyarrow", TEXTS)) == library
+
+
+def test_results_about_files_are_frames_of_pandas_if_it_is_installed(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert frame_library("log.csv") == frame_library() == "pandas"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert frame_library("log.csv") == "pyarrow"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from compatibility.cases import MISUSED, REFUSED, raised, refusals
-from compatibility.running import read
+from compatibility.cases import FOLDER, MISUSED, REFUSED, raised, refusals
+from recordings import read_json
 
-RECORDED = read("errors.json")
+RECORDED = read_json(FOLDER / "errors.json")
 
 
 @pytest.fixture(scope="module")
 def found():
-    pytest.importorskip("aiohttp")
-    pytest.importorskip("httptools")
     return refusals()
 
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from compatibility.running import FOLDER, read
+from compatibility.cases import FOLDER
+from recordings import read_json
 
 
 @pytest.mark.parametrize("name", ["table1.jsonl", "llm.jsonl"])
@@ -25,5 +26,5 @@ def test_records_have_their_keys(name):
 
 
 def test_classifiers_are_one_list():
-    for record in read("results", "classifier.json"):
+    for record in read_json(FOLDER / "results" / "classifier.json"):
         assert {"schema", "key", "cell", "accuracy", "training", "versions"} <= set(record)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import mild
-from compatibility.running import FOLDER, mild_command
+from compatibility.cases import FOLDER
 from mild.artifact import RouterInfo, rollback, write_version
 from mild.errors import ArtifactError
+from recordings import run_mild
 from saved_router_cases import saved_router
 
 REASON = "it was written by mild 0.9.0, and this version reads routers of mild 0.10 only"
@@ -71,7 +72,6 @@ def test_writing_a_version_is_refused(old):
         ["tune", "tables/log.csv", "--out", "DIR", "--overwrite"],
         ["fit", "tables/log.csv", "--out", "DIR", "--overwrite"],
         ["add-expert", "DIR", "cook", "tables/log.csv"],
-        ["learn", "DIR", "--ledger", "ledger/ledger.sqlite"],
         ["versions", "DIR", "--rollback", "1"],
     ],
     ids=" ".join,
@@ -79,12 +79,12 @@ def test_writing_a_version_is_refused(old):
 def test_commands_say_it_in_one_line(old, words):
     words = [str(old) if word == "DIR" else word for word in words]
     words = [str(FOLDER / word) if (FOLDER / word).is_file() else word for word in words]
-    done = mild_command(words, old.parent)
+    done = run_mild(words, old.parent)
     assert done.code == 1
     assert done.err.startswith("error: ")
     assert REASON in done.err
     assert len(done.err.splitlines()) == 1
-    done = mild_command([*words, "--json"], old.parent)
+    done = run_mild([*words, "--json"], old.parent)
     assert json.loads(done.out)["code"] == "old_router"
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.data import read_outcomes
+from mild.data import read_columns, read_outcomes
 from mild.errors import DataFileError
 
 LONG = "word " * 250_000
@@ -191,3 +191,46 @@ def test_a_key_twice_in_one_object_is_refused_whatever_the_shape_of_the_file(tmp
 def test_a_long_line_fits(tmp_path):
     path = jsonl(tmp_path, json.dumps({"prompt": LONG, "correct__x": 1}), '{"prompt": "b"}')
     assert read_outcomes(path).queries == [LONG]
+
+
+def test_columns_of_a_file_are_lists_and_cells_of_a_csv_are_texts(tmp_path):
+    file = tmp_path / "questions.csv"
+    file.write_text("query,answer,day\n2 + 2?,007,2024-01-02\nRome?,8,\n")
+    columns = {"query": ["2 + 2?", "Rome?"], "answer": ["007", "8"], "day": ["2024-01-02", ""]}
+    assert read_columns(file) == columns
+    assert read_columns(str(file)) == columns
+    table = pa.table({"query": ["a"], "answer": [4]})
+    parquet.write_table(table, tmp_path / "questions.parquet")
+    assert read_columns(tmp_path / "questions.parquet") == {"query": ["a"], "answer": [4]}
+    assert read_columns(table) == {"query": ["a"], "answer": [4]}
+
+
+def test_columns_of_lines_may_hold_values_of_several_kinds(tmp_path):
+    file = tmp_path / "questions.jsonl"
+    file.write_text('{"query": "a", "answer": [1, 2]}\n\n{"answer": "x", "kind": "exact"}\n')
+    assert read_columns(file) == {
+        "query": ["a", None],
+        "answer": [[1, 2], "x"],
+        "kind": [None, "exact"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("none.csv", None, "none.csv: there is no such file."),
+        (
+            "log.tsv",
+            "a\tb\n1\t2\n",
+            "log.tsv: the file must end in .parquet, .csv, .jsonl; got '.tsv'.",
+        ),
+        ("empty.csv", "", "empty.csv: the file is empty."),
+        ("list.jsonl", "[1]\n", "list.jsonl: line 1 must be one JSON object"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_columns_is_said_with_its_name(tmp_path, name, content, words):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(DataFileError) as caught:
+        read_columns(tmp_path / name)
+    assert words in str(caught.value)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
 
-from mild.data import write_columns, write_csv, writing
+from mild.data import write_batches, write_columns, write_csv, writing
 from mild.errors import DataFileError, OutputExistsError
 
 COLUMNS = {"expert": np.array([0, 1]), "name": ["a, b", 'c "d"'], "p__x": np.array([0.25, 1.0])}
@@ -58,3 +60,72 @@ def test_a_write_that_fails_keeps_the_old_file(tmp_path, monkeypatch):
         write_columns(COLUMNS, path, overwrite=True)
     assert path.read_text() == "mine"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
+
+
+def make_batches():
+    """Two batches, and their schema."""
+    first = pa.record_batch({"expert": ["a, b", "c"], "draws": [[0.5, 0.5], None]})
+    second = pa.record_batch({"expert": ["d"], "draws": [[1.0]]}, schema=first.schema)
+    return first.schema, [first, second]
+
+
+def test_batches_are_written_one_after_the_other_in_every_format(tmp_path):
+    schema, batches = make_batches()
+    for name in ("log.csv", "log.jsonl", "log.parquet", "log.other"):
+        assert write_batches(tmp_path / name, schema, iter(batches)) == 3
+    expected = pa.Table.from_batches(batches)
+    assert parquet.read_table(tmp_path / "log.parquet").equals(expected)
+    assert parquet.read_table(tmp_path / "log.other").equals(expected)
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == expected.to_pylist()
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    assert list(csv.reader(lines)) == [
+        ["expert", "draws"],
+        ["a, b", "[0.5, 0.5]"],
+        ["c", ""],
+        ["d", "[1.0]"],
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_no_batches_make_a_file_without_rows(tmp_path, suffix):
+    schema, _ = make_batches()
+    assert write_batches(tmp_path / f"log.{suffix}", schema, []) == 0
+    content = (tmp_path / f"log.{suffix}").read_bytes()
+    if suffix == "csv":
+        assert content == b'"expert","draws"\n'
+    elif suffix == "jsonl":
+        assert content == b""
+    else:
+        assert parquet.read_table(tmp_path / "log.parquet").schema == schema
+
+
+def test_batches_are_not_read_if_the_file_cannot_be_written(tmp_path):
+    schema, _ = make_batches()
+    path = tmp_path / "log.csv"
+    path.write_text("mine")
+
+    def batches():
+        raise AssertionError("read")
+        yield
+
+    with pytest.raises(OutputExistsError, match="exists; choose another file"):
+        write_batches(path, schema, batches())
+    with pytest.raises(DataFileError, match="is not a writable folder"):
+        write_batches(tmp_path / "none" / "log.csv", schema, batches())
+    assert path.read_text() == "mine"
+
+
+def test_batches_that_fail_leave_the_old_file(tmp_path):
+    schema, (first, _) = make_batches()
+    path = tmp_path / "log.parquet"
+    path.write_text("mine")
+
+    def batches():
+        yield first
+        raise OSError("the disk is gone")
+
+    with pytest.raises(DataFileError, match=r"cannot write .*log\.parquet: the disk is gone"):
+        write_batches(path, schema, batches(), overwrite=True)
+    assert path.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [path]

@@ -3,16 +3,18 @@
 The public names are loaded when they are first used; the stub beside this file lists them.
 """
 
-from mild import __version__ as _library
+from mild import __version__ as _library_version
 from mild.errors import MildError
-from mild.lazy_names import attach_stub
-from mild_gateway._version import __version__ as _own
+from mild_gateway._version import __version__
 
-if _library != _own:
+if _library_version != __version__:
     raise MildError(
-        f"mild-gateway {_own} needs mild-learn {_own}; this is mild-learn {_library}. "
-        f"Run: pip install 'mild-learn[gateway]=={_own}'.",
+        f"mild-gateway {__version__} needs mild-learn of the same version; got {_library_version}. "
+        f"Run: pip install 'mild-learn[gateway]=={__version__}'.",
         code="version_mismatch",
     )
+
+# After the check: a library of another version may not have this module.
+from mild.lazy_names import attach_stub
 
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

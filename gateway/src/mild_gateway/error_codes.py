@@ -1,6 +1,6 @@
 """Every code with which the gateway refuses a request: status, code, cause and remedy.
 
-docs/reference/errors.md is made of this table; a test compares it with the codes in the source.
+docs/reference/gateway-errors.md is made of this table; a test compares it with the codes in the source.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from mild.core import canonical_answer, detect_kind
 from mild_gateway.config import GradingSettings
 
 if TYPE_CHECKING:
-    from mild_gateway.collect import Question
+    from mild_gateway.collect.questions import Question
 
 # Bytes that a judge gets of a conversation and of an answer; longer ones lose their middle.
 QUERY_BYTES, ANSWER_BYTES = 16_384, 8_192
@@ -29,9 +29,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 def read_references(settings: GradingSettings) -> dict[str, list[Question]]:
     """By query the right answers of a file; DataFileError says what is wrong with it."""
-    from mild_gateway.collect.questions import (
-        read_questions,  # Arrow takes a while, and only this needs it
-    )
+    # It imports Arrow, which takes a while and is needed only here.
+    from mild_gateway.collect.questions import read_questions
 
     found: dict[str, list[Question]] = {}
     columns = settings.query_column, settings.answer_column

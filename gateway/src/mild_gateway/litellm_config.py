@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mild.errors import DataFileError, MissingExtraError, install_hint
+import yaml
+
+from mild.errors import DataFileError
 from mild_gateway.experts.config_file import ConfigFile, Location, read_file
 from mild_gateway.experts.expert import Expert, is_name, is_secret_header
 from mild_gateway.experts.prices import MILLION
@@ -323,10 +325,6 @@ class _Reader:
 
 def _read_yaml(file: Path) -> tuple[ConfigFile, os.stat_result]:
     """Content with ``model_list`` as a table by number, with the lines of what can be refused."""
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtraError(f"reading YAML needs PyYAML: {install_hint('gateway')}.") from error
     text, status = read_file(file)
     try:
         loader = yaml.SafeLoader(text)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mild.errors import MissingExtraError
+from mild.errors import MissingExtraError, install_hint
 from mild_gateway._version import __version__
 from mild_gateway.config import TracingSettings
 
@@ -73,9 +73,8 @@ def import_exporter() -> type[OTLPSpanExporter]:
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError as error:
-        raise MissingExtraError(
-            "traces need OpenTelemetry; pip install 'mild-gateway[otel]'."
-        ) from error
+        hint = install_hint("otel", "mild-gateway")
+        raise MissingExtraError(f"traces need OpenTelemetry; install it with: {hint}") from error
     return OTLPSpanExporter
 
 

@@ -93,7 +93,7 @@ def test_traces_are_named_and_their_extra_is_missed(place, monkeypatch):
     assert done.code == 1
     result = json.loads(done.out)
     assert result["tracing"] is True
-    assert "mild-learn[gateway,otel]" in result["findings"][0]["text"]
+    assert "gateway[otel]" in result["findings"][0]["text"]
 
 
 def test_a_mismatch_with_the_router_ends_with_1_and_names_it(place):

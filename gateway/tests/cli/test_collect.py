@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -238,31 +237,6 @@ def test_wrong_options_are_one_sentence_and_ask_nothing(mild, place, words, mess
     assert done.code == 1
     assert message in done.err
     assert small.requests == []
-
-
-def test_programs_need_no_other_package(place):
-    """Without aiohttp a program can be asked, and an endpoint says what is missing."""
-    program = place.folder / "echo.py"
-    program.write_text("print(input())")
-    place.experts.write_text(f'[experts.echo]\ncommand = ["{sys.executable}", "{program}"]\n')
-    hook = place.folder / "hook"
-    hook.mkdir()
-    (hook / "aiohttp.py").write_text("raise ImportError('not here')")
-    paths = [str(hook), *(path for path in sys.path if path)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-
-    def run():
-        command = [sys.executable, "-m", "mild", *map(str, place.words), "--limit", "2"]
-        return subprocess.run(command, env=environment, capture_output=True, text=True)
-
-    assert run().returncode == 0
-    with FakeEndpoint() as small:
-        place.write(small)
-        done = run()
-    assert done.returncode == 1
-    assert done.stderr.endswith(
-        "error: asking an endpoint needs aiohttp; install mild-learn[collect].\n"
-    )
 
 
 def test_a_dry_run_needs_no_key(mild, place, monkeypatch):

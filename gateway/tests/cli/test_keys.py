@@ -8,26 +8,20 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
-from mild.cli.app import build_group
 from mild_gateway.access.keys import digest_of
 from mild_gateway.access.periods import periods_at
 from mild_gateway.access.store import AccessStore, Account, Batch, Settlement
-from mild_gateway.cli.keys import keys
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(mild, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     (tmp_path / "mild.toml").write_text('store = "keys.sqlite"\n')
 
     def run(*words):
-        result = CliRunner().invoke(build_group(keys), list(map(str, words)))
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
+        return mild("keys", *words)
 
     return SimpleNamespace(run=run, folder=tmp_path)
 

@@ -1,38 +1,16 @@
 """``mild ledger`` and ``mild replay`` as they are typed."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from ledger_cases import record, write_all
 from mild.artifact import load, save
-from mild.cli.app import build_group
-from mild.cli.console import MildCommand
 from mild.features import HashingFeatures
 from mild.routers import CostRegressionRouter
-from mild_gateway.cli import ledger as ledger_commands
-from mild_gateway.cli.replay import replay
 from replay_cases import DOLLARS, KINDS, NAMES, make_log, texts_of, write_log
-
-
-@pytest.fixture
-def mild():
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.add_typer(build_group(ledger_commands.ledger))
-    app.command("replay", cls=MildCommand)(replay)
-
-    def run(*words):
-        result = CliRunner().invoke(app, [str(word) for word in words])
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return SimpleNamespace(code=result.exit_code, out=result.stdout, err=result.stderr)
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 import pytest
 
-from compatibility.cases import COMMANDS, GATEWAY, run_command
-from compatibility.running import changes, differences, mild_command, option_names, read, shape_of
+from compatibility.cases import COMMANDS, FOLDER, run_case
+from recordings import changes_of_case, help_of, option_names, read_json
 
-OPTIONS = read("commands.json")["options"]
-RUNS = read("commands.json")["runs"]
-
-
-def marked(name):
-    slow = [pytest.mark.slow] if COMMANDS[name].get("slow") else []
-    return pytest.param(name, marks=slow)
+RECORDED = read_json(FOLDER / "commands.json")
+OPTIONS = RECORDED["options"]
+RUNS = RECORDED["runs"]
 
 
-@pytest.mark.parametrize("verb", [verb for verb in OPTIONS if verb.split(" ")[0] in GATEWAY])
-def test_every_option_is_still_there(verb):
-    done = mild_command([*verb.split(), "--help"])
-    assert done.code == 0, done.err
-    assert not set(OPTIONS[verb]) - set(option_names(done.out))
+@pytest.mark.parametrize("command", OPTIONS)
+def test_every_option_is_still_there(command):
+    assert not set(OPTIONS[command]) - set(option_names(help_of(command)))
 
 
-@pytest.mark.parametrize(
-    "name", [marked(name) for name in COMMANDS if COMMANDS[name]["words"][0] in GATEWAY]
-)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_json_has_its_shape(name):
-    done = run_command(COMMANDS[name])
-    recorded = RUNS[name]
-    assert done.code == recorded["exit"], done.err
-    result = done.lines() if COMMANDS[name].get("lines") else done.json()
-    assert not [*differences(recorded["shape"], shape_of(result))]
-    if "figures" in recorded:
-        assert not [*changes(recorded["figures"], result)]
+    assert not changes_of_case(RUNS[name], run_case(COMMANDS[name]))
+
+
+def test_every_case_was_recorded():
+    assert set(RUNS) == set(COMMANDS)
+
+
+def test_every_command_was_recorded():
+    names = {entry.name for entry in entry_points(group="mild.commands")}
+    assert names == {command.split()[0] for command in OPTIONS}

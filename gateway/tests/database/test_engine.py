@@ -260,7 +260,7 @@ def test_without_the_driver_the_extra_is_named():
         "except MissingExtraError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "[gateway,postgres]'" in done.stdout
+    assert "gateway[postgres]" in done.stdout
 
 
 def test_a_store_in_a_file_needs_no_driver_and_an_existing_one_no_alembic(tmp_path):
@@ -474,3 +474,30 @@ def test_a_server_that_falls_silent_in_a_commit_leaves_it_in_doubt(postgres, ser
     finally:
         server.resume()
     database.close()
+
+
+@pytest.mark.parametrize(
+    "statement", ["PRAGMA application_id", "PRAGMA auto_vacuum", "PRAGMA journal"]
+)
+def test_a_file_that_another_process_sets_up_is_waited_for(statement, tmp_path, monkeypatch):
+    """While one process changes the journal, SQLite fails the statements of others without waiting."""
+    failures = []
+
+    class BusyOnce(sqlite3.Connection):
+        def execute(self, sql, *values):
+            if sql.startswith(statement) and not failures:
+                error = sqlite3.OperationalError("database is locked")
+                error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+                failures.append(error)
+                raise error
+            return super().execute(sql, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *args, **kw: connect(*args, **kw, factory=BusyOnce)
+    )
+    store = AccessStore(str(tmp_path / "mild.sqlite"))
+    store.open()
+    assert len(failures) == 1
+    assert store.read_keys() == []
+    store.close()

@@ -21,12 +21,8 @@ from ledger_cases import record, write_all
 from mild.artifact import features_tag
 from mild.artifact.info import CostInfo
 from mild.artifact.versions import read_versions
-from mild.data.datasets import load_outcomes
 from mild.errors import InvalidInputError
 from mild.policies import MixPolicy
-from mild.policies.mix import tradeoff_of
-from mild.routers.pooled_heads import PooledHeads
-from mild.tuning.logged_outcomes import learned_router
 from mild_gateway.database.engine import open_database
 from mild_gateway.ledger.feedback import Feedback, write_feedback
 from mild_gateway.selection.stored_features import pack_features
@@ -416,16 +412,3 @@ def test_learn_may_be_killed_at_any_time(folder, ledger, tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert mild.load(folder).info.version == read_versions(folder).serving > 1
-
-
-def test_a_learned_router_can_be_set_to_other_targets():
-    outcomes = load_outcomes()
-    router = mild.tune(outcomes, keep_quality=0.9, search=mild.RouterCV(n_jobs=1)).router
-    heads = tradeoff_of(router.policy).heads
-    X = router.text.vectorize(outcomes.queries)
-    count = router.n_experts
-    pooled = PooledHeads(heads.error_coef, heads.error_intercept, np.zeros(count))
-    learned = learned_router(router, heads, pooled, X).with_target(keep_quality=0.95)
-    expected = router.with_target(keep_quality=0.95)
-    assert learned.info.target == expected.info.target
-    assert learned.route(outcomes.queries) == expected.route(outcomes.queries)

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+import ledger_cases
+import waiting
 from ledger_cases import record, writing
 from mild_gateway.ledger import read_ledger
 from mild_gateway.ledger.writer import INTERVAL
@@ -82,7 +84,7 @@ with writing(path) as writer:
 
 
 def start(program, path, **values):
-    paths = [os.path.dirname(sys.modules["ledger_cases"].__file__)]
+    paths = [os.path.dirname(module.__file__) for module in (ledger_cases, waiting)]
     text = program.format(paths=paths, file=str(path), **values)
     return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
 

@@ -39,7 +39,7 @@ def test_a_newer_schema_is_refused_in_a_sentence(tmp_path):
 
 
 def test_a_ledger_of_mild_0_1_is_read_and_not_written(tmp_path):
-    old = Path(__file__).parents[3] / "testing" / "compatibility" / "ledger" / "ledger.sqlite"
+    old = Path(__file__).parents[1] / "compatibility" / "ledger" / "ledger.sqlite"
     path = Path(shutil.copy(old, tmp_path))
     assert len(list(read_ledger(path))) > 0
     with pytest.raises(DataFileError, match=r"written by mild 0\.1.* can still be read"):

@@ -28,6 +28,24 @@ def default_library() -> str:
     return "pyarrow" if importlib.util.find_spec("pandas") is None else "pandas"
 
 
+def frame_library(*sources: Any) -> str:
+    """The library of frames for results about some sources, for ``as_frame``.
+
+    It is that of the first source that is a frame; for files, pandas if it is installed, otherwise pyarrow.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> frame_library("questions.csv", pa.table({"score": [1.0]}))
+    'pyarrow'
+    """
+    for source in sources:
+        library = library_of(source)
+        if library is not None:
+            return library
+    return default_library()
+
+
 def as_frame(table: Table, like: Any) -> Any:
     """A table of results as a frame of the kind of ``like``.
 

@@ -1,6 +1,5 @@
 """What a command of another distribution is made of, each name once."""
 
-from mild.cli.app import CommandGroup as CommandGroup
 from mild.cli.console import INTERRUPTED as INTERRUPTED
 from mild.cli.console import emit as emit
 from mild.cli.console import fixed as fixed
@@ -11,6 +10,7 @@ from mild.cli.console import print_table as print_table
 from mild.cli.console import progress_bar as progress_bar
 from mild.cli.console import say as say
 from mild.cli.console import shown_moment as shown_moment
+from mild.cli.extensions import CommandGroup as CommandGroup
 from mild.cli.options import AsJson as AsJson
 from mild.cli.options import Confidence as Confidence
 from mild.cli.options import Overwrite as Overwrite

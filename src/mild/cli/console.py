@@ -26,9 +26,7 @@ from mild.errors import (
     DataFileError,
     MildError,
     MildWarning,
-    MissingExtraError,
     OutputExistsError,
-    install_hint,
 )
 from mild.money import decimals
 from mild.removed import removal_message
@@ -38,10 +36,6 @@ if TYPE_CHECKING:
 
 # Exit code of a program that was ended by Ctrl-C.
 INTERRUPTED = 130
-# Commands that mild-gateway adds.
-GATEWAY_COMMANDS = (
-    "collect", "serve", "check", "reload", "replay", "learn", "keys", "ledger", "feedback",
-)  # fmt: skip
 # What is left after Ctrl-C, where something is.
 LEFT_BY_INTERRUPT = {
     "compare": "no split had finished.",
@@ -109,7 +103,7 @@ class MildCommand(typer.core.TyperCommand):
             message = removal_message("option", option, _path_below_mild(ctx))
             if message is None:
                 raise
-            raise _removed(message, as_json) from error
+            raise error_exit(message, "removed", as_json) from error
 
     def invoke(self, ctx: Any) -> Any:
         as_json = bool(ctx.params.get("as_json"))
@@ -120,9 +114,7 @@ class MildCommand(typer.core.TyperCommand):
             with _plain_warnings():
                 return super().invoke(ctx)
         except MildError as error:
-            message = self._with_option(error)
-            result = {"error": message, "code": error.code}
-            raise _failure("error", message, result, 1, as_json) from error
+            raise error_exit(self._with_option(error), error.code, as_json) from error
         except KeyboardInterrupt as error:
             result = {"error": "interrupted", "code": "interrupted"}
             left = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was saved.")
@@ -242,15 +234,11 @@ class MildGroup(typer.core.TyperGroup):
     """A group of commands that says what to use in place of a command that was removed."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        command = f"{_path_below_mild(ctx)} {args[0]}".strip()
-        message = removal_message("command", command)
-        if message is not None:
-            raise _removed(message, "--json" in args)
-        if command in GATEWAY_COMMANDS and args[0] not in self.commands:
-            hint = install_hint("gateway")
-            text = f"mild {command} is part of mild-gateway, which is not installed; run: {hint}."
-            result = {"error": text, "code": MissingExtraError.code}
-            raise _failure("error", text, result, 1, "--json" in args)
+        if args[0] not in self.commands:
+            command = f"{_path_below_mild(ctx)} {args[0]}".strip()
+            message = removal_message("command", command)
+            if message is not None:
+                raise error_exit(message, "removed", "--json" in args)
         return super().resolve_command(ctx, args)
 
 
@@ -275,14 +263,15 @@ def _path_below_mild(ctx: Any) -> str:
     return str(path)
 
 
-def _removed(message: str, as_json: bool) -> typer.Exit:
-    return _failure("error", message, {"error": message, "code": "removed"}, 1, as_json)
+def error_exit(message: str, code: str | None, as_json: bool) -> typer.Exit:
+    """Print an error, with ``as_json`` also as an object on stdout, and return what ends the command."""
+    return _failure("error", message, {"error": message, "code": code}, 1, as_json)
 
 
 def _failure(
     kind: str, message: str, result: Mapping[str, Any], exit_code: int, as_json: bool
 ) -> typer.Exit:
-    """Print an error, with ``as_json`` also as an object on stdout, and return what ends the command."""
+    """Print ``kind: message``, with ``as_json`` the result on stdout, and return what ends the command."""
     if as_json:
         typer.echo(json.dumps(result, ensure_ascii=False))
     note(message, kind)
@@ -465,6 +454,7 @@ def print_table(
 
 
 def print_facts(title: str, header: str, facts: Mapping[str, str], left: bool = False) -> None:
+    """Print facts by their names as a table of two columns; ``left`` aligns the values to the left."""
     columns = {header: list(facts), "": list(facts.values())}
     print_table(title, columns, left=("",) if left else ())
 

@@ -21,7 +21,7 @@ from typer import Option
 from mild.cli import options as o
 from mild.cli.console import emit, fixed, note, percent, print_table, say
 from mild.cli.evaluate import print_choices
-from mild.errors import install_hint
+from mild.errors import MildError, install_hint
 
 # What the router of the demo should reach, as options of tune: a dollar per 1,000 queries.
 GOAL = ("--max-dollars", "1")
@@ -32,6 +32,8 @@ QUERIES = (
 )
 # Share of the table that the verdict is about.
 TEST_SHARE = 1 / 3
+# The gateway is a process of its own.
+SERVE = ("mild", "serve", "--demo", "--port", "0")
 # Seconds for the gateway to start, and to answer.
 PATIENCE = 60.0
 
@@ -47,7 +49,8 @@ def demo(
 
     Two small language models and a rule-based solver have answered 1,500 questions. The demo shows the
     table, a router for it, its verdict on rows that it has not seen, three queries with the reason for
-    each choice, a chat request through the gateway, and a report. Every step prints its command.
+    each choice, a chat request through the gateway if it is installed, and a report. Every step prints its
+    command.
 
     The comparison on the paper's setups is `make demo-paper`, in a checkout.
 
@@ -125,8 +128,10 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
     for query in QUERIES:
         steps.say(f"   {steps.run('explain', router, query)['sentence']}")
 
-    steps.begin("One chat request, answered through the gateway")
-    _ask_gateway(steps)
+    has_gateway = find_spec("mild_gateway") is not None
+    if has_gateway:
+        steps.begin("One chat request, answered through the gateway")
+        _ask_gateway(steps)
 
     steps.begin("The report")
     steps.run("report", router, "--out", page, "--overwrite")
@@ -139,6 +144,11 @@ def _tour(mild: Any, folder: Path, as_json: bool) -> None:
         "steps": steps.done,
     }
     emit(result, as_json, lambda: say(f"\n{seconds:.0f} s. Everything is in {folder}/."))
+    if not has_gateway:
+        note(
+            "mild-gateway, which serves routers as chat models, is not installed; to see it in the demo, "
+            f"run: {install_hint('gateway')}."
+        )
 
 
 def _write_tables(folder: Path) -> tuple[Path, Path]:
@@ -184,37 +194,36 @@ def _ask_gateway(steps: _Steps) -> None:
     """Start ``mild serve --demo``, ask it once, and stop it."""
     from urllib.request import Request, urlopen
 
-    from mild.errors import InvalidInputError
-
-    if find_spec("mild_gateway") is None:
-        hint = f"the gateway is not installed: {install_hint('gateway')}"
-        note(f"{hint}; this step is skipped.")
-        return
-    command = ["mild", "serve", "--demo", "--port", "0"]
-    steps.say(f"   $ {shlex.join(command)} &")
+    steps.say(f"   $ {shlex.join(SERVE)} &")
     process = subprocess.Popen(
-        [sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", *SERVE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        line = process.stdout.readline() if process.stdout else ""
-        address = next((word for word in line.split() if word.startswith("http")), None)
-        if address is None:
-            why = process.communicate(timeout=PATIENCE)[1].strip()
-            raise InvalidInputError(
-                f"the gateway of the demo did not start: {why or 'no message'}."
-            )
+        address = _address_of(process)
         message = {"role": "user", "content": QUERIES[0]}
         body = json.dumps({"model": "mild", "messages": [message]})
         url = f"{address}/v1/chat/completions"
-        asked = f"curl {url} -d {shlex.quote(body)}"
-        steps.say(f"   $ {asked}")
+        command = f"curl {url} -d {shlex.quote(body)}"
+        steps.say(f"   $ {command}")
         request = Request(url, body.encode(), {"content-type": "application/json"})
         with urlopen(request, timeout=PATIENCE) as response:
             answer = json.load(response)
-            expert, price = (response.headers.get(f"x-mild-{name}") for name in ("expert", "price"))
+            expert = response.headers.get("x-mild-expert")
+            price = response.headers.get("x-mild-price")
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
     text = answer["choices"][0]["message"]["content"]
-    steps.keep(asked, {"expert": expert, "price": price, "answer": answer})
+    steps.keep(command, {"expert": expert, "price": price, "answer": answer})
     steps.say(f"   {expert} answers: {text} (a stand-in; name your own experts in a mild.toml)")
+
+
+def _address_of(process: subprocess.Popen[str]) -> str:
+    """Where a gateway that was just started listens, from its first line."""
+    assert process.stdout is not None
+    for word in process.stdout.readline().split():
+        if word.startswith("http"):
+            return word
+    _, messages = process.communicate(timeout=PATIENCE)
+    reason = messages.strip().removeprefix("error: ")
+    raise MildError(f"the gateway of the demo did not start: {reason or 'it gave no reason.'}")

@@ -20,3 +20,4 @@ from mild.core.number_parsing import is_number_text as is_number_text
 from mild.core.number_parsing import numbers_in as numbers_in
 from mild.core.number_parsing import same_number as same_number
 from mild.defaults import TARGET_PROBABILITY as TARGET_PROBABILITY
+from mild.money import decimals as decimals

@@ -17,9 +17,9 @@ from mild.errors import DataFileError, InvalidInputError, listed
 QUERY_NAMES = ("prompt", "question", "query", "text", "instruction", "input")
 #: Choices of a multiple-choice question: one column each, or a list.
 LETTERS = tuple("ABCDEFGHIJ")
-CHOICES = ("options", "choices")
+CHOICE_NAMES = ("options", "choices")
 #: Columns of a CSV that are text whatever they look like; an ``input`` may be a number of tokens.
-TEXTS = (*QUERY_NAMES[:-1], *LETTERS, *CHOICES)
+TEXTS = (*QUERY_NAMES[:-1], *LETTERS, *CHOICE_NAMES)
 
 
 class RecipeError(ValueError):
@@ -103,7 +103,7 @@ def _choice(name: str, value: Any) -> str:
     """A choice, or a list of them, as it is appended to a query."""
     if value is None:
         return ""
-    if name not in CHOICES:
+    if name not in CHOICE_NAMES:
         return f"\n{name}. {_field_text(name, value)}"
     if not isinstance(value, list):
         return f"\n{_field_text(name, value)}"
@@ -205,7 +205,7 @@ def choose_query(
             break
         found.append(letter)
     if len(found) < 2:
-        found = [name for name in CHOICES if name in kinds and is_text(kinds[name])][:1]
+        found = [name for name in CHOICE_NAMES if name in kinds and is_text(kinds[name])][:1]
     return Recipe(tuple(columns), tuple(found))
 
 

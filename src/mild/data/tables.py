@@ -19,7 +19,7 @@ import sys
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -43,6 +43,8 @@ from mild.errors import (
 )
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".feather", ".xlsx")
+#: Files that ``read_columns`` reads.
+COLUMN_SUFFIXES = (".parquet", ".csv", ".jsonl")
 PICKLES = (".pkl", ".pickle")
 #: The name of the standard input.
 STDIN = "-"
@@ -163,6 +165,40 @@ def read_table(source: Any, texts: Collection[str] = ()) -> Any:
     if len(files) == 1:
         return _read_file(files[0], texts)
     return _joined(files, texts)
+
+
+def read_columns(source: Any) -> dict[str, list[Any]]:
+    """Columns of a .parquet, .csv or .jsonl file, or of a frame, as lists of Python values.
+
+    Cells of a .csv are texts as they stand in it: ``007`` is not 7. Keys that an object of a .jsonl lacks
+    are None.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "questions.jsonl"
+    ...     _ = file.write_text('{"query": "2 + 2?", "answer": 4}\\n{"query": "Rome?"}\\n')
+    ...     read_columns(file)
+    {'query': ['2 + 2?', 'Rome?'], 'answer': [4, None]}
+    """
+    if not isinstance(source, str | os.PathLike):
+        columns: dict[str, list[Any]] = read_table(source).to_pydict()
+        return columns
+    file = Path(source)
+    with naming(file):
+        suffix = check_file(file, COLUMN_SUFFIXES)
+        if suffix == ".jsonl":
+            return _columns_of(read_objects(file))
+        texts = ["*"] if suffix == ".csv" else []
+        columns = read_table(file, texts).to_pydict()
+        return columns
+
+
+def _columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Columns of objects, in the order in which their keys appear."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _read_file(file: Path, texts: Collection[str]) -> Any:
@@ -539,8 +575,7 @@ def _is_rows(value: Any) -> bool:
 
 
 def _table_of(rows: list[dict[str, Any]]) -> Any:
-    keys = dict.fromkeys(name for row in rows for name in row)
-    return pa.table({name: infer_array([row.get(name) for row in rows]) for name in keys})
+    return pa.table({name: infer_array(values) for name, values in _columns_of(rows).items()})
 
 
 def _read_json_lines(source: Path | bytes, texts: Collection[str]) -> Any:
@@ -605,9 +640,15 @@ def unique_keys(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def infer_array(values: list[Any]) -> Any:
-    """Numbers where all values are numbers or booleans, what Arrow infers elsewhere, or texts.
+    """An Arrow array of any values: numbers if all are numbers or booleans, otherwise what Arrow infers.
 
-    Fields of objects, and of objects in lists, are inferred one by one.
+    Values that have no common type become texts. Fields of objects, and of objects in lists, are inferred
+    one by one.
+
+    Examples
+    --------
+    >>> infer_array([1, True, None]).to_pylist(), infer_array([1, "two"]).to_pylist()
+    ([1.0, 1.0, None], ['1', 'two'])
     """
     known = [value for value in values if value is not None]
     kinds = {type(value) for value in known}

@@ -7,7 +7,8 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -83,6 +84,69 @@ def write_columns(columns: Columns, path: str | os.PathLike[str], overwrite: boo
     except OSError as error:
         raise DataFileError(f"cannot write to {target}: {error.strerror or error}.") from error
     return target
+
+
+def write_batches(
+    path: str | os.PathLike[str], schema: Any, batches: Iterable[Any], overwrite: bool = False
+) -> int:
+    """Write batches of rows one by one to a file, under its name only when all are written.
+
+    A file that ends in .csv or .jsonl is of that kind, any other is parquet. Nothing is read from
+    ``batches`` if the file cannot be written.
+
+    Parameters
+    ----------
+    path : the file
+    schema : Arrow schema of the batches
+    batches : Arrow record batches
+    overwrite : whether an existing file may be replaced
+
+    Returns
+    -------
+    int
+        Number of rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> batch = pa.record_batch({"expert": ["small", "large"], "draws": [[0.9, 0.1], [0.5, 0.5]]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "log.jsonl"
+    ...     print(write_batches(file, batch.schema, [batch]), "rows")
+    ...     print(file.read_text(), end="")
+    2 rows
+    {"expert": "small", "draws": [0.9, 0.1]}
+    {"expert": "large", "draws": [0.5, 0.5]}
+    """
+    target = check_free(Path(path), overwrite)
+    n_rows = 0
+    try:
+        with replacing(target) as file, _batch_writer(target, file, schema) as write:
+            for batch in batches:
+                write(batch)
+                n_rows += batch.num_rows
+    except OSError as error:
+        raise DataFileError(f"cannot write {target}: {error.strerror or error}.") from error
+    return n_rows
+
+
+@contextmanager
+def _batch_writer(target: Path, file: IO[bytes], schema: Any) -> Iterator[Callable[[Any], None]]:
+    """What writes a batch of rows to an open file, in the format of its name."""
+    suffix = target.suffix.lower()
+    if suffix == ".csv":
+        write_csv(_columns_of(schema.empty_table()), file)
+        yield lambda batch: write_csv(_columns_of(batch), file, header=False)
+    elif suffix == ".jsonl":
+        yield lambda batch: write_json_lines(pa.Table.from_batches([batch]), file)
+    else:
+        with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+            yield writer.write_batch
+
+
+def _columns_of(rows: Any) -> Columns:
+    """Name -> column of an Arrow table or batch."""
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
 
 
 def write_json_lines(table: Any, file: IO[bytes]) -> None:

@@ -10,7 +10,4 @@ from mild.evaluation.off_policy import values_of as values_of
 from mild.evaluation.replay import WITHOUT_QUERY as WITHOUT_QUERY
 from mild.evaluation.replay import LoggedRow as LoggedRow
 from mild.evaluation.replay import ReplayVerdict as ReplayVerdict
-from mild.evaluation.replay import check_price_weight as check_price_weight
-from mild.evaluation.replay import collect_rows as collect_rows
 from mild.evaluation.replay import replay_draws as replay_draws
-from mild.evaluation.replay import replay_rows as replay_rows

@@ -34,7 +34,6 @@ from mild.metrics.routing import (
 from mild.metrics.sequential import MeanTest
 from mild.metrics.target_verdict import TargetVerdict, target_of_choices
 from mild.metrics.verdict import Verdict, count_judged, verdict_of_choices
-from mild.money import decimals
 
 __all__ = [
     "Interval",
@@ -49,7 +48,6 @@ __all__ = [
     "common_rows",
     "constant_losses",
     "count_judged",
-    "decimals",
     "deferral_loss",
     "difference_intervals",
     "expert_recall",

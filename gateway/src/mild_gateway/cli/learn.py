@@ -12,7 +12,7 @@ from mild.cli import AsJson, RouterArgument, emit, given, note, say, takes_optio
 from mild.errors import counted
 from mild_gateway.cli.feedback import LEDGER
 from mild_gateway.cli.ledger import Since, Until
-from mild_gateway.cli.reloading import tell_gateway, used
+from mild_gateway.cli.reloading import describe_reload, reload_if_running
 
 #: Exit codes besides 0, for a router that was promoted or would be, and 1, for an error.
 NOT_PROMOTED, TOO_FEW = 3, 4
@@ -73,14 +73,17 @@ def learn(
     )
     report = found.as_dict()
     if found.version is not None:
-        report["gateway"] = tell_gateway(port or _port_of(ledger))
+        report["gateway"] = reload_if_running(port or _port_of(ledger))
 
     def show() -> None:
         for reason, count in found.left_out.items():
             note(f"{counted(count, 'row')} left out: {reason}.")
         for text in found.notes:
             note(text)
-        say(f"{found.sentence} {used(report['gateway']) if 'gateway' in report else ''}".strip())
+        sentence = found.sentence
+        if "gateway" in report:
+            sentence += f" {describe_reload(report['gateway'])}"
+        say(sentence)
 
     emit(report, as_json, show)
     if not found.promoted:

@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 from mild.cli import AsJson, emit
+from mild.errors import InvalidInputError
 
 LogFormat = StrEnum("LogFormat", ("text", "json"))
 LogLevel = StrEnum("LogLevel", ("debug", "info", "warning", "error"))
@@ -64,19 +65,10 @@ def serve(
         "messages": [{"role": "user", "content": "What is 17 * 23?"}]}'
       mild serve router --config mild.toml --workers 2
     """
-    import importlib.util
     import json
     import os
     import sys
 
-    from mild.errors import InvalidInputError, MissingExtraError, install_hint
-
-    packages = ["aiohttp", "httptools", "prometheus_client", "starlette", "uvicorn"]
-    for package in packages if sys.platform == "win32" else [*packages, "uvloop"]:
-        if importlib.util.find_spec(package) is None:
-            raise MissingExtraError(
-                f"mild serve needs {package}; install it with: {install_hint('gateway')}"
-            )
     if endpoint and not demo:
         raise InvalidInputError(
             "--endpoint replaces an expert of --demo; name other experts in a file, with --config.",
@@ -145,7 +137,6 @@ def reload(
       mild reload --port 6060
       mild fit log.parquet --out router --overwrite && mild reload
     """
-    from mild.errors import InvalidInputError
     from mild_gateway.server.state import reload_gateway
 
     found: dict[str, Any] = reload_gateway(port, timeout)

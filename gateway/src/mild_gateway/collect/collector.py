@@ -18,21 +18,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mild.errors import MildError, MissingExtraError, OptionError
+from mild.errors import MildError, OptionError
 from mild_gateway.collect.ledger import Ledger, StoredAnswer, request_key
 from mild_gateway.collect.prompts import PROMPTS, bare_prompt, fill_prompt
 from mild_gateway.collect.questions import Question
+from mild_gateway.experts.client import EndpointClient
 from mild_gateway.experts.errors import ExpertError
 from mild_gateway.experts.expert import Expert
 from mild_gateway.experts.prices import Usage, estimate_tokens, most_tokens
 from mild_gateway.experts.programs import run_program
 from mild_gateway.experts.redaction import Redactor
 from mild_gateway.experts.replies import Reply, read_reply
-
-if TYPE_CHECKING:
-    from mild_gateway.experts.client import EndpointClient
 
 # So many questions in a row without an answer, and an expert is left alone.
 PATIENCE = 10
@@ -476,12 +474,6 @@ async def ask_pending(
 
 
 def _open_client(run: ExpertRun) -> EndpointClient:
-    try:
-        from mild_gateway.experts.client import EndpointClient
-    except ImportError as error:
-        raise MissingExtraError(
-            "asking an endpoint needs aiohttp; install mild-learn[collect]."
-        ) from error
     # An answer that is not streamed has one limit: its total time.
     seconds = 2 * run.expert.total_seconds
     expert = replace(run.expert, first_byte_seconds=seconds, idle_seconds=seconds)

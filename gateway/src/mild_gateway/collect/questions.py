@@ -7,14 +7,12 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from mild.core import LETTERS, check_integer, is_number_text
-from mild.data import CHOICES, QUERY_NAMES, check_file, naming, peek_table, read_objects, read_table
+from mild.data import CHOICE_NAMES, QUERY_NAMES, read_columns
 from mild.errors import DataFileError, check_option, listed
 
-SUFFIXES = (".parquet", ".csv", ".jsonl")
 KINDS = ("choice", "numeric", "exact", "contains", "command")
 ANSWER_NAMES = ("answer", "target", "gold")
 
@@ -80,24 +78,13 @@ def read_questions(
         return source
     if score is not None:
         check_option("score", score, [kind for kind in KINDS if kind != "command"])
-    if not isinstance(source, str | os.PathLike):
-        return _interpret(read_table(source).to_pydict(), query, answer, score, scorer)
-    file = Path(source)
-    with naming(file):
-        return _interpret(_question_columns(file), query, answer, score, scorer)
-
-
-def _question_columns(file: Path) -> Columns:
-    suffix = check_file(file, SUFFIXES)
-    if suffix != ".jsonl":
-        # Text as it stands: 007 is not 7.
-        first = peek_table(file) if suffix == ".csv" else None
-        texts = () if first is None else first.column_names
-        columns: Columns = read_table(file, texts).to_pydict()
-        return columns
-    rows = read_objects(file)
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+    columns = read_columns(source)
+    try:
+        return _interpret(columns, query, answer, score, scorer)
+    except DataFileError as error:
+        if isinstance(source, str | os.PathLike):
+            raise DataFileError(f"{os.fspath(source)}: {error}") from error
+        raise
 
 
 def _interpret(
@@ -140,7 +127,7 @@ def _find_column(what: str, name: str | None, usual: Sequence[str], columns: Col
 
 def _options(columns: Columns, rows: int) -> list[tuple[str, ...]]:
     """Options of every question; empty where it has none."""
-    for name in CHOICES:
+    for name in CHOICE_NAMES:
         if name in columns:
             return [_listed_options(value, row) for row, value in enumerate(columns[name], start=1)]
     count = next((k for k, letter in enumerate(LETTERS) if letter not in columns), len(LETTERS))

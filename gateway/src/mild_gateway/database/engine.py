@@ -16,16 +16,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
+
 from mild.errors import DataFileError, MissingExtraError, install_hint
 from mild_gateway.database.address import Address
 from mild_gateway.database.errors import CommitUnknownError, DatabaseError, InvalidRowError
-
-try:
-    import sqlalchemy as sa
-except ImportError as missing:
-    raise MissingExtraError(
-        f"the gateway's store and ledger need SQLAlchemy; install it with: {install_hint('gateway')}"
-    ) from missing
 
 Location = str | os.PathLike[str] | Address
 MEMORY = ":memory:"
@@ -275,8 +270,8 @@ def schema_of(database: Database, place: Location, reading: bool = False) -> str
     if version > SCHEMA:
         raise DataFileError(
             f"{shown_place(place)}: it was written by a newer version of mild (schema {version}; this "
-            f"version reads {SCHEMA}); upgrade with pip install --upgrade mild-learn, or name another "
-            "place."
+            f"version reads {SCHEMA}); upgrade with pip install --upgrade mild-learn mild-gateway, or name "
+            "another place."
         )
     if is_old and not (reading and "decisions" in names):
         raise DataFileError(
@@ -356,16 +351,7 @@ def _engine(place: Location, patience: float, reading: bool) -> sa.Engine:
             target, timeout=patience, isolation_level=None, check_same_thread=False, uri=reading
         )
         try:
-            # Files of others are left as they are.
-            owner = connection.execute("PRAGMA application_id").fetchone()[0]
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if not reading and (owner == _APPLICATION or not tables):
-                # Takes effect only while the file is empty.
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                _use_wal(connection, patience)
-                # A killed process loses nothing that was committed; a power cut may take the last commits.
-                connection.execute("PRAGMA synchronous = NORMAL")
-                connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+            _prepare(connection, patience, reading)
         except BaseException:
             connection.close()
             raise
@@ -374,17 +360,35 @@ def _engine(place: Location, patience: float, reading: bool) -> sa.Engine:
     return sa.create_engine("sqlite://", paramstyle="named", creator=connect, poolclass=sa.NullPool)
 
 
-def _use_wal(connection: sqlite3.Connection, patience: float) -> None:
-    # Of several processes that do this at the same moment, SQLite lets all but one fail without waiting.
+def _prepare(connection: sqlite3.Connection, patience: float, reading: bool) -> None:
+    """Set up a new connection, again and again while another process sets up the same file.
+
+    Of several that change the journal at the same moment, SQLite lets all but one fail without waiting.
+    """
     end = time.monotonic() + patience
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _set_pragmas(connection, reading)
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > end:
                 raise
             time.sleep(0.01)
+
+
+def _set_pragmas(connection: sqlite3.Connection, reading: bool) -> None:
+    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    # Files of others are left as they are.
+    if reading or (tables and owner != _APPLICATION):
+        return
+    # Takes effect only while the file is empty.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute("PRAGMA journal_mode = WAL")
+    # A killed process loses nothing that was committed; a power cut may take the last commits.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
 
 
 def _postgres_engine(address: Address) -> sa.Engine:

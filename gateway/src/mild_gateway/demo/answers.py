@@ -65,13 +65,10 @@ def _evaluate(node: ast.expr) -> Fraction:
 def read_facts() -> dict[str, tuple[int, str, dict[str, str]]]:
     """Task -> grade, question with ``{}`` for what is asked, and what is asked -> its answer."""
     content = tomllib.loads(Path(__file__).with_name("facts.toml").read_text(encoding="utf-8"))
-    found = {}
+    facts = {}
     for task, fields in content.items():
-        # A line break inside a pair is a blank.
-        pairs = (pair.split("=") for pair in " ".join(fields["pairs"].split()).split(";"))
-        answers = {left.strip(): right.strip() for left, right in pairs}
-        found[task] = (fields["grade"], fields["question"], answers)
-    return found
+        facts[task] = (fields["grade"], fields["question"], fields["answers"])
+    return facts
 
 
 def recall(text: str) -> str | None:

@@ -21,11 +21,10 @@ from mild.artifact import (
     serve_version,
     write_version,
 )
-from mild.core import BoolArray, FloatArray, IntArray, check_share, first_columns, invalid
-from mild.data import OutcomeTable, as_frame, default_library, html_table, read_outcomes
+from mild.core import BoolArray, FloatArray, IntArray, check_share, decimals, first_columns, invalid
+from mild.data import OutcomeTable, as_frame, frame_library, html_table, read_outcomes
 from mild.errors import check_arguments, counted
 from mild.evaluation import ENOUGH_CHANGED
-from mild.metrics import decimals
 from mild.tuning import (
     CostWeights,
     KnownRows,
@@ -81,7 +80,7 @@ class LearnResult:
 
     def to_frame(self) -> Any:
         """The differences of the routers, a row per quantity and method."""
-        return as_frame(self._rows, default_library())
+        return as_frame(self._rows, frame_library())
 
     @property
     def _rows(self) -> list[dict[str, Any]]:

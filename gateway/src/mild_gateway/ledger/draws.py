@@ -1,4 +1,4 @@
-"""Read a log: the draws of the ledger, and queries and errors from files."""
+"""What a replay reads: the draws of a ledger, and queries and scores from files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from mild.data import QUERY_NAMES, read_table
 from mild.errors import DataFileError
 from mild.evaluation import WITHOUT_QUERY, LoggedRow
 from mild_gateway.ledger.propensities import CERTAIN, is_preferred
+from mild_gateway.selection.models import ROUTER_MODEL
 
 #: Gets names of a ledger's columns and a span of time; yields blocks of its rows, oldest first.
 LogReader: TypeAlias = Callable[
     [Sequence[str], float | None, float | None], Iterator[list[tuple[Any, ...]]]
 ]
-
-# The model name that asks for the configured trade-off.
-ROUTED_NAME = "mild"
 
 
 class LedgerRow(NamedTuple):
@@ -169,7 +167,7 @@ def why_left_out(
         return "refused before an expert was asked"
     if chosen is None or propensity is None:
         return "sent to an expert by its name"
-    if asked != ROUTED_NAME:
+    if asked != ROUTER_MODEL:
         return "asked for a trade-off of its own"
     if text is None:
         return WITHOUT_QUERY

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
-from pyarrow import parquet
 
-from mild.data import check_free, replacing, write_csv, write_json_lines
-from mild.errors import DataFileError
+from mild.data import write_batches
 from mild_gateway.database.engine import Location
 from mild_gateway.ledger.feedback import Feedback
 from mild_gateway.ledger.importing import read_scores
@@ -37,40 +33,18 @@ def export(
     ledger has texts. A file that ends in .csv or .jsonl is of that kind, any other is parquet. Rows go
     through block by block, and the file appears under its name when it is whole.
     """
-    place = check_free(Path(out), overwrite)
-    scores = read_scores(feedback, path)
     schema = _parquet_schema()
-    if scores is not None:
+    if feedback is not None:
         schema = schema.append(pa.field("score", pa.float64()))
-    names = read_experts(path)
-    count = 0
-    try:
-        with replacing(place) as file, _writer(place, file, schema) as write:
-            for block in read_blocks(path, since, until):
-                rows = [_fields(from_row(row), names, scores or {}) for row in block]
-                write(pa.RecordBatch.from_pylist(rows, schema))
-                count += len(block)
-    except OSError as error:
-        raise DataFileError(f"cannot write {place}: {error.strerror or error}.") from error
-    return count
 
+    def batches() -> Iterator[Any]:
+        scores = read_scores(feedback, path)
+        names = read_experts(path)
+        for block in read_blocks(path, since, until):
+            rows = [_fields(from_row(row), names, scores or {}) for row in block]
+            yield pa.RecordBatch.from_pylist(rows, schema)
 
-@contextmanager
-def _writer(place: Path, file: IO[bytes], schema: Any) -> Iterator[Callable[[Any], None]]:
-    """What writes batches of rows to an open file."""
-    suffix = place.suffix.lower()
-    if suffix == ".csv":
-
-        def write(batch: Any, header: bool = False) -> None:
-            write_csv(dict(zip(schema.names, batch.columns, strict=True)), file, header)
-
-        write(schema.empty_table(), header=True)
-        yield write
-    elif suffix == ".jsonl":
-        yield lambda batch: write_json_lines(pa.Table.from_batches([batch]), file)
-    else:
-        with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-            yield writer.write_batch
+    return write_batches(out, schema, batches(), overwrite)
 
 
 def _parquet_schema() -> Any:

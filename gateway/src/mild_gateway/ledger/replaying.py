@@ -12,7 +12,7 @@ from typing import Any
 
 from mild.artifact import Router, load
 from mild.core import invalid
-from mild.data import as_frame, default_library, html_table, library_of
+from mild.data import as_frame, frame_library, html_table
 from mild.errors import UnsupportedError, check_arguments
 from mild.evaluation import ReplayVerdict, replay_draws
 from mild_gateway.ledger.draws import read_draws, read_texts
@@ -50,7 +50,7 @@ class Replay:
     explore : exploration rate of both routers
     target : what the new router was tuned for, in a sentence; None if that is not known
     dropped_mix : the mix of the new router that ``price_weight`` dropped, in words; None if there is none
-    library : of the frames that were given, and of that which ``to_frame`` gives; None for files
+    library : of the frame that ``to_frame`` gives: that of the frames that were given, if any
     """
 
     verdict: ReplayVerdict
@@ -65,7 +65,7 @@ class Replay:
     explore: float
     target: str | None
     dropped_mix: str | None = None
-    library: str | None = None
+    library: str = "pyarrow"
 
     def as_dict(self) -> dict[str, Any]:
         """What ``mild replay --json`` prints."""
@@ -75,7 +75,7 @@ class Replay:
 
     def to_frame(self) -> Any:
         """The estimates, a row per quantity and method."""
-        return as_frame(self._rows, self.library or default_library())
+        return as_frame(self._rows, self.library)
 
     @property
     def _rows(self) -> list[dict[str, Any]]:
@@ -193,9 +193,16 @@ def replay(
     errors = None if judged is None else {name: 1 - one.score for name, one in scores}
     weights = {name: trust if one.rate is None else 1 / one.rate for name, one in scores}
     texts = None if queries is None else read_texts(queries, text_column, id_column)
-    span = moment("since", since, now), moment("until", until, now)
     left_out: Counter[str] = Counter()
-    draws = read_draws(ledger_reader(place), left_out, texts, errors, weights, *span)
+    draws = read_draws(
+        ledger_reader(place),
+        left_out,
+        texts,
+        errors,
+        weights,
+        since=moment("since", since, now),
+        until=moment("until", until, now),
+    )
     found = replay_draws(
         draws,
         loaded,
@@ -207,5 +214,5 @@ def replay(
         seed=random_state,
     )
     sentence = None if target is None else target.sentence
-    library = library_of(feedback) or library_of(queries)
+    library = frame_library(feedback, queries)
     return Replay(**found, target=sentence, dropped_mix=dropped_mix, library=library)

@@ -1,4 +1,7 @@
-"""Features of texts as the ledger keeps them where it keeps no text."""
+"""Features of texts as the ledger keeps them where it keeps no text.
+
+They are packed while a request is served and unpacked by ``mild_gateway.learn``.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from mild.core import FloatArray
 
 
 def pack_features(features: FloatArray, tag: str) -> str:
-    """Features of a text as the ledger keeps them: half precision, with the ``features_tag`` of their step.
+    """Features of a text as the ledger keeps them: half precision, with the tag of their text step.
+
+    The tag is that of ``mild.artifact.features_tag``.
 
     >>> unpack_features(pack_features(np.array([0.5, -2.0]), "ab"), "ab")
     array([ 0.5, -2. ], dtype=float32)

@@ -1,0 +1,64 @@
+"""``mild versions`` as it is typed."""
+
+import json
+
+import pytest
+
+import mild as package
+from mild.artifact import load, rollback, write_version
+from mild.errors import MildError
+from small_router_cases import priced_router
+
+
+def router(*errors):
+    return priced_router(("one", "two"), errors, (0.01, 0.01))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = router(0.1, 0.3).save(tmp_path / "router")
+    write_version(place, router(0.3, 0.1), why="it is surely better", reason="better")
+    return place
+
+
+def test_versions_say_what_served_when_and_why(mild, folder):
+    done = mild("versions", folder)
+    assert done.code == 0
+    for words in (
+        "2 │ serves",
+        "version 1 saved, as it was saved",
+        "version 2 promoted, it is surely better",
+    ):
+        assert words in " ".join(done.out.split())
+    found = json.loads(mild("versions", folder, "--json").out)
+    assert (found["serving"], found["candidate"], len(found["history"])) == (2, None, 2)
+    assert found == json.loads(json.dumps(package.versions(folder).as_dict()))
+    write_version(folder, router(0.2, 0.1), why="not clear yet", serve=False)
+    assert "3 │ candidate" in " ".join(mild("versions", folder).out.split())
+
+
+def test_versions_of_a_router_that_was_only_saved(mild, tmp_path):
+    place = router(0.1, 0.3).save(tmp_path / "plain")
+    assert json.loads(mild("versions", place, "--json").out)["serving"] == 1
+    done = mild("versions", place, "--rollback", 1, "--json")
+    assert (done.code, json.loads(done.out)["code"]) == (1, "invalid_to")
+    with pytest.raises(MildError) as caught:
+        rollback(place)
+    assert caught.value.code == "invalid_to"
+
+
+def test_a_rollback_says_what_serves_and_how_a_gateway_takes_it(mild, folder):
+    found = mild("versions", folder, "--rollback", 1, "--json", "--why", "complaints")
+    assert json.loads(found.out) == {"folder": str(folder), "serving": 1}
+    assert package.versions(folder).history[-1].why == "complaints"
+    assert load(folder).info.version == 1
+    assert mild("versions", folder, "--rollback", "2").out == (
+        f"Version 2 of {folder} serves. A running gateway takes it with `mild reload`.\n"
+    )
+    refused = mild("versions", folder, "--rollback", "7")
+    assert refused.err == (
+        f"error: --rollback must be one of 1, 2, the versions in {folder}; got 7.\n"
+    )
+    assert package.versions(folder).history[-1].why == "asked for by hand"
+    assert rollback(folder).serving == 1
+    assert mild("versions", folder, "--rollback", "7").code == 1
