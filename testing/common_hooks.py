@@ -1,4 +1,4 @@
-"""What both suites share: order, waiting, and a summary of times and of what was skipped."""
+"""Hooks of both suites: slow files first, and a summary of times and of what was skipped."""
 
 import os
 import re
@@ -22,12 +22,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # A run that takes more seconds ends with the time by group of tests.
 SHOWN_FROM = 60
-# Words of a skip's reason, and what to install so that its tests run.
+# A word in the reason of a skip, and what to install so that its tests run.
 REMEDIES = {
     "playwright": "pip install playwright",
     "chromium": "apt install chromium",
     "postgresql": "apt install postgresql",
-    "psycopg": "pip install '.[postgres]'",
+    "psycopg": "pip install . './gateway[postgres]'",
+    "opentelemetry": "pip install . './gateway[otel]'",
     "openssl": "apt install openssl",
     "nginx": "apt install nginx-light",
     "caddy": "apt install caddy",
@@ -55,29 +56,40 @@ def pytest_collection_modifyitems(items):
 
 def pytest_terminal_summary(terminalreporter):
     """Print the time by group of tests, and what was skipped by reason, with what to install."""
-    reports = [report for each in terminalreporter.stats.values() for report in each]
     seconds = Counter()
-    for report in reports:
-        if hasattr(report, "duration"):
-            # tests/core for a package, src, docs or README.md for examples.
-            first, *rest = report.nodeid.partition("::")[0].split("/")
-            group = f"tests/{rest[0]}" if first == "tests" else first
-            seconds[group] += report.duration
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration"):
+                seconds[group_of(report.nodeid)] += report.duration
     if seconds.total() > SHOWN_FROM:
         terminalreporter.section(f"{seconds.total():.0f} s by group of tests, over all workers")
         for group, time in seconds.most_common():
             terminalreporter.write_line(f"{time:7.1f}  {group}")
-    reasons = Counter(
-        report.longrepr[2].removeprefix("Skipped: ")
-        for report in terminalreporter.stats.get("skipped", [])
-        if isinstance(report.longrepr, tuple)
-    )
+    reasons = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        if isinstance(report.longrepr, tuple):
+            reasons[report.longrepr[2].removeprefix("Skipped: ")] += 1
     if reasons:
         terminalreporter.section("skipped")
     for reason, count in reasons.most_common():
-        known = (
-            remedy for word, remedy in REMEDIES.items() if re.search(rf"\b{word}\b", reason.lower())
-        )
-        remedy = next(known, None)
-        advice = f" ({remedy})" if remedy and remedy not in reason else ""
-        terminalreporter.write_line(f"{count:5}  {reason}{advice}")
+        terminalreporter.write_line(f"{count:5}  {with_remedy(reason)}")
+
+
+def group_of(nodeid):
+    """``tests/core`` for a test of a package; ``src``, ``docs`` or ``README.md`` for an example."""
+    path = nodeid.partition("::")[0]
+    if path == "":
+        # The gateway's suite also runs pages of the documentation, which are not in its folder.
+        return "docs"
+    parts = path.split("/")
+    if parts[0] == "tests":
+        return "/".join(parts[:2])
+    return parts[0]
+
+
+def with_remedy(reason):
+    """The reason of a skip, and what to install where that is known and not said in it."""
+    for word, remedy in REMEDIES.items():
+        if re.search(rf"\b{word}\b", reason.lower()):
+            return reason if remedy in reason else f"{reason} ({remedy})"
+    return reason

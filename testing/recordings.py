@@ -129,6 +129,18 @@ def write_json(value: Any, path: Path) -> None:
     path.write_text(lines(value, 2) + "\n")
 
 
+def write_parts(parts: Iterable[Callable[[], None]], chosen: Sequence[str]) -> None:
+    """Call the functions that record the chosen parts, or all of them if none is chosen."""
+    by_name = {part.__name__: part for part in parts}
+    unknown = set(chosen) - set(by_name)
+    if unknown:
+        raise SystemExit(f"parts must be among {', '.join(by_name)}; got {', '.join(unknown)}.")
+    for name, part in by_name.items():
+        if not chosen or name in chosen:
+            print(name, flush=True)
+            part()
+
+
 def case_record(case: CommandCase, folder: Path) -> dict[str, Any]:
     """Run a case in a folder: its exit code, the shape of its JSON, and perhaps its values."""
     run_in_turn(case.setup, folder)

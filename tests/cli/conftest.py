@@ -1,8 +1,7 @@
-"""Small tables with three experts, and a runner for the command line."""
+"""Small tables with three experts, and routers that are fitted on them."""
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -56,25 +55,6 @@ def tables(tmp_path):
         write=lambda columns, name: write_table(columns, tmp_path / name),
         make=make_table,
     )
-
-
-@pytest.fixture
-def mild():
-    """Run ``mild`` in this process: ``mild("fit", path, ...)`` gives exit code, stdout, stderr."""
-    runner = CliRunner()
-
-    def run(*words):
-        result = runner.invoke(build_app(), [str(word) for word in words], prog_name="mild")
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return SimpleNamespace(
-            code=result.exit_code,
-            out=result.stdout,
-            err=result.stderr,
-            json=lambda: json.loads(result.stdout),
-        )
-
-    return run
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ from recordings import (
     parameters_of,
     run_in_turn,
     write_json,
+    write_parts,
 )
 from text_cases import make_texts
 
@@ -296,8 +297,4 @@ def public() -> None:
 PARTS = (tables, artifacts, results, saved, commands, errors, public)
 
 if __name__ == "__main__":
-    chosen_parts = sys.argv[1:] or [part.__name__ for part in PARTS]
-    for part in PARTS:
-        if part.__name__ in chosen_parts:
-            print(part.__name__, flush=True)
-            part()
+    write_parts(PARTS, sys.argv[1:])

@@ -22,8 +22,8 @@ import mild
 import mild_gateway
 from compatibility import cases
 from compatibility.cases import FOLDER
-from recordings import options_by_command, parameters_of, run_in_turn, write_json
-from replay_cases import make_router
+from recordings import options_by_command, parameters_of, run_in_turn, write_json, write_parts
+from world_cases import make_router
 
 
 def ledger() -> None:
@@ -81,8 +81,4 @@ def public() -> None:
 PARTS = (ledger, collect, config, commands, errors, public)
 
 if __name__ == "__main__":
-    chosen_parts = sys.argv[1:] or [part.__name__ for part in PARTS]
-    for part in PARTS:
-        if part.__name__ in chosen_parts:
-            print(part.__name__, flush=True)
-            part()
+    write_parts(PARTS, sys.argv[1:])

@@ -1,4 +1,4 @@
-"""A runner for the command line."""
+"""A runner for the command line, as the fixture ``mild``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mild.cli.app import build_app
 
 @pytest.fixture
 def mild():
-    """Run ``mild`` in this process: ``mild("keys", "list", ...)`` gives exit code, stdout, stderr."""
+    """Run ``mild`` in this process: ``mild("fit", path, ...)`` gives exit code, stdout, stderr."""
     runner = CliRunner()
 
     def run(*words):
