@@ -101,10 +101,24 @@ def replay_draws(
 ) -> dict[str, Any]:
     """What a router that reads text would have cost on the logged traffic, per request.
 
-    The fields are those of ``mild_gateway.replay``, which reads a ledger. ``draws`` are blocks of rows in
-    the order of time; ``left_out`` counts rows that are not used by reason, and may grow while the draws
-    are read. With ``graded``, the cost is error + price_weight * dollars over the rows whose error is
-    known; a row of weight 0 was not picked at random.
+    Parameters
+    ----------
+    draws : blocks of rows, in the order of time
+    router : the new router
+    left_out : reason -> number of rows that are not among the draws; may grow while these are read
+    graded : whether the cost is error + price_weight * dollars, over the rows whose error is known and
+        whose weight is not 0 (of weight 0 are answers that were not picked at random to be graded);
+        otherwise it is dollars
+    price_weight : number of errors that a dollar is worth
+    explore : exploration rate of both routers
+    confidence : confidence level of the intervals
+    seed : of the folds of the cost model, and of the random projection of wide features
+
+    Returns
+    -------
+    dict
+        ``verdict`` (a ``ReplayVerdict``), ``estimates`` by quantity and method, ``overlap``, ``shares`` and
+        the other fields of ``mild_gateway.replay``, which reads the draws from a ledger.
     """
     if graded:
         check_price_weight(price_weight)
