@@ -501,16 +501,8 @@ MODULES = {
 }
 # Public for the gateway, which reads its ledger and writes files of its own; nobody else needs them.
 FOR_THE_GATEWAY = {
-    "mild.data": {
-        "check_file", "check_free", "default_library", "html_table", "infer_array", "library_of", "naming",
-        "peek_table", "read_objects", "read_table", "replacing", "write_json_lines",
-    },
-    "mild.evaluation": {
-        "LoggedRow", "ReplayVerdict", "check_price_weight", "collect_rows", "replay_draws", "replay_rows",
-        "values_of",
-    },
-    "mild.metrics": {"decimals"},
-}  # fmt: skip
+    "mild.evaluation": {"LoggedRow", "ReplayVerdict", "replay_draws", "values_of"},
+}
 GATEWAY_GROUPS = {
     "Collecting outcomes": ("collect_outcomes",),
     "Learning from traffic": ("replay", "learn", "import_feedback"),

@@ -83,6 +83,7 @@ async def test_a_named_origin_is_served_and_may_read_the_answer_and_its_errors()
     assert (found.status, asked) == (200, 1)
     assert found.headers["access-control-allow-origin"] == ORIGIN
     assert "x-mild-expert" in found.headers["access-control-expose-headers"]
+    assert "x-mild-path" in found.headers["access-control-expose-headers"]
     refused, *_ = await fetch(chat(model="none"), parts=CORS, **more)
     assert (refused.status, refused.headers["access-control-allow-origin"]) == (404, ORIGIN)
 

@@ -26,7 +26,7 @@ _SERVED = (
 # Headers of answers that pages of other origins may read.
 _EXPOSED = (
     "retry-after", "x-mild-estimate", "x-mild-expected-cost", "x-mild-expert", "x-mild-overhead-ms",
-    "x-mild-request-id", "x-request-id",
+    "x-mild-path", "x-mild-request-id", "x-request-id",
 )  # fmt: skip
 
 
