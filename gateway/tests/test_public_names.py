@@ -104,5 +104,5 @@ def run_python(*arguments, folder=None):
     command = [sys.executable, *arguments]
     environment = dict(os.environ)
     if folder is not None:
-        environment["PYTHONPATH"] = str(folder)
+        environment["PYTHONPATH"] = f"{folder}{os.pathsep}{environment.get('PYTHONPATH', '')}"
     return subprocess.run(command, capture_output=True, text=True, env=environment)

@@ -56,7 +56,7 @@ def imported_for_fits(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(SITECUSTOMIZE, encoding="utf-8")
     names_file = tmp_path / "imported_modules"
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
     monkeypatch.setenv("IMPORTED_MODULES", str(names_file))
 
     def read_packages():
