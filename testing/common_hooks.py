@@ -27,6 +27,7 @@ REMEDIES = {
     "playwright": "pip install playwright",
     "chromium": "apt install chromium",
     "postgresql": "apt install postgresql",
+    "mild-gateway": "pip install . ./gateway",
     "psycopg": "pip install . './gateway[postgres]'",
     "opentelemetry": "pip install . './gateway[otel]'",
     "openssl": "apt install openssl",
