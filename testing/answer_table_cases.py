@@ -22,7 +22,7 @@ SECONDS = {"little": 0.2, "other": 0.4, "strong": 2.0}
 
 
 def answer_columns(rows: int = 300, seed: int = 0) -> dict[str, list[object]]:
-    """Sums whose wrong answers differ: who agrees is nearly always right."""
+    """Sums whose wrong answers differ: experts that agree are nearly always right."""
     rng = np.random.default_rng(seed)
     first, second = rng.integers(10, 99, size=(2, rows))
     columns: dict[str, list[object]] = {
@@ -41,15 +41,15 @@ def answer_columns(rows: int = 300, seed: int = 0) -> dict[str, list[object]]:
     return columns
 
 
-def answer_table(rows: int = 300, seed: int = 0, **without: bool) -> OutcomeTable:
-    """The table, perhaps without its answers."""
+def answer_table(rows: int = 300, seed: int = 0, answers: bool = True) -> OutcomeTable:
+    """The table, with or without its answers."""
     columns = answer_columns(rows, seed)
-    if without.get("answers") is False:
+    if not answers:
         columns = {name: cells for name, cells in columns.items() if "answer" not in name}
     return mild.read_outcomes(pa.table(columns))
 
 
-def cascade_router(table: OutcomeTable, price_weight: float = 5.0, **options: object) -> Router:
+def fitted_cascade(table: OutcomeTable, price_weight: float = 5.0, **options: object) -> Router:
     """A cascade with a linear router as the one without answers."""
     direct = mild.fit(
         table,

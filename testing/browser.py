@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def in_its_thread(method):
@@ -101,7 +101,7 @@ class Browser:
 def browser():
     """A headless Chromium; tests that need it are skipped where there is none."""
     api = pytest.importorskip("playwright.sync_api", reason="no playwright to drive chromium with")
-    program = next((path for name in NAMES if (path := shutil.which(name))), None)
+    program = next((path for name in PROGRAMS if (path := shutil.which(name))), None)
     if program is None:
         pytest.skip("no chromium to look at the page with")
     running = Browser(program, api.sync_playwright)

@@ -27,6 +27,7 @@ REMEDIES = {
     "playwright": "pip install playwright",
     "chromium": "apt install chromium",
     "postgresql": "apt install postgresql",
+    "mild-gateway": "pip install . ./gateway",
     "psycopg": "pip install . './gateway[postgres]'",
     "opentelemetry": "pip install . './gateway[otel]'",
     "openssl": "apt install openssl",
@@ -79,8 +80,8 @@ def group_of(nodeid):
     """``tests/core`` for a test of a package; ``src``, ``docs`` or ``README.md`` for an example."""
     path = nodeid.partition("::")[0]
     if path == "":
-        # The gateway's suite also runs pages of the documentation, which are not in its folder.
-        return "docs"
+        # The gateway's suite also runs examples of docs and experiments, which are not in its folder.
+        return "docs and experiments"
     parts = path.split("/")
     if parts[0] == "tests":
         return "/".join(parts[:2])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 import mild
-from answer_table_cases import answer_table, cascade_router
+from answer_table_cases import answer_table, fitted_cascade
 from mild.artifact import Router
 from mild.policies import ConstantPolicy, MixPolicy
 from mild.routers.cost_models import PricedRouter
@@ -26,6 +26,6 @@ def mixed_router(share=0.4, salt="test") -> Router:
 
 def mixed_cascades(share=0.4, salt="test") -> Router:
     """A cascade, and always its strongest expert."""
-    router = cascade_router(answer_table(300), gate="counts")
+    router = fitted_cascade(answer_table(300), gate="counts")
     strongest = ConstantPolicy(np.array([0.2, 0.25, 0.05]), router.n_features, 2)
     return replace(router, policy=MixPolicy(router.policy, strongest, share, salt))

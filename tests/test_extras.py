@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,8 @@ def test_only_the_extra_gateway_names_the_gateway() -> None:
 
 @pytest.mark.parametrize("requirement", UNUSED)
 def test_modules_need_nothing_that_is_not_installed_with_them(requirement: str) -> None:
+    if "mild_gateway" in USES[requirement] and find_spec("mild_gateway") is None:
+        pytest.skip("mild-gateway is not installed")
     with_requirement = installed_by(requirement)
     blocked = set()
     for module, distributions in homes().items():

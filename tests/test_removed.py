@@ -66,6 +66,11 @@ def test_a_removed_option_says_what_to_use(row):
         assert mild_json(done) == {"error": row.message, "code": "removed"}
 
 
+def test_what_a_removed_option_says_does_not_depend_on_commands_before():
+    refused_command(["tune", "nowhere.csv", "--out", "router"])
+    assert "text=EncoderFeatures" in refused_command(["tune", "--model", "x"]).stderr
+
+
 @rows_of("parameter")
 def test_a_removed_parameter_says_what_to_use(row):
     for name in row.where or ("tune",):

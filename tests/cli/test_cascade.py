@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from answer_table_cases import answer_columns, answer_table, cascade_router
+from answer_table_cases import answer_columns, answer_table, fitted_cascade
 
 
 @pytest.fixture(scope="module")
 def router(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cascade") / "router"
-    cascade_router(answer_table(400)).save(folder)
+    fitted_cascade(answer_table(400)).save(folder)
     return folder
 
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import mild
-from answer_table_cases import NAMES, PRICES, answer_table, cascade_router
+from answer_table_cases import NAMES, PRICES, answer_table, fitted_cascade
 from mild.artifact import Router
 from mild.data import OutcomeTable
 from mild.errors import InvalidInputError
@@ -21,7 +21,7 @@ from mix_cases import mixed_cascades
 
 @pytest.fixture(scope="module")
 def router() -> Router:
-    found = cascade_router(answer_table(400))
+    found = fitted_cascade(answer_table(400))
     assert found.policy.steps == [[0, 1], [2]]
     return found
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import mild
-from answer_table_cases import answer_columns, answer_table, cascade_router
+from answer_table_cases import answer_columns, answer_table, fitted_cascade
 from mild.artifact import Router
 from mild.artifact.targets import Target
 from mild.data.cost_terms import CostTerms
@@ -107,7 +107,7 @@ def test_of_two_cascades_the_share_of_each_is_said():
     ]
     assert first.startswith("70 % of the queries: the cascade asks ")
     assert second == "30 % of the queries: always strong."
-    alone = cascade_router(table, gate="counts")
+    alone = fitted_cascade(table, gate="counts")
     (sentence,) = describe_cascade(alone, task, None, None, "strong")["sentences"]
     assert sentence.startswith("The cascade asks ")
 

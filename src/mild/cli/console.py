@@ -109,7 +109,7 @@ class MildCommand(typer.core.TyperCommand):
         as_json = bool(ctx.params.get("as_json"))
         options: list[Any] = list(self.params)
         names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
-        _known_options.set(frozenset(names))
+        before = _known_options.set(frozenset(names))
         try:
             with _plain_warnings():
                 return super().invoke(ctx)
@@ -119,6 +119,8 @@ class MildCommand(typer.core.TyperCommand):
             result = {"error": "interrupted", "code": "interrupted"}
             left = str(error) or LEFT_BY_INTERRUPT.get(str(self.name), "nothing was saved.")
             raise _failure("interrupted", left, result, INTERRUPTED, as_json) from error
+        finally:
+            _known_options.reset(before)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         self.describe_options()
