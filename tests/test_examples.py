@@ -20,7 +20,7 @@ def test_the_notebook_runs_and_is_kept_without_outputs(tmp_path, monkeypatch):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in cells)
     place = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(notebook, timeout=300, resources=place).execute()
+    nbclient.NotebookClient(notebook, timeout=1800, resources=place).execute()
     shown = [set(one.get("data", {})) for cell in cells for one in cell.outputs]
     assert sum("text/html" in kinds for kinds in shown) >= 6
     assert sum("image/png" in kinds for kinds in shown) == 2
