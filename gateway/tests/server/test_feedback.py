@@ -69,6 +69,10 @@ def run(place, talk, keep_text=False, keys=(), **more):
         if keys:
             limits = AccessSettings(require_key=True)
             store = AccessStore(":memory:", time.time)
+            # Before the gateway's thread uses it: a store in memory is for one thread at a time.
+            store.open()
+            for name, fields in dict(keys).items():
+                made[name] = add_key(store, name, **fields)
             access = Access(Settings(experts=(), access=limits), store)
             more["access_settings"] = limits
         writer = LedgerWriter(settings, EXPERTS)
@@ -85,8 +89,6 @@ def run(place, talk, keep_text=False, keys=(), **more):
                     found = await client.ask(document, path, **headers)
                 return found.status, json.loads(found.body)
 
-            for name, fields in dict(keys).items():
-                made[name] = add_key(store, name, **fields)
             await known(access, made.values())
             await talk(g, post)
 
