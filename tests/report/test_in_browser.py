@@ -15,7 +15,7 @@ PHONE = {"width": 390, "height": 844, "mobile": True}
 
 @pytest.fixture(scope="module")
 def document():
-    return document_of(cost_router(), *larger_case(), title="A little report")
+    return document_of(cost_router(), *larger_case(), title="A small report")
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def test_bars_are_as_long_as_the_shares_say(browser, page, document):
 
 def test_text_stands_out_from_its_ground_in_both_schemes(browser, page):
     pairs = (
-        ".lead", ".intro", ".tiles little", ".tiles .what", "figcaption", ".line .value",
+        ".lead", ".intro", ".tiles small", ".tiles .what", "figcaption", ".line .value",
         ".verdict h1", ".shares .own", ".shares .other", "nav a", ".line.better .value", "dt", "footer",
     )  # fmt: skip
     for scheme in ("light", "dark"):
@@ -266,9 +266,9 @@ def test_on_a_phone_no_word_of_a_button_label_or_axis_is_broken(browser, tmp_pat
     assert browser.run("document.querySelector('#theme').scrollWidth") <= browser.run(
         "document.querySelector('#theme').offsetWidth"
     )
-    little = "[...document.querySelectorAll('#groups .label little')]"
-    assert browser.run(f"{little}.map(one => one.innerText)") == ["100 rows", "100 rows"]
-    one_line = f"{little}.every(one => one.getBoundingClientRect().height < 30)"
+    small_print = "[...document.querySelectorAll('#groups .label small')]"
+    assert browser.run(f"{small_print}.map(one => one.innerText)") == ["100 rows", "100 rows"]
+    one_line = f"{small_print}.every(one => one.getBoundingClientRect().height < 30)"
     assert browser.run(one_line)
     apart = """(() => {
       const boxes = selector => [...document.querySelectorAll(selector)]

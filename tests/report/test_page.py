@@ -185,7 +185,7 @@ def test_the_router_stands_beside_every_single_expert():
     assert "the same mix at random</th>" not in render(document)
 
 
-def test_twenty_thousand_rows_and_thirty_experts_stay_little():
+def test_twenty_thousand_rows_and_thirty_experts_stay_small():
     rng = np.random.default_rng(0)
     n, p = 20_000, 30
     names = [f"some-owner/a-model-with-a-long-name-{k}b-instruct" for k in range(p)]
